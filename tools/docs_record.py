@@ -95,7 +95,7 @@ def fanout_section() -> str:
 def masking_section() -> str:
     source = SOURCE / "log" / "masking.py"
     shapes: dict[str, str] = constant(source, "_KEY_SHAPES")
-    kept: set[str] = constant(source, "_STRUCTURE")
+    kept: set[str] = constant(source, "_FORMAT_FIELDS")
     pieces = (
         "The output of a command comes in pieces, so an end of it that may be the beginning of a secret is held back "
         f"until the rest has come, at most {MASK_LOOKBACK_BYTES // 1024} KiB of it; elsewhere a secret torn between "

@@ -1,4 +1,4 @@
-"""Every named limit, in one place: sizes in bytes, times in seconds, unless the name says otherwise."""
+"""Every limit of Shopfloor by name: sizes in bytes, times in seconds, unless the name says otherwise."""
 
 from typing import Final
 
@@ -6,381 +6,383 @@ from typing import Final
 LOG_LINE_BYTES: Final = 64 * 1024 * 1024
 """The longest line of a log."""
 LINE_BUFFER_BYTES: Final = 64 * 1024
-"""The longest line whose memory a recorder keeps for the next one."""
+"""The largest line whose buffer a recorder reuses for the next line."""
 LOG_MODE: Final = 0o600
-"""The mode of a log's file."""
+"""The file mode of a log."""
 FOLDER_MODE: Final = 0o700
-"""The mode of the folders that we make."""
+"""The mode of the folders that Shopfloor creates."""
 GROUP_COMMIT_SECONDS: Final = 0.05
-"""With durability `group`: how long an event may wait until it is forced to disk."""
+"""With durability `group`: the longest delay until an event is forced to disk."""
 SUBSCRIBER_EVENTS: Final = 256
-"""How many events wait for a subscriber before new ones are dropped for it."""
+"""The number of events buffered for a subscriber of one run; further ones are dropped for it until it reads."""
 BUS_EVENTS: Final = 4_096
-"""How many events of all runs wait for a subscriber of all of them; then it reads the logs."""
+"""The number of events buffered for a subscriber of all runs; beyond that it reads the logs."""
 BUS_BYTES: Final = 2 * 1024 * 1024
-"""And how many bytes of them."""
+"""The number of bytes buffered for a subscriber of all runs; beyond that it reads the logs."""
 BUS_RUNS: Final = 10_000
-"""Of how many runs such a subscriber is told at once; more wait for its next look at all logs."""
+"""The number of runs with changes that such a subscriber is notified of at once; more are found by its next poll."""
 NOTIFY_INTERVAL_SECONDS: Final = 0.002
-"""How soon after one another a process tells the server of news in the same log."""
+"""The shortest interval at which a process notifies the server of new events in the same log."""
 NOTIFY_FULL_RETRY_SECONDS: Final = 0.02
-"""How soon it tries again where the server has too much to receive."""
+"""The retry interval while the server's notification socket is full."""
 NOTIFY_ABSENT_RETRY_SECONDS: Final = 1.0
-"""How soon it tries again where there was no server."""
+"""The retry interval while no server is running."""
 NOTIFY_THREAD_IDLE_SECONDS: Final = 5.0
-"""How long the thread that tells of news later waits for some."""
+"""How long the thread that sends delayed notifications stays idle before it ends."""
 NOTIFY_TRACKED_RUNS: Final = 10_000
-"""Of how many runs it is known when they were told of."""
+"""The number of runs whose last notification time is remembered."""
 NOTIFY_BURST: Final = 256
-"""How many notices a server takes before it does something else."""
+"""The number of notifications a server receives before it does other work."""
 SOCKET_PATH_BYTES: Final = 100
-"""The longest path that every system takes for a socket."""
+"""The longest socket path that every operating system accepts."""
 DROP_WARNING_SECONDS: Final = 1.0
-"""How often at most a slow subscriber is warned of."""
+"""The shortest interval between warnings about one slow subscriber."""
 DISK_LOW_WATER_BYTES: Final = 200 * 1000 * 1000
-"""With less than this free, new runs are refused and running ones end (`SHOPFLOOR_DISK_LOW_WATER`)."""
+"""With less free space than this, new runs are refused and running ones end (`SHOPFLOOR_DISK_LOW_WATER`)."""
 DISK_THREADS: Final = 32
-"""How many logs are forced to disk at once."""
+"""The number of logs that are forced to disk at the same time."""
 DISK_CHECK_SECONDS: Final = 1.0
-"""How often a run looks at what is free."""
+"""How often a run checks the free disk space."""
 MTIME_SETTLE_SECONDS: Final = 1.0
-"""How long after its last change a folder's time tells of every change to come: file systems' clocks tick slowly."""
+"""The age from which the modification time of a folder is trusted to reveal the next change: file system clocks are
+coarse."""
 FREE_SPACE_CACHE_SECONDS: Final = 0.02
-"""How long a look at what is free is good for all who ask."""
+"""How long the measured free disk space is reused."""
 CHUNK_FLUSH_SECONDS: Final = 1.0
-"""The longest that typed text waits before it is logged. Each message is logged at most once in this time."""
+"""The longest delay until generated text is logged. Each message is logged at most once in this time."""
 STORAGE_FULL_TIMEOUT_SECONDS: Final = 5.0
-"""How long a run waits for room on a full disk."""
+"""How long a run waits for space on a full disk."""
 STORAGE_RETRY_SECONDS: Final = 0.25
-"""How often it tries meanwhile."""
+"""How often a run retries while the disk is full."""
 LOCK_ATTEMPTS: Final = 5
-"""How often a writer asks for a log's lock: a reader may hold it for an instant."""
+"""How often a writer tries to lock a log: a reader may hold the lock for an instant."""
 LOCK_RETRY_SECONDS: Final = 0.02
-"""How long it waits in between."""
+"""The pause between two of these tries."""
 
 # The audit log.
 AUDIT_BYTES: Final = 16 * 1024 * 1024
-"""How large the audit log grows before a new file is begun; the one before it is kept."""
+"""The size at which the audit log is rotated; the previous file is kept."""
 AUDIT_TEXT_CHARS: Final = 200
-"""How much of a text, such as what a client calls itself, an entry has."""
+"""The longest text, such as a client's name, in an audit entry."""
 AUDIT_ENTRIES_IN_MEMORY: Final = 10_000
-"""How many entries an audit log without a file keeps."""
+"""The number of entries kept by an audit log without a file."""
 
 # Reading.
 READ_CHUNK_BYTES: Final = 256 * 1024
-"""How much of a log is read at once."""
+"""The size of one read of a log."""
 RUN_ID_LINES: Final = 8
-"""How many lines of an agent's output `normalize` reads before the first event: the run's id is made from them."""
+"""The number of lines of an agent's output that `normalize` reads to derive the run id."""
 RUN_ID_BYTES: Final = 64 * 1024
-"""How much of them at most."""
+"""The number of bytes of these lines, at most."""
 SHARED_CHUNKS: Final = 64
-"""How many chunks of logs are kept for those who read the same."""
+"""The number of log chunks cached for readers of the same log."""
 SHARED_CHUNK_BYTES: Final = 512 * 1024
-"""The largest chunk that is kept so. A chunk with one long line can be many megabytes."""
+"""The largest chunk that is cached. A chunk with one long line can have many megabytes."""
 PROBE_CHUNK_BYTES: Final = 4 * 1024
-"""How much of it is read to find a line's end."""
+"""The size of one read when searching for the end of a line."""
 FOLLOW_POLL_MIN_SECONDS: Final = 0.02
-"""How soon a follower looks again after something came."""
+"""The polling interval of a follower after new events."""
 FOLLOW_POLL_MAX_SECONDS: Final = 0.25
-"""How soon it looks again when nothing comes."""
+"""The polling interval of a follower without new events."""
 FOLLOW_FALLBACK_POLL_SECONDS: Final = 0.25
-"""How soon a follower that is told of events reads the log all the same, in case that one was not told."""
+"""The polling interval of a follower that is notified of events, in case a notification is lost."""
 
 # Masking.
 SECRET_MIN_CHARS: Final = 6
 """The shortest value that can be masked."""
 MASK_LOOKBACK_BYTES: Final = 16 * 1024
-"""How much output is held back at most because a secret may have begun in it."""
+"""The largest amount of output that is delayed because it may contain the start of a secret."""
 
-# A command's output, and how it ends.
+# Output and end of a command.
 OUTPUT_JOIN_SECONDS: Final = 0.05
-"""How long pieces of output are joined into one event."""
+"""How long output is collected into one event."""
 OUTPUT_JOIN_BYTES: Final = 8 * 1024
-"""How much output is joined into one event."""
+"""How much output is collected into one event."""
 RESULT_TAIL_BYTES: Final = 8 * 1024
-"""How much of the output's end is the result of a command."""
+"""How much of the end of a command's output becomes its result."""
 LEFTOVER_GRACE_SECONDS: Final = 1.0
-"""How long what a command left running may still talk, and then how long it has to end."""
+"""How long processes that a command left running may still print output, and then how long they have to end."""
 ENDED_PROCESSES: Final = 100
-"""How many of the processes that outlived a command or agent, and were ended, its step names."""
+"""The number of terminated leftover processes that a step lists."""
 STOP_GRACE_SECONDS: Final = 5.0
 """How long a cancelled command has to end by itself (`--grace`)."""
 OUTPUT_DRAIN_SECONDS: Final = 1.0
-"""How long after a cancel its last words may take to be read."""
+"""How long reading the remaining output of a cancelled command may take."""
 KILL_GRACE_SECONDS: Final = 5.0
-"""How long we wait for what was killed to be gone."""
+"""How long to wait until killed processes are gone."""
 REAPER_GRACE_SECONDS: Final = 1.0
-"""How long the children of a host that died have to end by themselves."""
+"""How long the child processes of a host that died have to end by themselves."""
 PROCESS_POLL_SECONDS: Final = 0.02
-"""How often it is looked whether processes are gone."""
+"""How often the end of processes is polled."""
 
 # The store.
 DATABASE_BUSY_TIMEOUT_SECONDS: Final = 5.0
-"""How long a query waits for a database that somebody else holds."""
+"""How long a query waits while another process locks the database."""
 DATABASE_READERS: Final = 8
-"""How many queries read at once."""
+"""The number of queries that read at the same time."""
 INTAKE_BYTES: Final = 4 * 1024 * 1024
 """The size at which the intake is compacted; it must also have doubled since the last time."""
 INTAKE_IDLE_SECONDS: Final = 60.0
-"""How often a server compacts the intake whatever its size."""
+"""How often a server compacts the intake regardless of its size."""
 ANNOUNCEMENT_BYTES: Final = 1024 * 1024
-"""The size at which a server empties the announcements that it has taken up."""
+"""The size at which a server truncates the announcements that it has processed."""
 SEARCH_RUN_CHARS: Final = 64_000_000
-"""How much text of a run is indexed for search; `search_stopped_at` says where a longer one was cut."""
+"""How much text of a run is indexed for search; `search_stopped_at` is where indexing of a longer text stopped."""
 SEARCH_CHUNK_CHARS: Final = 8_192
-"""The pieces in which a run's text is indexed. The last one of a run that goes on is indexed again with what is new."""
+"""The size of the chunks in which a run's text is indexed. The last chunk of an open run is indexed again when it
+grows."""
 SEARCH_OVERLAP_CHARS: Final = 256
-"""How much of a piece the next one repeats, so that phrases across their border are found."""
+"""How much of a chunk the next one repeats, so that phrases across their border are found."""
 SEARCH_TERMS: Final = 64
-"""How many words and phrases of a query count."""
+"""The number of words and phrases of a query that are used."""
 SEARCH_CANDIDATES: Final = 1_000
-"""Up to so many runs that have the first words are looked at one by one for the others."""
+"""Up to this many runs that match the first words are checked one by one for the other words."""
 SEARCH_SCAN_RUNS: Final = 20_000
-"""From so many candidates on, tasks are read in order instead of being looked up one by one."""
+"""From this many candidates on, tasks are scanned in order instead of being looked up one by one."""
 SNIPPET_BEFORE_CHARS: Final = 40
 """How much text before a hit is shown."""
 SNIPPET_AFTER_CHARS: Final = 120
-"""How much from the hit on."""
+"""How much text from the start of the hit on is shown."""
 INGEST_EVENTS: Final = 4_000
-"""How many events go into the views in one transaction, at about that many."""
+"""The approximate number of events that update the views in one transaction."""
 INGEST_RUNS: Final = 500
-"""How many runs are looked up at once when their logs are taken up."""
+"""The number of runs that are looked up at once when their logs are ingested."""
 INGEST_BATCH_SECONDS: Final = 0.005
-"""How long events wait for others that go into the same transaction."""
+"""How long events wait for others to share a transaction."""
 INGEST_INTERVAL_SECONDS: Final = 0.045
-"""How long after one transaction the next begins, unless it is full."""
+"""The pause between two transactions, unless the next one is full."""
 INGEST_TURN_SECONDS: Final = 0.25
-"""How long logs that are written all the time are read on, before the rows of other runs have their turn."""
+"""How long logs that are written continuously are ingested before other runs have their turn."""
 INGEST_POLL_SECONDS: Final = 1.0
-"""How often all logs that have not ended are looked at, in case that an event was not told."""
+"""How often all open logs are polled, in case a notification is lost."""
 INGEST_CACHED_LOG_BYTES: Final = 16 * 1024
-"""A log that has not ended is kept up to this length, for the transcript that is made at its end."""
+"""An open log is cached up to this size, for the transcript that is archived at its end."""
 FEED_KNOWN_LOGS: Final = 100_000
-"""Of how many logs it is known how large they were when they had no more events."""
+"""The number of logs whose size after the last event is remembered."""
 INGEST_RETRY_SECONDS: Final = 1.0
-"""How long to wait after the store could not be written."""
+"""The retry interval after a failed write to the store."""
 HOST_CHECK_SECONDS: Final = 1.0
-"""How often it is looked whether the hosts of open runs are alive."""
+"""How often the hosts of open runs are checked for being alive."""
 STORAGE_CHECK_SECONDS: Final = 1.0
-"""How often a server looks whether its storage folder and database are still there."""
+"""How often a server checks that its storage folder and database still exist."""
 RETENTION_CHECK_SECONDS: Final = 3600.0
-"""How often a server that was told to looks for runs to delete."""
+"""How often a server with a retention setting looks for runs to delete."""
 
 # Views.
 ARCHIVE_RESULT_BYTES: Final = 50_000
-"""A tool's result, or a command's output, in the archived transcript."""
+"""The size of a tool's result, or a command's output, in the archived transcript."""
 ARCHIVE_ARGS_BYTES: Final = 2_000
-"""A tool's arguments in the archived transcript."""
+"""The size of a tool's arguments in the archived transcript."""
 FLEET_EVENT_FACTS: Final = 1_000
-"""How many open sessions, open calls of theirs, and files that they changed the signals of a run remember."""
+"""The number of open sessions, of their open calls, and of changed files that the fleet events of a run track."""
 OPEN_BRANCHES: Final = 1_000
-"""How many open steps, and how many open calls, of a run are known to its row."""
+"""The number of open steps, and of open calls, that the row of a run tracks."""
 TIMELINE_OPEN_CALLS: Final = 1_000
-"""How many open tool calls a timeline remembers the beginning of."""
+"""The number of open tool calls whose start a timeline remembers."""
 TRUNCATED_TEXT_CHARS: Final = 2_000
-"""How much of a text an event has where it is told briefly; a line of fewer bytes is told as it is."""
+"""The length of a text in a truncated event; a line of fewer bytes is not truncated."""
 TRUNCATED_MESSAGE_CHARS: Final = 20_000
-"""The same for what is said and thought in messages."""
+"""The length of message text and thinking in a truncated event."""
 TRUNCATED_ENTRIES: Final = 200
-"""How many entries of a list, or fields of an object."""
+"""The number of entries of a list, or fields of an object, in a truncated event."""
 TRUNCATED_EVENT_CHARS: Final = 100_000
-"""How much such an event has in all."""
+"""The total length of a truncated event."""
 SPANS_OPEN: Final = 1_000
-"""How many steps, calls and sub-runs of a run are known to be open; beyond that the oldest are merged, too."""
+"""The number of open steps, calls and sub-runs of a run that are tracked; beyond that the oldest are merged too."""
 SPANS_ENDED: Final = 500
 """When twice this many spans have ended, neighbors are merged until this many are left."""
 LOG_HIT_CHARS: Final = 160
-"""How much text around a hit is shown where a log is searched."""
+"""How much text around a hit is shown when a log is searched."""
 
-# What people are shown.
+# Display.
 FOLD_HEAD_LINES: Final = 20
-"""How many lines of long output are shown from its beginning."""
+"""The number of lines of long output that are shown from its start."""
 FOLD_TAIL_LINES: Final = 5
-"""How many from its end."""
+"""The number of lines of long output that are shown from its end."""
 FOLD_LINE_CHARS: Final = 2_000
 """How much of a long line is shown."""
 FULL_LINE_CHARS: Final = 1_000_000
-"""Where longer lines are broken when output is not folded."""
+"""The length at which lines are broken when output is not folded."""
 TREE_SIBLINGS: Final = 40
-"""How many steps side by side a tree shows."""
+"""The number of sibling steps that a tree shows."""
 LONGEST_SPAN_SECONDS: Final = 1000 * 366 * 86400
-"""The longest span of time that an option such as `--since` takes."""
+"""The longest time span that an option such as `--since` accepts."""
 UNPARSED_LINE_WARNINGS: Final = 20
-"""How many lines that are not understood are told of one by one."""
+"""The number of lines that were not understood and are reported one by one."""
 PREVIEW_CHARS: Final = 200
 """How much of a tool's input is shown on one line."""
 
-# The queue, and following live.
+# The queue, and live followers.
 DATABASE_GROUP_COMMIT_SECONDS: Final = 0.01
-"""How long a transaction takes in more of the writes that wait in line."""
+"""How long a transaction accepts more of the queued writes."""
 FOLLOWER_DELTAS: Final = 1_000
-"""How many pieces of messages wait for a follower before new ones are dropped for it; the log has the whole."""
+"""The number of deltas buffered for a follower; further ones are dropped for it. The log has the complete message."""
 
-# Workers' definitions.
+# Worker definitions.
 WORKER_FILE_BYTES: Final = 256 * 1024
 """The largest `worker.yaml`."""
 PROMPT_BYTES: Final = 1024 * 1024
 """The largest prompt."""
 WORKER_VALUES: Final = 20_000
-"""How many values a `worker.yaml` may hold, with those that aliases repeat."""
+"""The number of values in a `worker.yaml`, including those that aliases repeat."""
 WORKER_DEPTH: Final = 40
-"""How deep they may be nested."""
+"""The nesting depth of these values."""
 WORKER_PROBLEMS: Final = 100
-"""How many problems of a worker are told at once."""
+"""The number of problems of a worker that are reported at once."""
 
 # Models.
 MODEL_CONNECT_SECONDS: Final = 10.0
 """How long connecting to a model's provider may take."""
 MODEL_READ_TIMEOUT_SECONDS: Final = 600.0
-"""How long a model may say nothing in the middle of a request (`SHOPFLOOR_MODEL_TIMEOUT`)."""
+"""How long a model may send nothing during a request (`SHOPFLOOR_MODEL_TIMEOUT`)."""
 MODEL_CLOSE_SECONDS: Final = 2.0
-"""How long closing the connection to a model that nobody listens to any more may take."""
+"""How long closing an abandoned connection to a model may take."""
 MODEL_CONNECTIONS: Final = 100
-"""How many requests go to one provider at a time."""
+"""The number of concurrent requests to one provider."""
 PROVIDER_MESSAGE_CHARS: Final = 500
-"""How much of what a provider says about an error is passed on."""
+"""How much of a provider's error message is passed on."""
 SCRIPT_WORD_SECONDS: Final = 0.02
-"""How long a scripted model takes for a word (`SHOPFLOOR_SCRIPT_DELAY_MS`)."""
+"""How long a scripted model takes per word (`SHOPFLOOR_SCRIPT_DELAY_MS`)."""
 TEST_RUN_SECONDS: Final = 60.0
-"""How long `shopfloor.testing` waits for the end of a run, unless the test says another time."""
+"""How long `shopfloor.testing` waits for the end of a run by default."""
 
 # The engine.
 REPLAY_PAGE_EVENTS: Final = 2_000
-"""How many events are read at once where a run is gone on with."""
+"""The number of events that are read at once when a run is resumed."""
 MODEL_TRIES: Final = 3
-"""How often a model is asked where a step says nothing of it, for errors that pass."""
+"""How often a model is called for transient errors, if the step does not configure it."""
 RATE_LIMIT_WAITS: Final = 10
-"""How often one answer waits for a provider that said when it would answer again."""
+"""How often one model call waits for a rate limit with a known reset time."""
 RATE_LIMIT_WAIT_SECONDS: Final = 3600.0
-"""The longest of such waits."""
+"""The longest of these waits."""
 TOOL_OUTPUT_BYTES: Final = 8 * 1024 * 1024
-"""The most that a tool may give."""
+"""The largest output of a tool."""
 COMMAND_OUTPUT_CHARS: Final = 1024 * 1024
-"""How much of a command step's standard output later steps get: the end of it. The log has all of it."""
+"""How much of the end of a command step's standard output later steps get. The log has all of it."""
 ARGUMENT_BYTES: Final = 128 * 1024 - 1024
-"""The longest value that a command is given: Linux takes 128 KiB for one argument or variable, with its name."""
+"""The longest value passed to a command: Linux accepts 128 KiB for one argument or variable, including its name."""
 LOOP_ITERATIONS: Final = 100_000
-"""How many rounds a loop may have."""
+"""The number of iterations of a loop."""
 HOST_SLOTS: Final = 16
-"""How many runs a host works on at once (`--slots`); those that wait do not count."""
+"""The number of runs that a host executes at once (`--slots`); waiting runs do not count."""
 IDLE_SECONDS: Final = 300.0
-"""How long a run that waits is kept in memory."""
+"""How long a waiting run stays in memory."""
 IDLE_RUNS: Final = 100
-"""How many such runs are kept in memory; with more, those that have waited longest are let go first."""
+"""The number of waiting runs that stay in memory; beyond that, those that waited longest are evicted first."""
 INBOX_POLL_SECONDS: Final = 0.5
-"""How often a host looks for orders that nobody told it of."""
+"""How often a host polls for control messages, in case a notification is lost."""
 LOOP_CHECK_SECONDS: Final = 0.5
-"""How often the watchdog looks whether the event loop answers."""
+"""How often the watchdog checks that the event loop responds."""
 LOOP_STALL_SECONDS: Final = 3.0
-"""How long code of a worker may block the event loop before the watchdog reports it."""
+"""How long the code of a worker may block the event loop before the watchdog reports it."""
 POISON_ATTEMPTS: Final = 3
-"""After so many attempts in a row that were lost while the run blocked the event loop, it fails as `poisoned`."""
+"""After this many consecutive attempts that were lost while the run blocked the event loop, it fails as `poisoned`."""
 CANCEL_KILL_SECONDS: Final = 30.0
-"""How long a host that does nothing but one run has to end a cancelled run, before the host is killed. Longer than a
-worker has to leave, and the outcome to be written."""
+"""How long a host that executes a single run has to end it when it is cancelled, before the host is killed. Longer
+than a worker needs to return and the outcome to be written."""
 SERVER_PORT: Final = 7420
-"""The port that a server listens on, unless told otherwise."""
+"""The default port of a server."""
 SERVER_START_SECONDS: Final = 60.0
-"""How long a server in the background has to start to listen, before it is ended."""
+"""How long a background server has to start listening before it is stopped."""
 SERVER_DOWN_SECONDS: Final = 60.0
 """How long `shopfloor down` waits for the server to end."""
 SERVER_POLL_SECONDS: Final = 0.05
-"""How often it is looked whether a server has started, or has ended."""
+"""How often the start or the end of a server is polled."""
 SERVER_STOP_SECONDS: Final = 20.0
-"""How long a server in a thread has to end when its process does."""
+"""How long a server in a thread has to end when its process ends."""
 EXECUTE_GRACE_SECONDS: Final = 0.5
-"""How long a run goes on after the client of its `execute` hung up (`SHOPFLOOR_EXECUTE_GRACE`)."""
+"""How long a run continues after the client of its `execute` request disconnected (`SHOPFLOOR_EXECUTE_GRACE`)."""
 CLIENT_WAIT_SECONDS: Final = 24 * 60 * 60.0
 """How long a run of `execute` waits for the result of a client tool (`SHOPFLOOR_CLIENT_WAIT`)."""
 ABANDON_SECONDS: Final = 15.0
-"""How long a worker that is told to stop has to leave; then it is left behind. Commands are stopped well before."""
+"""How long a worker has to return after it was stopped; then it is abandoned. Commands are stopped well before."""
 
 # Agents.
 THREAD_TAIL_BYTES: Final = 8 * 1024 * 1024
-"""How much of the end of a Codex thread's file is looked through for what the thread has spent."""
+"""How much of the end of a Codex thread file is searched for the thread's usage."""
 DOCUMENT_TRIES: Final = 20
-"""How often a JSON document over several lines is parsed as if it were whole, before its lines are read one by one."""
+"""How often a multi-line JSON document is parsed as if complete, before its lines are read one by one."""
 AGENT_LINE_BYTES: Final = 32 * 1024 * 1024
-"""The longest line of an agent that is read as a whole; what is longer is kept in pieces, as not understood."""
+"""The longest line of an agent that is parsed; a longer line is recorded in chunks, as unparsed."""
 AGENT_VERSION_SECONDS: Final = 15.0
-"""How long an agent may take to say its version."""
+"""How long an agent may take to print its version."""
 AGENT_STDERR_CHARS: Final = 8_000
-"""How much of the end of what an agent prints on stderr is looked at."""
+"""How much of the end of an agent's stderr is read."""
 SESSION_LOOKUPS: Final = 5
-"""How often it is looked up which model a session has, where the program keeps that in a file."""
+"""How often the model of a session is looked up, if the program stores it in a file."""
 AGENT_CALLS: Final = 10_000
-"""How many of the newest calls of tools of an agent are known, so that each result has its call."""
+"""The number of recent tool calls of an agent that are remembered to match results with calls."""
 UNTIMED_EVENTS: Final = 100
-"""How many events of a stream from elsewhere wait for the first that has a time."""
+"""The number of events of an imported stream that wait for the first one with a time."""
 AGENT_DIFF_CHARS: Final = 20_000
-"""How much of a diff is kept with a change of a file."""
+"""How much of the diff of a file change is recorded."""
 
 # Streams to clients, and the SDK.
 STREAM_EARLY_DELTAS: Final = 1_000
-"""How many pieces of messages a stream holds until the log has the events before them."""
+"""The number of deltas that a stream holds back until the log has the events before them."""
 REQUEST_SECONDS: Final = 30.0
-"""How long the SDK waits for an answer, or for the next sign of life of a stream."""
+"""How long the SDK waits for a response, or for the next data of a stream."""
 RECONNECT_TRIES: Final = 6
-"""How often in a row the SDK tries to go on with a stream that was cut."""
+"""How often in a row the SDK tries to resume a disconnected stream."""
 RECONNECT_PAUSE_SECONDS: Final = 0.2
-"""How long it waits before it tries again; each further wait is twice as long."""
+"""The pause before the first of these tries; each further pause is twice as long."""
 QUEUED_POLL_SECONDS: Final = 0.25
-"""How often it is looked whether a run that is queued has begun."""
+"""How often the SDK polls whether a queued run has started."""
 CANCEL_SECONDS: Final = 5.0
-"""How long an execution that is left may take to say that its run is to be cancelled."""
+"""How long the cancel request of an abandoned execution may take."""
 FRAME_BYTES: Final = 128 * 1024 * 1024
 """The longest server-sent event that the SDK reads."""
 
 # The command line.
 FORCED_EXIT_SECONDS: Final = 2.0
-"""How long a command that was told twice to stop may take to tidy up."""
+"""How long a command that was interrupted twice may take to clean up."""
 CANCEL_WAIT_SECONDS: Final = 60.0
 """How long `shopfloor cancel` waits for the run to end."""
 OUTCOME_POLL_SECONDS: Final = 0.1
-"""How often it is looked whether a run that was cancelled has ended."""
+"""How often the end of a cancelled run is polled."""
 PROGRESS_REDRAW_SECONDS: Final = 0.1
-"""How often the line that says what is being done is drawn anew."""
+"""How often the progress line is redrawn."""
 FOLLOW_SILENCE_SECONDS: Final = 1.0
-"""How long a run that is followed may be silent before it is looked whether a sub-run waits for somebody."""
+"""How long a followed run may be silent before its sub-runs are checked for pending calls."""
 TOOL_STDERR_CHARS: Final = 500
-"""How much of what a tool's command complained of is passed on: the end of it."""
+"""How much of the end of a tool command's stderr is passed on."""
 
-# Going on after failures.
+# Recovery, control messages and trees of runs.
 RUN_RETRY_SECONDS: Final = 2.0
-"""How long a run that could not be recorded is left alone before it is gone on with."""
+"""How long after a failed write to its log a run is resumed."""
 SLUG_CHARS: Final = 100
-"""How long a worker's slug may be."""
+"""The longest slug of a worker."""
 WORKER_FUNCTIONS: Final = 1_000
-"""Of how many workers what is computed from their definition is kept."""
+"""The number of workers for which values computed from their definition are cached."""
 CONTROL_MESSAGE_CONCURRENCY: Final = 64
-"""To how many runs orders are handed at once."""
+"""The number of runs that control messages are delivered to at once."""
 CONTROL_MESSAGE_TTL_SECONDS: Final = 60.0
-"""How long an order of a run that nobody knows is kept: it may yet be dispatched."""
+"""How long a control message for an unknown run is kept: the run may still be dispatched."""
 SUB_RUN_DEPTH: Final = 32
-"""How many runs may be above a run."""
+"""The number of ancestors of a run."""
 SUB_RUN_CHECK_SECONDS: Final = 5.0
-"""How often a run that waits for a sub-run looks at the log of that, in case nobody tells it of the end."""
+"""How often a run that waits for a sub-run polls its log, in case a notification is lost."""
 TREE_OPEN_RUNS: Final = 2_000
-"""How many runs of a tree may be open at once: queued, running or waiting."""
+"""The number of open runs (queued, running or waiting) in one tree."""
 TREE_FULL_TIMEOUT_SECONDS: Final = 5.0
-"""How long a sub-run waits for room in a full tree, before its caller is refused."""
+"""How long a sub-run waits for a free place in a full tree before its caller gets an error."""
 TREE_CHECK_SECONDS: Final = 0.2
 """How often the open runs of a full tree are counted."""
 TREE_COUNTS_CACHED: Final = 1_000
-"""Of how many trees a host remembers the number of open runs."""
+"""The number of trees whose count of open runs a host caches."""
 MALLOC_MMAP_BYTES: Final = 4 * 1024 * 1024
-"""Values from this size on have memory of their own, which a server gives back as soon as they are freed."""
+"""The size from which a value gets memory of its own, which a server returns to the system when it is freed."""
 MALLOC_ARENAS: Final = 2
-"""In how many places the threads of a server allocate smaller values."""
+"""The number of arenas in which the threads of a server allocate smaller values."""
 REQUEST_BYTES: Final = 10 * 1024 * 1024
-"""The largest body of a request."""
+"""The largest request body."""
 
 # Requests for runs.
 FILTER_MAX_CHARS: Final = 1_000
 """The longest filter, search or cursor."""
 WORKER_NAME_MAX_CHARS: Final = 200
-"""The longest name of a worker: it is a folder's name."""
+"""The longest name of a worker, which is also a folder name."""
 TASK_MAX_CHARS: Final = 100_000
-"""The longest task, and the longest reason why a call gave nothing."""
+"""The longest task, and the longest reason for a call without a result."""
 PATH_MAX_CHARS: Final = 4_096
 """The longest path of a folder."""

@@ -37,15 +37,15 @@ turns:
   - {}
 """
 SCRIPT_PROBLEMS = [
-    "`{{NOPE}}` is nothing that a script has; there are `last_user`, `system`, `tool_results`",
+    "`{{NOPE}}` is not a variable of the script: `last_user`, `system`, `tool_results`",
     "Expected `object`, got `int`",
-    "Object contains unknown field `nam`; there are `name`, `input`",
+    "Object contains unknown field `nam`; known fields are `name`, `input`",
     "Object missing required field `name`",
     "Object contains unknown field `eror`",
-    "there is no error `usage` of a provider",
-    "`when` is no regular expression",
+    "there is no provider error `usage`",
+    "`when` is not a regular expression",
     "Expected `float` >= 0.0",
-    "a turn says nothing",
+    "a turn is empty",
 ]
 THREAD = "  Begin: {block: start-thread, model: script/hello}\n"
 BROKEN = {

@@ -1,4 +1,4 @@
-"""The scripted model server, for the suite of models; a storage of each kind, for all others."""
+"""Fixtures: the scripted model server for the suite of models, a storage of each kind for all others."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -19,13 +19,13 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def storage_under_test(kind: str, tmp_path: Path) -> StorageUnderTest:
-    """An empty storage of each kind."""
+    """Return an empty storage of each kind."""
     return STORAGES[kind](tmp_path)
 
 
 @pytest.fixture
 def other(kind: str, tmp_path: Path) -> StorageUnderTest:
-    """Another storage of the same kind as `storage_under_test`."""
+    """Return another storage of the same kind as `storage_under_test`."""
     return STORAGES[kind](tmp_path / "other")
 
 

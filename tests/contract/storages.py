@@ -45,20 +45,20 @@ from shopfloor.ports import Audit, Bus, Hosts, LogFeed, LogReader, Logs, Queue, 
 from shopfloor.record import Storage, read
 
 TIMEOUT_SECONDS: Final = 30.0
-"""How many seconds a test waits for what has to happen."""
+"""How many seconds a test waits for an expected event."""
 POLL_INTERVAL_SECONDS: Final = 0.02
-"""How soon a follower looks again that nobody has woken: soon, so that no test waits for it."""
+"""The fallback polling interval of followers: short, so that no test waits for it."""
 
 
 class HostProcess(Protocol):
-    """A host that a test has started."""
+    """A host started by a test."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether it was asked to cancel what it executes."""
+        """Whether the host was asked to cancel its runs."""
         ...
 
     @property
@@ -66,18 +66,18 @@ class HostProcess(Protocol):
 
 
 class HostsUnderTest(Protocol):
-    """Hosts, and a way to start one."""
+    """A hosts adapter, and a way to start hosts."""
 
     @property
     def hosts(self) -> Hosts: ...
 
     def host(self, *, is_dedicated: bool) -> AbstractAsyncContextManager[HostProcess]:
-        """A host that is alive until the context is left."""
+        """Start a host that is alive until the context exits."""
         ...
 
 
 class StorageUnderTest(HostsUnderTest, Protocol):
-    """One storage, and adapters to it."""
+    """One storage and its adapters."""
 
     @property
     def bus(self) -> Bus: ...
@@ -92,35 +92,35 @@ class StorageUnderTest(HostsUnderTest, Protocol):
     def audit(self) -> Audit: ...
 
     def logs(self, *, mask: Masking | None = None, bus: Bus | None = None) -> Logs:
-        """A new adapter each time, as every process has its own; with `bus` it publishes there."""
+        """Return a new adapter, as every process has its own; it publishes on `bus` if given."""
         ...
 
     def tokens(self) -> Tokens:
-        """A new adapter each time, where there can be more than one."""
+        """Return a new adapter, if the storage supports several."""
         ...
 
     def watchers(self) -> Watchers: ...
 
     def rows(self) -> AbstractAsyncContextManager[tuple[Store, Queue]]:
-        """The store and the queue, open until the context is left."""
+        """Open the store and the queue until the context exits."""
         ...
 
-    # What no port does.
+    # Operations outside the ports.
 
     def stored(self, run_id: str) -> list[Entry]:
-        """The events that the authority for the log has at this moment. Called from any thread, and never waits."""
+        """Return the events stored at this moment. Callable from any thread; never waits."""
         ...
 
     def audit_entries(self) -> list[dict[str, Any]]:
-        """The entries of the audit log, oldest first."""
+        """Return the entries of the audit log, oldest first."""
         ...
 
     async def crash_writer(self, run_id: str) -> None:
-        """Have a process write the first event of a log, and be killed while the log is open."""
+        """Write the first event of a log in a process that is killed while the log is open."""
         ...
 
     def truncate_log(self, run_id: str, last_seq: int) -> None:
-        """Have a log end with the event `last_seq`, as a power cut can."""
+        """Truncate a log after the event `last_seq`, as a power cut can."""
         ...
 
 
@@ -168,7 +168,7 @@ class _LocalProcess:
 
 
 class LocalStorage:
-    """Files of this machine."""
+    """Storage in files of this machine."""
 
     def __init__(self, folder: Path) -> None:
         self._storage = Storage(folder / "storage")
@@ -217,8 +217,8 @@ class LocalStorage:
 
     def truncate_log(self, run_id: str, last_seq: int) -> None:
         path = self._storage.log_path(run_id)
-        kept = [entry for entry in self.stored(run_id) if entry.seq <= last_seq]
-        os.truncate(path, sum(len(entry.raw) + 1 for entry in kept))
+        remaining = [entry for entry in self.stored(run_id) if entry.seq <= last_seq]
+        os.truncate(path, sum(len(entry.raw) + 1 for entry in remaining))
 
 
 class _MemoryProcess:
@@ -235,7 +235,7 @@ class _MemoryProcess:
 
 
 class MemoryOnly:
-    """The memory of this process."""
+    """Storage in the memory of this process."""
 
     def __init__(self, folder: Path) -> None:
         self._storage = MemoryStorage()
@@ -267,15 +267,15 @@ class MemoryOnly:
         return list(self.audit.read())
 
     async def crash_writer(self, run_id: str) -> None:
-        # No process outlives its memory: at most a task ends with the log open.
+        # Memory is lost with its process, so only a task can end with the log open.
         async with self.logs().open(run_id) as log:
             await log.append(started())
 
     @asynccontextmanager
     async def host(self, *, is_dedicated: bool) -> AsyncGenerator[HostProcess]:
         process = _MemoryProcess()
-        given = {"is_dedicated": is_dedicated, "interrupt": process.interrupt, "kill": process.kill}
-        with self.hosts.register(**given) as process.name:
+        host_options = {"is_dedicated": is_dedicated, "interrupt": process.interrupt, "kill": process.kill}
+        with self.hosts.register(**host_options) as process.name:
             yield process
 
     def truncate_log(self, run_id: str, last_seq: int) -> None:
@@ -286,7 +286,7 @@ STORAGES: Final[dict[str, Callable[[Path], StorageUnderTest]]] = {"memory": Memo
 
 
 async def until(true: Callable[[], bool], what: str) -> None:
-    """Wait until something holds."""
+    """Wait until a condition holds."""
     with anyio.move_on_after(TIMEOUT_SECONDS):
         while not true():
             await anyio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""What every audit log does, whatever it is made of."""
+"""The contract of the port `Audit`, for every adapter."""
 
 from __future__ import annotations
 
@@ -41,10 +41,8 @@ async def test_at_first_there_is_no_entry(storage_under_test: StorageUnderTest) 
 
 
 @pytest.mark.req("SF-22")
-async def test_an_entry_says_who_did_what_from_where_and_when(
-    storage_under_test: StorageUnderTest, audit: Audit
-) -> None:
-    said = {
+async def test_an_entry_has_actor_action_origin_and_time(storage_under_test: StorageUnderTest, audit: Audit) -> None:
+    fields = {
         "by": "token ci",
         "role": "operator",
         "address": "127.0.0.1",
@@ -52,13 +50,13 @@ async def test_an_entry_says_who_did_what_from_where_and_when(
         "run_id": "r1",
         "detail": "ä",
     }
-    await audit.write(audit_entry("run.cancelled", **said))
+    await audit.write(audit_entry("run.cancelled", **fields))
     (entry,) = storage_under_test.audit_entries()
     assert len(entry.pop("at")) == len("2026-01-01T00:00:00.000Z")
-    assert entry == {"action": "run.cancelled", **said}
+    assert entry == {"action": "run.cancelled", **fields}
 
 
-async def test_what_is_not_known_is_left_out(storage_under_test: StorageUnderTest, audit: Audit) -> None:
+async def test_unknown_fields_are_omitted(storage_under_test: StorageUnderTest, audit: Audit) -> None:
     await audit.write(audit_entry("login.failed", by="nobody", role=None))
     (entry,) = storage_under_test.audit_entries()
     assert set(entry) == {"at", "action", "by"}
@@ -90,7 +88,7 @@ async def test_entries_of_many_tasks_are_all_there(storage_under_test: StorageUn
     assert sorted(int(entry["run_id"]) for entry in storage_under_test.audit_entries()) == list(range(100))
 
 
-async def test_a_request_that_is_cancelled_after_the_deed_has_its_entry(
+async def test_a_request_that_is_cancelled_after_its_action_has_its_entry(
     storage_under_test: StorageUnderTest, audit: Audit
 ) -> None:
     with anyio.CancelScope() as scope:
@@ -109,7 +107,7 @@ async def test_only_its_owner_can_read_the_file(path: Path) -> None:
     assert [json.loads(line)["by"] for line in path.read_text().splitlines()] == ["token x"]
 
 
-async def test_a_file_over_its_limit_is_rotated_once_and_a_line_that_was_cut_off_is_mended(path: Path) -> None:
+async def test_a_file_over_its_limit_is_rotated_once_and_a_truncated_line_is_skipped(path: Path) -> None:
     audit = LocalAudit(path, limit_bytes=1000)
     for number in range(50):
         await audit.write(audit_entry("run.pinned", by="token x", run_id=str(number)))

@@ -1,4 +1,4 @@
-"""What a bus promises, whichever adapter it is of."""
+"""The contract of the port `Bus`, for every adapter."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ def delta(after: int, text: str) -> Delta:
     return Delta(after=after, path="s", message_id="m", block=0, kind="text", offset=0, text=text)
 
 
-def shown(items: list[Entry | Gap | Delta]) -> list[object]:
+def simplify(items: list[Entry | Gap | Delta]) -> list[object]:
     return [one.seq if isinstance(one, Entry) else one.text if isinstance(one, Delta) else one for one in items]
 
 
-def runs_shown(runs: dict[str, list[Entry]]) -> dict[str, list[int]]:
+def seqs_by_run(runs: dict[str, list[Entry]]) -> dict[str, list[int]]:
     return {run_id: [one.seq for one in entries] for run_id, entries in runs.items()}
 
 
-async def woken(live: Subscription | RunsSubscription) -> bool:
-    """Whether a wait ends because of news, long before its own end."""
-    began = time.monotonic()
+async def is_woken(live: Subscription | RunsSubscription) -> bool:
+    """Return whether a wait ends because of an event, long before its timeout."""
+    started_at = time.monotonic()
     await live.wait(TIMEOUT_SECONDS)
-    return time.monotonic() - began < TIMEOUT_SECONDS / 2
+    return time.monotonic() - started_at < TIMEOUT_SECONDS / 2
 
 
 async def is_silent(live: Subscription | RunsSubscription) -> bool:
-    began = time.monotonic()
+    started_at = time.monotonic()
     await live.wait(0.05)
-    return time.monotonic() - began >= 0.04
+    return time.monotonic() - started_at >= 0.04
 
 
 @pytest.mark.req("SF-39")
@@ -61,8 +61,8 @@ async def test_a_subscriber_gets_the_events_of_its_run_from_the_next_one_on_in_o
         for seq in (7, 8):
             bus.publish(RUN, entry(seq))
         bus.publish(OTHER, entry(1))
-        assert await woken(live)
-        assert shown(live.drain()) == [7, 8]
+        assert await is_woken(live)
+        assert simplify(live.drain()) == [7, 8]
         assert await is_silent(live)
         assert live.drain() == []
 
@@ -70,23 +70,23 @@ async def test_a_subscriber_gets_the_events_of_its_run_from_the_next_one_on_in_o
 async def test_every_subscriber_gets_every_event(bus: Bus) -> None:
     with bus.subscribe(RUN) as one, bus.subscribe(RUN) as other:
         bus.publish(RUN, entry(1))
-        assert shown(one.drain()) == [1]
+        assert simplify(one.drain()) == [1]
         bus.publish(RUN, entry(2))
-        assert (shown(one.drain()), shown(other.drain())) == ([2], [1, 2])
+        assert (simplify(one.drain()), simplify(other.drain())) == ([2], [1, 2])
 
 
-async def test_a_subscriber_without_room_is_told_the_gap(bus: Bus) -> None:
+async def test_a_subscriber_with_a_full_buffer_gets_a_gap(bus: Bus) -> None:
     with bus.subscribe(RUN) as live:
         for seq in range(1, SUBSCRIBER_EVENTS + 11):
             bus.publish(RUN, entry(seq))
-        assert await woken(live)
+        assert await is_woken(live)
         gap = Gap(SUBSCRIBER_EVENTS + 1, SUBSCRIBER_EVENTS + 10)
-        assert shown(live.drain()) == [*range(1, SUBSCRIBER_EVENTS + 1), gap]
+        assert simplify(live.drain()) == [*range(1, SUBSCRIBER_EVENTS + 1), gap]
         bus.publish(RUN, entry(SUBSCRIBER_EVENTS + 11))
-        assert shown(live.drain()) == [SUBSCRIBER_EVENTS + 11]
+        assert simplify(live.drain()) == [SUBSCRIBER_EVENTS + 11]
 
 
-async def test_deltas_come_between_the_events_and_only_to_those_who_want_them(bus: Bus) -> None:
+async def test_deltas_come_between_the_events_and_only_to_subscribers_that_request_them(bus: Bus) -> None:
     with bus.subscribe(RUN, deltas=True) as live, bus.subscribe(RUN) as plain:
         bus.publish(RUN, entry(1))
         bus.publish_delta(RUN, delta(1, "a"))
@@ -94,10 +94,10 @@ async def test_deltas_come_between_the_events_and_only_to_those_who_want_them(bu
         bus.publish(RUN, entry(2))
         bus.publish_delta(RUN, delta(2, "c"))
         bus.publish_delta(OTHER, delta(1, "of another run"))
-        assert shown(live.drain()) == [1, "a", "b", 2, "c"]
-        assert shown(plain.drain()) == [1, 2]
+        assert simplify(live.drain()) == [1, "a", "b", 2, "c"]
+        assert simplify(plain.drain()) == [1, 2]
         bus.publish_delta(RUN, delta(2, "d"))
-        assert await woken(live)
+        assert await is_woken(live)
         assert await is_silent(plain)
 
 
@@ -108,23 +108,23 @@ async def test_a_notification_wakes_with_nothing_and_loses_nothing(bus: Bus) -> 
         bus.publish(RUN, entry(4))
         bus.notify(RUN)
         bus.publish_delta(RUN, delta(4, "a"))
-        assert await woken(live)
-        assert live.drain() == [], "the log has to be looked at"
-        assert await woken(live)
-        assert shown(live.drain()) == [4, "a"]
+        assert await is_woken(live)
+        assert live.drain() == [], "the log has to be read"
+        assert await is_woken(live)
+        assert simplify(live.drain()) == [4, "a"]
         assert await is_silent(live)
 
 
 @pytest.mark.parametrize("next_seq", [2, 3, 9])
-async def test_events_that_do_not_follow_one_another_send_the_subscriber_to_the_log(bus: Bus, next_seq: int) -> None:
+async def test_a_break_in_the_sequence_makes_the_subscriber_read_the_log(bus: Bus, next_seq: int) -> None:
     """The log was cut, another process wrote it in between, or two threads published at once."""
     with bus.subscribe(RUN) as live:
         bus.publish(RUN, entry(3))
         bus.publish(RUN, entry(next_seq))
         assert live.drain() == []
-        assert shown(live.drain()) == [next_seq]
+        assert simplify(live.drain()) == [next_seq]
         bus.publish(RUN, entry(next_seq + 1))
-        assert shown(live.drain()) == [next_seq + 1]
+        assert simplify(live.drain()) == [next_seq + 1]
 
 
 async def test_a_subscriber_of_all_runs_gets_the_events_of_each(bus: Bus) -> None:
@@ -133,15 +133,15 @@ async def test_a_subscriber_of_all_runs_gets_the_events_of_each(bus: Bus) -> Non
         for seq in (3, 4):
             bus.publish(RUN, entry(seq))
         bus.publish(OTHER, entry(1))
-        assert await woken(live)
-        assert runs_shown(live.drain()) == {RUN: [3, 4], OTHER: [1]}
+        assert await is_woken(live)
+        assert seqs_by_run(live.drain()) == {RUN: [3, 4], OTHER: [1]}
         assert live.drain() == {}
         bus.publish(RUN, entry(5))
-        assert runs_shown(live.drain()) == {RUN: [5]}
+        assert seqs_by_run(live.drain()) == {RUN: [5]}
 
 
 @pytest.mark.parametrize("then", ["notified", "skipped", "notified first"])
-async def test_a_subscriber_of_all_runs_is_sent_to_a_log_that_events_do_not_tell_of(bus: Bus, then: str) -> None:
+async def test_a_notification_makes_a_subscriber_of_all_runs_read_the_log(bus: Bus, then: str) -> None:
     with bus.subscribe_all() as live:
         if then == "notified first":
             bus.notify(RUN)
@@ -152,22 +152,22 @@ async def test_a_subscriber_of_all_runs_is_sent_to_a_log_that_events_do_not_tell
             bus.publish(RUN, entry(7))
         bus.publish(RUN, entry(8))
         bus.publish(OTHER, entry(1))
-        assert await woken(live)
-        assert runs_shown(live.drain()) == {RUN: [], OTHER: [1]}
+        assert await is_woken(live)
+        assert seqs_by_run(live.drain()) == {RUN: [], OTHER: [1]}
 
 
-async def test_what_has_no_room_for_a_subscriber_of_all_runs_is_in_the_log(bus: Bus) -> None:
+async def test_a_full_buffer_makes_a_subscriber_of_all_runs_read_the_log(bus: Bus) -> None:
     with bus.subscribe_all() as live:
         for seq in range(1, BUS_EVENTS + 1):
             bus.publish(RUN, entry(seq))
         bus.publish(OTHER, entry(1))
         bus.publish(RUN, entry(BUS_EVENTS + 1))
-        assert runs_shown(live.drain()) == {RUN: [], OTHER: []}
+        assert seqs_by_run(live.drain()) == {RUN: [], OTHER: []}
         bus.publish(OTHER, entry(2))
-        assert runs_shown(live.drain()) == {OTHER: [2]}
+        assert seqs_by_run(live.drain()) == {OTHER: [2]}
 
 
-async def test_a_publisher_in_another_thread_wakes_those_who_wait(bus: Bus) -> None:
+async def test_a_publisher_in_another_thread_wakes_waiting_subscribers(bus: Bus) -> None:
     got: list[object] = []
     with bus.subscribe(RUN) as live, bus.subscribe_all() as all_runs:
 
@@ -181,11 +181,11 @@ async def test_a_publisher_in_another_thread_wakes_those_who_wait(bus: Bus) -> N
         with anyio.fail_after(TIMEOUT_SECONDS):
             while 199 not in got:
                 await live.wait(TIMEOUT_SECONDS)
-                got += shown(live.drain())
+                got += simplify(live.drain())
             await all_runs.wait(TIMEOUT_SECONDS)
         writer.join()
         assert got == list(range(1, 200))
-        assert runs_shown(all_runs.drain()) == {RUN: list(range(1, 200))}
+        assert seqs_by_run(all_runs.drain()) == {RUN: list(range(1, 200))}
 
 
 async def test_a_subscriber_that_has_left_gets_nothing(bus: Bus) -> None:
@@ -194,21 +194,21 @@ async def test_a_subscriber_that_has_left_gets_nothing(bus: Bus) -> None:
     with bus.subscribe(RUN):
         bus.publish(RUN, entry(1))
         bus.publish_delta(RUN, delta(1, "a"))
-    # Twice: after a notification the first is empty.
+    # Drain twice: after a notification the first call returns an empty list.
     assert [live.drain(), live.drain(), all_runs.drain()] == [[], [], {}]
     bus.publish(RUN, entry(2))
     bus.notify(RUN)
     assert [live.drain(), live.drain(), all_runs.drain()] == [[], [], {}]
     with bus.subscribe(RUN) as again:
         bus.publish(RUN, entry(3))
-        assert shown(again.drain()) == [3]
+        assert simplify(again.drain()) == [3]
 
 
-async def test_a_wait_that_is_given_up_can_be_begun_again(bus: Bus) -> None:
+async def test_a_wait_that_timed_out_can_be_repeated(bus: Bus) -> None:
     with bus.subscribe(RUN) as live:
         for _ in range(3):
             with anyio.move_on_after(0.01):
                 await live.wait(TIMEOUT_SECONDS)
         assert await is_silent(live)
         bus.publish(RUN, entry(1))
-        assert await woken(live)
+        assert await is_woken(live)

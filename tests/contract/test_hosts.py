@@ -1,4 +1,4 @@
-"""What everybody can ask of hosts, wherever they are."""
+"""The contract of the port `Hosts`, for every adapter."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture
 def documented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The hosts that docs/adapters.md shows how to write."""
+    """Return the adapter that docs/adapters.md describes."""
     for name, text in files_of(ROOT / "docs" / "adapters.md").items():
         (tmp_path / name).write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
@@ -55,7 +55,7 @@ async def test_hosts_are_alive_from_their_start_to_their_end(hosts_under_test: H
 
 
 @pytest.mark.parametrize("name", ["local-00000000", "", "../hosts/x", "x" * 5_000, "ünï", "\0"])
-async def test_what_is_no_host_is_not_alive_and_cannot_be_ended(hosts_under_test: HostsUnderTest, name: str) -> None:
+async def test_an_unknown_host_is_not_alive_and_cannot_be_killed(hosts_under_test: HostsUnderTest, name: str) -> None:
     hosts = hosts_under_test.hosts
     assert not await hosts.is_alive(name)
     assert not await hosts.is_dedicated(name)
@@ -63,7 +63,7 @@ async def test_what_is_no_host_is_not_alive_and_cannot_be_ended(hosts_under_test
     await hosts.kill(name)
 
 
-async def test_a_dedicated_host_is_interrupted_and_goes_on_until_it_is_killed(hosts_under_test: HostsUnderTest) -> None:
+async def test_a_dedicated_host_survives_an_interrupt_until_it_is_killed(hosts_under_test: HostsUnderTest) -> None:
     hosts = hosts_under_test.hosts
     async with hosts_under_test.host(is_dedicated=True) as host, hosts_under_test.host(is_dedicated=True) as other:
         await hosts.interrupt(host.name)
@@ -75,17 +75,17 @@ async def test_a_dedicated_host_is_interrupted_and_goes_on_until_it_is_killed(ho
         assert not other.is_interrupted
         assert not other.is_killed
         assert await hosts.is_alive(other.name)
-        # Twice is fine.
+        # Calling twice is fine.
         await hosts.interrupt(host.name)
         await hosts.kill(host.name)
 
 
-async def test_a_host_that_others_need_cannot_be_ended(hosts_under_test: HostsUnderTest) -> None:
+async def test_a_shared_host_cannot_be_killed(hosts_under_test: HostsUnderTest) -> None:
     hosts = hosts_under_test.hosts
     async with hosts_under_test.host(is_dedicated=False) as host:
         await hosts.interrupt(host.name)
         await hosts.kill(host.name)
-        # Whoever comes after is ended for sure, so these had their time.
+        # The next host ends for certain, so the signals to these hosts have had time to arrive.
         async with hosts_under_test.host(is_dedicated=True) as other:
             await hosts.kill(other.name)
             await until(lambda: other.is_killed, "the end of another")
@@ -97,7 +97,7 @@ async def test_a_host_that_others_need_cannot_be_ended(hosts_under_test: HostsUn
 # The documented hosts
 
 
-async def test_a_note_is_there_until_the_host_leaves_and_an_end_is_not_taken_back(documented: Any) -> None:
+async def test_a_note_exists_until_the_host_ends_and_an_end_is_final(documented: Any) -> None:
     hosts = documented.hosts
     await hosts.register("one", is_dedicated=True)
     assert await hosts.renew("one") is None

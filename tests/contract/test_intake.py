@@ -1,4 +1,4 @@
-"""The intake: what a queue in a file finds again when that file is lost."""
+"""The intake: what a queue in a database file restores when that file is lost."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def lose_database(folder: Path) -> None:
 
 
 class Logs:
-    """What logs know: these runs have begun, each with its id as its idempotency key."""
+    """Implements `LogLookup`: these runs have started, each with its id as its idempotency key."""
 
     def __init__(self, runs: Collection[str] = ()) -> None:
         self._runs = runs
@@ -41,116 +41,116 @@ class Logs:
     def has(self, entry: QueuedRun | ControlMessage) -> bool:
         return entry.run_id in self._runs
 
-    def keyed(self) -> list[QueuedRun]:
+    def runs_with_idempotency_key(self) -> list[QueuedRun]:
         return [dispatch("c", run_id=run_id, idempotency_key=run_id) for run_id in self._runs]
 
 
-async def opened(folder: Path, *, recorded: Collection[str] = ()) -> tuple[SqliteQueue, SqliteStore]:
-    """A queue as every process opens it. `recorded` are the runs whose logs have what was asked."""
+async def open_queue(folder: Path, *, recorded: Collection[str] = ()) -> tuple[SqliteQueue, SqliteStore]:
+    """Open a queue as every process does. `recorded` are the runs whose logs contain their requests."""
     store = await SqliteStore.open(folder / "shopfloor.db")
     queue = SqliteQueue(store, Logs(recorded))
     await queue.recover()
     return queue, store
 
 
-def kept(folder: Path) -> str:
+def intake_text(folder: Path) -> str:
     return (folder / "intake.jsonl").read_text()
 
 
 @pytest.mark.req("SF-7")
 async def test_a_lost_database_loses_no_dispatch_and_no_message(tmp_path: Path) -> None:
-    queue, store = await opened(tmp_path)
-    first, second, begun = dispatch("a", idempotency_key="k"), dispatch("b"), dispatch("c")
-    for order in (first, second, begun):
+    queue, store = await open_queue(tmp_path)
+    first, second, started_run = dispatch("a", idempotency_key="k"), dispatch("b"), dispatch("c")
+    for order in (first, second, started_run):
         await queue.dispatch(order)
     await queue.dispatch(dispatch("own"), host="alive")
     await queue.put_control_message(answer(second.run_id))
-    await queue.put_control_message(answer(begun.run_id))
+    await queue.put_control_message(answer(started_run.run_id))
     await store.close()
     lose_database(tmp_path)
 
-    queue, store = await opened(tmp_path, recorded={begun.run_id})
+    queue, store = await open_queue(tmp_path, recorded={started_run.run_id})
     assert set(await statuses(store)) >= {first.run_id, second.run_id}
     assert await queue.claim("h", 9) == [first, second]
     assert [host for _, host in await queue.claimed() if host == "alive"] == ["alive"]
     assert [order for _, order in await queue.control_messages()] == [answer(second.run_id)]
     assert await queue.dispatch(dispatch("a", idempotency_key="k")) == first.run_id
-    assert await queue.dispatch(dispatch("c", idempotency_key=begun.run_id)) == begun.run_id
+    assert await queue.dispatch(dispatch("c", idempotency_key=started_run.run_id)) == started_run.run_id
     await store.close()
-    # The new database has all of it now: nothing comes a second time, whoever opens it.
-    queue, store = await opened(tmp_path)
+    # The new database has all entries now: opening it again restores nothing twice.
+    queue, store = await open_queue(tmp_path)
     assert await queue.claim("h", 9) == []
     await store.close()
 
 
 @pytest.mark.req("SF-7")
 async def test_a_deleted_run_does_not_come_back_with_the_intake(tmp_path: Path) -> None:
-    queue, store = await opened(tmp_path)
-    gone, stays = dispatch("gone"), dispatch("stays")
-    await queue.dispatch(gone)
+    queue, store = await open_queue(tmp_path)
+    deleted_run, stays = dispatch("gone"), dispatch("stays")
+    await queue.dispatch(deleted_run)
     await queue.dispatch(stays)
-    await store.add_tombstone(gone.run_id)
+    await store.add_tombstone(deleted_run.run_id)
     await store.close()
     lose_database(tmp_path)
-    queue, store = await opened(tmp_path)
+    queue, store = await open_queue(tmp_path)
     assert await queue.claim("h", 9) == [stays]
     await store.close()
 
 
 async def test_an_older_copy_of_the_database_gets_what_it_does_not_know(tmp_path: Path) -> None:
-    queue, store = await opened(tmp_path)
+    queue, store = await open_queue(tmp_path)
     old, new = dispatch("old"), dispatch("new")
     await queue.dispatch(old)
     await store.close()
     copy = (tmp_path / "shopfloor.db").read_bytes()
-    queue, store = await opened(tmp_path)
+    queue, store = await open_queue(tmp_path)
     await queue.recover(is_idle=True)
     await queue.dispatch(new)
     await store.close()
     (tmp_path / "shopfloor.db").write_bytes(copy)
-    queue, store = await opened(tmp_path)
+    queue, store = await open_queue(tmp_path)
     assert await queue.claim("h", 9) == [old, new]
     await store.close()
 
 
-async def test_a_torn_line_is_passed_over_and_what_follows_it_is_not(tmp_path: Path) -> None:
-    queue, store = await opened(tmp_path)
+async def test_a_torn_line_is_skipped_and_the_lines_after_it_are_read(tmp_path: Path) -> None:
+    queue, store = await open_queue(tmp_path)
     first, second = dispatch("a"), dispatch("b")
     await queue.dispatch(first)
     await store.close()
     with (tmp_path / "intake.jsonl").open("a") as file:
         file.write('{"dispatch": {"run_id": "5')
-    queue, store = await opened(tmp_path)
+    queue, store = await open_queue(tmp_path)
     await queue.dispatch(second)
     await store.close()
     lose_database(tmp_path)
-    queue, store = await opened(tmp_path)
+    queue, store = await open_queue(tmp_path)
     assert await queue.claim("h", 9) == [first, second]
     await store.close()
 
 
-async def test_what_logs_have_is_dropped_when_there_is_much_of_it_or_nothing_else_to_do(tmp_path: Path) -> None:
-    queue, store = await opened(tmp_path)
+async def test_lines_that_logs_have_are_dropped_when_the_intake_is_large_or_idle(tmp_path: Path) -> None:
+    queue, store = await open_queue(tmp_path)
     large = [dispatch("x" * 400_000) for _ in range(12)]
     for order in large:
         await queue.dispatch(order)
-    assert len(kept(tmp_path)) > INTAKE_BYTES
+    assert len(intake_text(tmp_path)) > INTAKE_BYTES
     await queue.mark_started([order.run_id for order in large[1:]])
     await queue.recover()
-    assert large[0].run_id in kept(tmp_path)
-    assert not any(order.run_id in kept(tmp_path) for order in large[1:])
+    assert large[0].run_id in intake_text(tmp_path)
+    assert not any(order.run_id in intake_text(tmp_path) for order in large[1:])
     await queue.mark_started([large[0].run_id])
     await queue.recover()
-    assert large[0].run_id in kept(tmp_path)
+    assert large[0].run_id in intake_text(tmp_path)
     await queue.recover(is_idle=True)
-    assert large[0].run_id not in kept(tmp_path)
+    assert large[0].run_id not in intake_text(tmp_path)
     await store.close()
 
 
-async def test_what_was_refused_is_not_kept(tmp_path: Path) -> None:
-    queue, store = await opened(tmp_path)
+async def test_a_rejected_request_is_not_stored(tmp_path: Path) -> None:
+    queue, store = await open_queue(tmp_path)
     await queue.dispatch(dispatch("a"))
-    before = kept(tmp_path)
+    before = intake_text(tmp_path)
 
     def fail(connection: Connection) -> None:
         store.intake.add(b'{"message": "of nobody"}\n')
@@ -158,12 +158,12 @@ async def test_what_was_refused_is_not_kept(tmp_path: Path) -> None:
 
     with pytest.raises(StoreError):
         store.writer.submit(fail).result()
-    assert kept(tmp_path) == before
+    assert intake_text(tmp_path) == before
     await store.close()
 
 
-async def test_an_intake_that_somebody_deleted_is_made_again_from_the_database(tmp_path: Path) -> None:
-    queue, store = await opened(tmp_path)
+async def test_a_deleted_intake_is_recreated_from_the_database(tmp_path: Path) -> None:
+    queue, store = await open_queue(tmp_path)
     first, second = dispatch("a"), dispatch("b")
     await queue.dispatch(first)
     (tmp_path / "intake.jsonl").unlink()
@@ -171,13 +171,13 @@ async def test_an_intake_that_somebody_deleted_is_made_again_from_the_database(t
     await queue.recover()
     await store.close()
     lose_database(tmp_path)
-    queue, store = await opened(tmp_path)
+    queue, store = await open_queue(tmp_path)
     assert await queue.claim("h", 9) == [first, second]
     await store.close()
 
 
 def fail_once(monkeypatch: pytest.MonkeyPatch, function: str) -> None:
-    """Let the next call of a function of `os` fail, as a broken disk does."""
+    """Make the next call of a function of `os` fail, as a broken disk does."""
     work = getattr(os, function)
 
     def fail(*arguments: int) -> None:
@@ -191,40 +191,40 @@ def fail_once(monkeypatch: pytest.MonkeyPatch, function: str) -> None:
 async def test_a_dispatch_whose_line_did_not_reach_the_disk_is_acknowledged_and_written_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    queue, store = await opened(tmp_path)
+    queue, store = await open_queue(tmp_path)
     first, second = dispatch("a"), dispatch("b")
     await queue.dispatch(first)
-    flushed = kept(tmp_path)
+    flushed = intake_text(tmp_path)
     fail_once(monkeypatch, "fdatasync")
     claims: list[QueuedRun] = []
 
     async def claim() -> None:
         claims.extend(await queue.claim("h", 9))
 
-    held, let_go = threading.Event(), threading.Event()
-    store.writer.submit(lambda _: (held.set(), let_go.wait(10)))
-    await anyio.to_thread.run_sync(held.wait)
+    is_blocked, unblock = threading.Event(), threading.Event()
+    store.writer.submit(lambda _: (is_blocked.set(), unblock.wait(10)))
+    await anyio.to_thread.run_sync(is_blocked.wait)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(queue.dispatch, second)
         tasks.start_soon(claim)
-        # Both wait in line and share the transaction of the job that is held.
+        # Both jobs are queued and share the transaction of the blocked job.
         await anyio.sleep(0.1)
-        let_go.set()
+        unblock.set()
     assert [order.run_id for order in claims] == [run_id for run_id, _ in await queue.claimed()]
-    # The page that the disk did not take is gone.
+    # The page that did not reach the disk is lost.
     (tmp_path / "intake.jsonl").write_text(flushed)
     await queue.recover()
     await store.close()
     lose_database(tmp_path)
-    queue, store = await opened(tmp_path)
+    queue, store = await open_queue(tmp_path)
     assert sorted(run_id for run_id, _ in await queue.claimed()) == sorted([first.run_id, second.run_id])
     await store.close()
 
 
-async def test_a_refused_line_that_cannot_be_cut_off_goes_with_the_next_recovery(
+async def test_a_rolled_back_line_that_cannot_be_truncated_is_removed_by_the_next_recovery(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    queue, store = await opened(tmp_path)
+    queue, store = await open_queue(tmp_path)
     first = dispatch("a")
     await queue.dispatch(first)
 
@@ -236,19 +236,19 @@ async def test_a_refused_line_that_cannot_be_cut_off_goes_with_the_next_recovery
     fail_once(monkeypatch, "ftruncate")
     with pytest.raises(StoreError, match="FOREIGN KEY"):
         store.writer.submit(refused_at_commit).result()
-    assert "of nobody" in kept(tmp_path)
+    assert "of nobody" in intake_text(tmp_path)
     await queue.recover()
-    assert "of nobody" not in kept(tmp_path)
-    assert first.run_id in kept(tmp_path)
-    # That was all there was to do.
-    name = kept(tmp_path)
+    assert "of nobody" not in intake_text(tmp_path)
+    assert first.run_id in intake_text(tmp_path)
+    # Nothing is left to recover.
+    name = intake_text(tmp_path)
     await queue.recover()
-    assert kept(tmp_path) == name
+    assert intake_text(tmp_path) == name
     await store.close()
 
 
-async def test_nothing_is_acknowledged_that_went_to_a_deleted_database(tmp_path: Path) -> None:
-    queue, store = await opened(tmp_path)
+async def test_a_write_to_a_deleted_database_is_not_acknowledged(tmp_path: Path) -> None:
+    queue, store = await open_queue(tmp_path)
     first, refused = dispatch("a"), dispatch("b")
     await queue.dispatch(first)
     lose_database(tmp_path)
@@ -257,7 +257,7 @@ async def test_nothing_is_acknowledged_that_went_to_a_deleted_database(tmp_path:
     with pytest.raises(DatabaseLost):
         await store.known_runs()
     await store.close()
-    queue, store = await opened(tmp_path)
+    queue, store = await open_queue(tmp_path)
     assert await queue.claim("h", 9) == [first]
     await store.close()
 
@@ -266,7 +266,7 @@ async def test_processes_that_dispatch_and_compact_at_once_lose_nothing(tmp_path
     made: list[str] = []
 
     async def process(number: int) -> None:
-        queue, store = await opened(tmp_path)
+        queue, store = await open_queue(tmp_path)
         for n in range(15):
             order = dispatch(f"{number}-{n}")
             await queue.dispatch(order)
@@ -280,20 +280,20 @@ async def test_processes_that_dispatch_and_compact_at_once_lose_nothing(tmp_path
         thread.start()
     await anyio.to_thread.run_sync(lambda: [thread.join() for thread in threads])
     lose_database(tmp_path)
-    queue, store = await opened(tmp_path)
+    queue, store = await open_queue(tmp_path)
     assert sorted(order.run_id for order in await queue.claim("h", 99)) == sorted(made)
     await store.close()
 
 
-async def test_content_that_nobody_wrote_is_damage(tmp_path: Path) -> None:
-    queue, store = await opened(tmp_path)
+async def test_invalid_content_is_damage(tmp_path: Path) -> None:
+    queue, store = await open_queue(tmp_path)
     await queue.dispatch(dispatch("a"))
     with sqlite3.connect(tmp_path / "shopfloor.db") as connection:
         connection.execute("UPDATE dispatches SET body = x'00ff'")
     with pytest.raises(StoreError) as refused:
         await queue.claim("h", 9)
     assert refused.value.code == "database_damaged"
-    # From now on nothing is written to it.
+    # Nothing is written to a damaged database.
     with pytest.raises(StoreError) as refused:
         await queue.dispatch(dispatch("b"))
     assert refused.value.code == "database_damaged"
@@ -302,42 +302,42 @@ async def test_content_that_nobody_wrote_is_damage(tmp_path: Path) -> None:
 
 @pytest.mark.req("SF-7")
 async def test_a_lost_database_loses_no_pin(tmp_path: Path) -> None:
-    queue, store = await opened(tmp_path)
-    kept_run, let_go, deleted = dispatch("a"), dispatch("b"), dispatch("c")
-    for order in (kept_run, let_go, deleted):
+    queue, store = await open_queue(tmp_path)
+    pinned_run, unblock, deleted = dispatch("a"), dispatch("b"), dispatch("c")
+    for order in (pinned_run, unblock, deleted):
         await queue.dispatch(order)
         assert await store.pin(order.run_id, pinned=True)
-    assert await store.pin(let_go.run_id, pinned=False)
+    assert await store.pin(unblock.run_id, pinned=False)
     await store.add_tombstone(deleted.run_id)
     await store.close()
     lose_database(tmp_path)
     for _ in range(2):
-        # The second time from a file that was compacted.
-        queue, store = await opened(tmp_path)
+        # The second time, the intake has been compacted.
+        queue, store = await open_queue(tmp_path)
         pinned = await store.read(lambda connection: connection.execute("SELECT worker_id FROM pins").fetchall())
-        assert pinned == [(kept_run.run_id,)]
+        assert pinned == [(pinned_run.run_id,)]
         await store.close()
         lose_database(tmp_path)
 
 
-@pytest.mark.parametrize("kept_wrong", ["mark", "dispatch"])
-async def test_content_that_only_one_connection_has_wrong_is_no_damage(tmp_path: Path, kept_wrong: str) -> None:
-    """The pages that a connection keeps can be wrong while the file is sound. A new connection decides."""
-    queue, store = await opened(tmp_path)
+@pytest.mark.parametrize("damaged", ["mark", "dispatch"])
+async def test_invalid_content_in_one_connection_only_is_no_damage(tmp_path: Path, damaged: str) -> None:
+    """The page cache of a connection can be wrong while the file is intact. A new connection decides."""
+    queue, store = await open_queue(tmp_path)
     order = dispatch("a")
     await queue.dispatch(order)
     await store.apply([], feed_position=38)
     await store.close()
     database = tmp_path / "shopfloor.db"
-    sound = b'intake["' if kept_wrong == "mark" else b'{"run_id":"' + order.run_id.encode()
+    sound = b'intake["' if damaged == "mark" else b'{"run_id":"' + order.run_id.encode()
     offset = database.read_bytes().index(sound)
-    # The file stays open until the end: closing it would take the locks of SQLite away.
+    # The file stays open until the end: closing it would release the locks of SQLite.
     with database.open("r+b", buffering=0) as file:
         os.pwrite(file.fileno(), sound.replace(b'["', b"55").replace(b'{"', b"55"), offset)
         store = await SqliteStore.open(database)
         queue = SqliteQueue(store)
-        # The connection reads the page and nobody decodes its content.
-        if kept_wrong == "mark":
+        # The connection reads the page, and no query decodes its content.
+        if damaged == "mark":
             assert await store.feed_position() == 38
         else:
             assert await queue.claim_one(order.run_id, "h", previous_host="nobody") is None

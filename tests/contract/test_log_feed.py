@@ -1,4 +1,4 @@
-"""What every feed of logs tells whoever keeps views up to date."""
+"""The contract of the port `LogFeed`, for every adapter."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def anyio_backend() -> str:
 
 
 async def write(logs: Logs, count: int, run_id: str | None = None) -> tuple[str, list[Entry]]:
-    """A log of so many events, and its id."""
+    """Write a log of `count` events, and return its run id."""
     run_id = run_id or new_run_id()
     async with logs.open(run_id) as log:
         entries = [await log.append(started())] if not log.seq else []
@@ -32,15 +32,15 @@ async def write(logs: Logs, count: int, run_id: str | None = None) -> tuple[str,
         ]
 
 
-async def test_every_run_that_has_begun_is_named_the_oldest_first(logs: Logs, feed: LogFeed) -> None:
+async def test_every_started_run_is_listed_oldest_first(logs: Logs, feed: LogFeed) -> None:
     assert await feed.run_ids() == []
     ids = [new_run_id() for _ in range(5)]
-    # One that began earlier is written later.
+    # A run that started earlier is written later.
     for second in (3, 0, 4, 1, 2):
         async with logs.open(ids[second]) as log:
             await log.append(started(), at=f"2020-01-01T00:00:0{second}.000Z")
     async with logs.open(RUN_ID) as log:
-        # There is nothing to be shown of it yet.
+        # A log without events is not listed yet.
         assert await feed.run_ids() == ids
         await log.append(started())
         assert await feed.run_ids() == [*ids, RUN_ID]
@@ -49,10 +49,10 @@ async def test_every_run_that_has_begun_is_named_the_oldest_first(logs: Logs, fe
     assert await feed.run_ids() == [*ids[1:], RUN_ID]
 
 
-# News
+# Updates
 
 
-async def test_news_are_the_events_after_each_place(logs: Logs, feed: LogFeed) -> None:
+async def test_updates_are_the_events_after_each_position(logs: Logs, feed: LogFeed) -> None:
     one, first = await write(logs, 4)
     other, second = await write(logs, 2)
     missing = new_run_id()
@@ -68,7 +68,7 @@ async def test_news_are_the_events_after_each_place(logs: Logs, feed: LogFeed) -
     assert await feed.updates({}, limit=100) == {}
 
 
-async def test_news_say_whether_somebody_writes_the_log(logs: Logs, feed: LogFeed) -> None:
+async def test_updates_show_if_the_log_has_a_writer(logs: Logs, feed: LogFeed) -> None:
     async with logs.open(RUN_ID) as log:
         assert await feed.updates({RUN_ID: 0}, limit=9) == {RUN_ID: LogUpdate(has_writer=True)}
         entry = await log.append(started())
@@ -78,7 +78,7 @@ async def test_news_say_whether_somebody_writes_the_log(logs: Logs, feed: LogFee
     assert await feed.updates({RUN_ID: 1}, limit=9) == {RUN_ID: LogUpdate()}
 
 
-async def test_all_news_of_a_long_log_are_read_a_chunk_at_a_time(logs: Logs, feed: LogFeed) -> None:
+async def test_updates_of_a_long_log_are_read_in_chunks(logs: Logs, feed: LogFeed) -> None:
     run_id, entries = await write(logs, 5_000)
     read: list[Entry] = []
     rounds = 0
@@ -89,25 +89,25 @@ async def test_all_news_of_a_long_log_are_read_a_chunk_at_a_time(logs: Logs, fee
     assert rounds > 1
 
 
-async def test_runs_are_left_out_once_there_are_enough_events(logs: Logs, feed: LogFeed) -> None:
+async def test_runs_are_omitted_once_there_are_enough_events(logs: Logs, feed: LogFeed) -> None:
     logs_of = dict([await write(logs, 10) for _ in range(6)])
     places = dict.fromkeys(logs_of, 0)
     seen: dict[str, list[Entry]] = {run_id: [] for run_id in logs_of}
     rounds = 0
     while updates := {run_id: one for run_id, one in (await feed.updates(places, limit=15)).items() if one.entries}:
-        # Enough, and about as many: a log more than that at most.
+        # Enough events, and at most one log more than needed.
         assert 15 <= sum(len(one.entries) for one in updates.values()) <= 25 or len(updates) == len(places)
         rounds += 1
         for run_id, one in updates.items():
             seen[run_id] += one.entries
-            # Who has been read goes to the end of the line.
+            # Runs that were read go to the end of the queue.
             del places[run_id]
             places[run_id] = one.entries[-1].seq
     assert seen == logs_of
     assert rounds == 3
 
 
-async def test_a_log_that_ends_before_the_place_says_where_it_ends(
+async def test_a_log_that_ends_before_the_position_gives_a_reset(
     storage_under_test: StorageUnderTest, logs: Logs, feed: LogFeed
 ) -> None:
     _, entries = await write(logs, 5, RUN_ID)
@@ -130,14 +130,14 @@ async def test_a_log_that_was_deleted_is_missing_wherever_its_views_are(logs: Lo
 # Openings
 
 
-async def test_runs_are_named_whose_logs_were_opened_or_deleted_after_a_mark(logs: Logs, feed: LogFeed) -> None:
+async def test_runs_whose_logs_were_opened_or_deleted_after_a_mark_are_listed(logs: Logs, feed: LogFeed) -> None:
     assert (await feed.opened_logs(0))[0] == []
     one, _ = await write(logs, 1)
     named, first = await feed.opened_logs(0)
     assert set(named) == {one}
     assert first > 0
     async with logs.open(RUN_ID):
-        # From its opening on, before there is an event.
+        # From its opening on, even without events.
         named, second = await feed.opened_logs(first)
         assert set(named) == {RUN_ID}
     assert set((await feed.opened_logs(0))[0]) == {one, RUN_ID}
@@ -146,7 +146,7 @@ async def test_runs_are_named_whose_logs_were_opened_or_deleted_after_a_mark(log
     named, third = await feed.opened_logs(second)
     assert set(named) == {one}
     await logs.delete(RUN_ID)
-    # Its row is still to be deleted: nobody is told yet.
+    # Its row is not deleted yet, so nothing is announced.
     assert await feed.opened_logs(third) == ([], third)
     await logs.announce_deletion(RUN_ID)
     named, fourth = await feed.opened_logs(third)
@@ -154,14 +154,12 @@ async def test_runs_are_named_whose_logs_were_opened_or_deleted_after_a_mark(log
     assert 0 < first < second < third < fourth
 
 
-async def test_a_run_whose_deletion_is_announced_is_named_also_where_it_never_had_a_log(
-    logs: Logs, feed: LogFeed
-) -> None:
+async def test_a_run_whose_deletion_is_announced_is_listed_even_without_a_log(logs: Logs, feed: LogFeed) -> None:
     await logs.announce_deletion(RUN_ID)
     assert set((await feed.opened_logs(0))[0]) == {RUN_ID}
 
 
-async def test_a_run_is_there_when_it_is_named(logs: Logs, feed: LogFeed) -> None:
+async def test_a_listed_run_has_a_log(logs: Logs, feed: LogFeed) -> None:
     position = 0
     for _ in range(20):
         async with logs.open(new_run_id()) as log:
@@ -170,7 +168,7 @@ async def test_a_run_is_there_when_it_is_named(logs: Logs, feed: LogFeed) -> Non
             assert await feed.updates({log.run_id: 0}, limit=9) == {log.run_id: LogUpdate(has_writer=True)}
 
 
-async def test_a_log_that_somebody_was_refused_is_still_being_written(logs: Logs, feed: LogFeed) -> None:
+async def test_a_rejected_second_writer_leaves_the_first_in_place(logs: Logs, feed: LogFeed) -> None:
     async with logs.open(RUN_ID) as log:
         entry = await log.append(started())
         with pytest.raises(LogBusy):
@@ -179,14 +177,14 @@ async def test_a_log_that_somebody_was_refused_is_still_being_written(logs: Logs
         assert await feed.updates({RUN_ID: 0}, limit=9) == {RUN_ID: LogUpdate(entries=[entry], has_writer=True)}
 
 
-async def test_after_a_mark_that_no_feed_of_this_storage_gave_every_run_is_named(logs: Logs, feed: LogFeed) -> None:
+async def test_an_unknown_mark_lists_every_run(logs: Logs, feed: LogFeed) -> None:
     runs = {(await write(logs, 1))[0] for _ in range(3)}
     _, position = await feed.opened_logs(0)
     named, again = await feed.opened_logs(position + 1_000_000)
     assert (set(named), again) == (runs, position)
 
 
-async def test_what_was_taken_up_can_be_forgotten(logs: Logs, feed: LogFeed) -> None:
+async def test_processed_entries_can_be_forgotten(logs: Logs, feed: LogFeed) -> None:
     for _ in range(3):
         await write(logs, 1)
     _, position = await feed.opened_logs(0)
@@ -200,7 +198,7 @@ async def test_what_was_taken_up_can_be_forgotten(logs: Logs, feed: LogFeed) -> 
     assert after > position
 
 
-async def test_nothing_is_forgotten_that_came_after_the_mark(logs: Logs, feed: LogFeed) -> None:
+async def test_entries_after_the_mark_are_not_forgotten(logs: Logs, feed: LogFeed) -> None:
     await write(logs, 1)
     _, position = await feed.opened_logs(0)
     late, _ = await write(logs, 1)
@@ -210,12 +208,12 @@ async def test_nothing_is_forgotten_that_came_after_the_mark(logs: Logs, feed: L
     assert await feed.forget_opened_logs(position) > 0
 
 
-async def test_there_is_nothing_to_forget_where_nothing_was_opened(feed: LogFeed) -> None:
-    _, position = await feed.opened_logs(0)
-    assert (await feed.opened_logs(await feed.forget_opened_logs(position)))[0] == []
+async def test_forgetting_without_opened_logs_does_nothing(feed: LogFeed) -> None:
+    _, mark = await feed.opened_logs(0)
+    assert (await feed.opened_logs(await feed.forget_opened_logs(mark)))[0] == []
 
 
-async def test_an_outcome_is_news_like_any_event(logs: Logs, feed: LogFeed) -> None:
+async def test_an_outcome_is_an_update_like_any_event(logs: Logs, feed: LogFeed) -> None:
     async with logs.open(RUN_ID) as log:
         await log.append(started())
         outcome = await log.append(completed())
@@ -225,7 +223,7 @@ async def test_an_outcome_is_news_like_any_event(logs: Logs, feed: LogFeed) -> N
 # The files
 
 
-async def test_a_log_that_cannot_be_read_is_left_out_and_the_others_are_not(tmp_path: Path) -> None:
+async def test_an_unreadable_log_is_omitted_and_the_others_are_read(tmp_path: Path) -> None:
     storage = Storage(tmp_path / "storage")
     feed = LocalLogFeed(storage)
     run_id, entries = await write(LocalLogs(storage), 2)

@@ -1,4 +1,4 @@
-"""What every reader of logs does, wherever they are kept and whoever writes them."""
+"""The contract of the port `LogReader`, for every adapter."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def anyio_backend() -> str:
 
 
 async def write(logs: Logs, count: int, run_id: str = RUN_ID, *, ends: bool = False) -> list[Entry]:
-    """A log of so many events."""
+    """Write a log of `count` events."""
     async with logs.open(run_id) as log:
         entries = [await log.append(started())]
         for number in range(2, count + 1 - ends):
@@ -42,7 +42,7 @@ async def write(logs: Logs, count: int, run_id: str = RUN_ID, *, ends: bool = Fa
 # Pages
 
 
-async def test_there_is_no_page_of_a_log_that_is_not_there(reader: LogReader) -> None:
+async def test_a_missing_log_has_no_page(reader: LogReader) -> None:
     assert await reader.page(RUN_ID, limit=9) is None
     assert await reader.page(RUN_ID, before=3, limit=9) is None
 
@@ -67,7 +67,7 @@ async def test_pages_of_a_long_log_meet_forwards_and_backwards(logs: Logs, reade
     assert backwards == entries
 
 
-async def test_a_page_of_what_is_being_written_has_what_was_acknowledged(logs: Logs, reader: LogReader) -> None:
+async def test_a_page_of_a_growing_log_has_every_acknowledged_event(logs: Logs, reader: LogReader) -> None:
     async with logs.open(RUN_ID) as log:
         for number in range(1, 20):
             await log.append(started(number))
@@ -86,7 +86,7 @@ async def test_a_log_that_has_lost_its_end_has_pages_up_to_there(
     assert await reader.page(RUN_ID, before=sys.maxsize, limit=2) == entries[2:4]
 
 
-async def test_the_family_of_a_run_is_read_from_its_logs(logs: Logs, reader: LogReader) -> None:
+async def test_parents_and_children_of_a_run_are_read_from_its_logs(logs: Logs, reader: LogReader) -> None:
     child, below = new_run_id(), new_run_id()
     for run_id, parent in ((PARENT_ID, None), (child, PARENT_ID), (below, child)):
         async with logs.open(run_id, parent_run_id=parent) as log:
@@ -101,10 +101,10 @@ async def test_the_family_of_a_run_is_read_from_its_logs(logs: Logs, reader: Log
     assert await child_on_path_to(reader, below, PARENT_ID) is None
 
 
-# Who writes
+# Writers
 
 
-async def test_a_log_is_there_from_its_first_opening_until_it_is_deleted(logs: Logs, reader: LogReader) -> None:
+async def test_a_log_exists_from_its_first_opening_until_it_is_deleted(logs: Logs, reader: LogReader) -> None:
     assert not await reader.has_log(RUN_ID)
     async with logs.open(RUN_ID):
         assert await reader.has_log(RUN_ID)
@@ -113,7 +113,7 @@ async def test_a_log_is_there_from_its_first_opening_until_it_is_deleted(logs: L
     assert not await reader.has_log(RUN_ID)
 
 
-async def test_a_log_is_written_while_somebody_has_it_open(logs: Logs, reader: LogReader) -> None:
+async def test_a_log_has_a_writer_while_it_is_open(logs: Logs, reader: LogReader) -> None:
     assert not await reader.has_writer(RUN_ID)
     for attempt in (1, 2):
         async with logs.open(RUN_ID) as log:
@@ -123,7 +123,7 @@ async def test_a_log_is_written_while_somebody_has_it_open(logs: Logs, reader: L
         assert not await reader.has_writer(RUN_ID)
 
 
-async def test_a_run_is_attended_while_its_log_is_written_or_its_host_is_alive(
+async def test_a_run_has_an_active_host_while_its_log_is_written_or_its_host_is_alive(
     storage_under_test: StorageUnderTest, logs: Logs, reader: LogReader
 ) -> None:
     assert not await reader.has_active_host(RUN_ID, None)
@@ -134,7 +134,7 @@ async def test_a_run_is_attended_while_its_log_is_written_or_its_host_is_alive(
         assert await reader.has_active_host(RUN_ID, host.name)
         assert not await reader.has_active_host(RUN_ID, "gone-1")
         assert not await reader.has_active_host(RUN_ID, None)
-    # A log can name anything as its host.
+    # A log can contain anything as its host.
     for name in (host.name, "", "../x", "x" * 5_000, "\0"):
         assert not await reader.has_active_host(RUN_ID, name)
 
@@ -151,11 +151,11 @@ async def test_batches_have_every_event_once_and_in_order(logs: Logs, reader: Lo
         batches = [batch async for batch in reader.batches(RUN_ID, after=after)]
         assert [entry for batch in batches for entry in batch] == entries[after:]
         assert all(batches)
-        # A long log is never held at once.
+        # A long log is never in memory completely.
         assert len(batches) > 1 or after
 
 
-async def test_batches_of_a_log_that_is_not_there_are_an_error(reader: LogReader) -> None:
+async def test_batches_of_a_missing_log_are_an_error(reader: LogReader) -> None:
     with pytest.raises(RunNotFound):
         await anext(reader.batches(RUN_ID))
 
@@ -168,17 +168,17 @@ async def test_a_copy_has_the_bytes_of_the_log_at_one_moment(logs: Logs, reader:
         copy = await reader.copy(RUN_ID)
         await log.append(assistant_message("later"), path="s")
     assert empty is not None
-    assert (empty.size, [piece async for piece in empty.chunks()]) == (0, [])
+    assert (empty.size, [delta async for delta in empty.chunks()]) == (0, [])
     assert copy is not None
-    copied = b"".join([piece async for piece in copy.chunks()])
+    copied = b"".join([delta async for delta in copy.chunks()])
     assert copied == b"".join(entry.raw + b"\n" for entry in entries)
     assert copy.size == len(copied)
 
 
-# Following
+# Followers
 
 
-def piece(after: int, text: str, message_id: str = "m1", offset: int = 0) -> Delta:
+def delta(after: int, text: str, message_id: str = "m1", offset: int = 0) -> Delta:
     return Delta(after=after, path="s", message_id=message_id, block=0, kind="text", offset=offset, text=text)
 
 
@@ -186,63 +186,63 @@ def message(text: str, message_id: str) -> AssistantMessage:
     return AssistantMessage(message_id=message_id, blocks=[TextBlock(fidelity="router", text=text)])
 
 
-def shown(item: Entry | Reset | Delta) -> Any:
-    """An event as its number, a piece as its text."""
+def simplify(item: Entry | Reset | Delta) -> Any:
+    """Return the `seq` of an event, the text of a delta, a reset unchanged."""
     return item.seq if isinstance(item, Entry) else item.text if isinstance(item, Delta) else item
 
 
-class Following:
-    """What a follower was given so far, while something else goes on."""
+class Follower:
+    """A follower, and the items it has received so far."""
 
     def __init__(self, batches: AsyncIterator[Batch]) -> None:
         self._batches = batches
-        self.got: list[Any] = []
+        self.received: list[Any] = []
         self.quiet = 0
-        """How many batches were empty."""
+        """The number of empty batches."""
 
     async def until(self, done: Callable[[], bool]) -> None:
         with anyio.fail_after(TIMEOUT_SECONDS):
             while not done():
                 batch = await anext(self._batches)
                 self.quiet += not batch
-                self.got += map(shown, batch)
+                self.received += map(simplify, batch)
 
     async def has(self, *wanted: Any) -> None:
-        await self.until(lambda: len(self.got) >= len(wanted))
-        assert self.got == list(wanted)
+        await self.until(lambda: len(self.received) >= len(wanted))
+        assert self.received == list(wanted)
 
     async def is_quiet(self) -> None:
-        """Wait until nothing came for a while."""
+        """Wait for an empty batch."""
         quiet = self.quiet
         await self.until(lambda: self.quiet > quiet)
 
     async def rest(self) -> list[Any]:
-        """All that it was given, once it has come to its end."""
+        """Read to the end and return all items."""
         with anyio.fail_after(TIMEOUT_SECONDS):
             async for batch in self._batches:
-                self.got += map(shown, batch)
-        return self.got
+                self.received += map(simplify, batch)
+        return self.received
 
 
 @pytest.mark.parametrize("wait_for_writer", [False, True], ids=["", "wait_for_writer"])
-async def test_a_log_that_has_ended_is_given_whole_and_that_is_the_end(
+async def test_an_ended_log_is_read_completely_and_following_ends(
     logs: Logs, reader: LogReader, wait_for_writer: bool
 ) -> None:
     await write(logs, 5, ends=True)
     for after in range(6):
         assert (
-            await Following(reader.follow(RUN_ID, after=after, wait_for_writer=wait_for_writer)).rest()
+            await Follower(reader.follow(RUN_ID, after=after, wait_for_writer=wait_for_writer)).rest()
             == [1, 2, 3, 4, 5][after:]
         )
 
 
-async def test_what_nobody_writes_any_more_is_given_up_to_its_end(logs: Logs, reader: LogReader) -> None:
+async def test_a_log_without_a_writer_is_read_to_its_end(logs: Logs, reader: LogReader) -> None:
     await write(logs, 5)
-    assert await Following(reader.follow(RUN_ID)).rest() == [1, 2, 3, 4, 5]
-    assert await Following(reader.follow(RUN_ID, after=5)).rest() == []
+    assert await Follower(reader.follow(RUN_ID)).rest() == [1, 2, 3, 4, 5]
+    assert await Follower(reader.follow(RUN_ID, after=5)).rest() == []
 
 
-async def test_a_log_that_is_not_there_is_an_error(reader: LogReader) -> None:
+async def test_following_a_missing_log_is_an_error(reader: LogReader) -> None:
     with pytest.raises(RunNotFound):
         await anext(reader.follow(RUN_ID))
 
@@ -250,30 +250,30 @@ async def test_a_log_that_is_not_there_is_an_error(reader: LogReader) -> None:
 async def test_events_come_as_they_are_written_and_the_outcome_is_the_end(logs: Logs, reader: LogReader) -> None:
     async with logs.open(RUN_ID) as log:
         await log.append(started())
-        following, late = Following(reader.follow(RUN_ID)), Following(reader.follow(RUN_ID, after=6))
+        follower, late = Follower(reader.follow(RUN_ID)), Follower(reader.follow(RUN_ID, after=6))
         for number in range(2, 12):
-            await following.has(*range(1, number))
+            await follower.has(*range(1, number))
             await log.append(assistant_message(str(number)), path="s")
             if number % 3 == 0:
-                await following.is_quiet()
+                await follower.is_quiet()
         await log.append(completed())
-        assert await following.rest() == list(range(1, 13))
+        assert await follower.rest() == list(range(1, 13))
         assert await late.rest() == list(range(7, 13))
 
 
-async def test_a_follower_says_that_it_lives_while_nothing_comes(logs: Logs, reader: LogReader) -> None:
+async def test_a_follower_yields_empty_batches_while_nothing_is_written(logs: Logs, reader: LogReader) -> None:
     async with logs.open(RUN_ID) as log:
         await log.append(started())
-        following = Following(reader.follow(RUN_ID))
-        await following.until(lambda: following.quiet > 3)
-        assert following.got == [1]
+        follower = Follower(reader.follow(RUN_ID))
+        await follower.until(lambda: follower.quiet > 3)
+        assert follower.received == [1]
 
 
-async def test_following_ends_when_whoever_wrote_is_gone_without_an_outcome(logs: Logs, reader: LogReader) -> None:
-    got: list[Any] = []
+async def test_following_ends_when_the_writer_ends_without_an_outcome(logs: Logs, reader: LogReader) -> None:
+    received: list[Any] = []
 
     async def follow() -> None:
-        got.extend(await Following(reader.follow(RUN_ID)).rest())
+        received.extend(await Follower(reader.follow(RUN_ID)).rest())
 
     with anyio.fail_after(TIMEOUT_SECONDS):
         async with anyio.create_task_group() as tasks, logs.open(RUN_ID) as log:
@@ -281,102 +281,100 @@ async def test_following_ends_when_whoever_wrote_is_gone_without_an_outcome(logs
             tasks.start_soon(follow)
             await anyio.sleep(0.05)
             await log.append(assistant_message("the last"), path="s")
-    assert got == [1, 2]
+    assert received == [1, 2]
 
 
-async def test_a_patient_follower_waits_for_the_log_and_for_whoever_goes_on_with_it(
+async def test_wait_for_writer_waits_for_the_log_and_for_its_next_writer(
     storage_under_test: StorageUnderTest, reader: LogReader
 ) -> None:
-    following = Following(reader.follow(RUN_ID, deltas=True, wait_for_writer=True))
-    await following.is_quiet()
+    follower = Follower(reader.follow(RUN_ID, deltas=True, wait_for_writer=True))
+    await follower.is_quiet()
     async with storage_under_test.logs().open(RUN_ID) as log:
         await log.append(started())
-        await following.has(1)
-    await following.is_quiet()
+        await follower.has(1)
+    await follower.is_quiet()
     async with storage_under_test.logs().open(RUN_ID) as log:
         await log.append(started(2))
-        log.publish_delta(piece(2, "again"))
-        await following.has(1, 2, "again")
+        log.publish_delta(delta(2, "again"))
+        await follower.has(1, 2, "again")
         await log.append(completed())
-    assert await following.rest() == [1, 2, "again", 3]
+    assert await follower.rest() == [1, 2, "again", 3]
 
 
-async def test_a_patient_follower_does_not_wait_for_a_log_that_is_deleted(logs: Logs, reader: LogReader) -> None:
+async def test_wait_for_writer_ends_when_the_log_is_deleted(logs: Logs, reader: LogReader) -> None:
     await write(logs, 2)
-    following = Following(reader.follow(RUN_ID, wait_for_writer=True))
-    await following.has(1, 2)
+    follower = Follower(reader.follow(RUN_ID, wait_for_writer=True))
+    await follower.has(1, 2)
     await logs.delete(RUN_ID)
-    assert await following.rest() == [1, 2]
+    assert await follower.rest() == [1, 2]
 
 
 @pytest.mark.parametrize("after", [2, 5], ids=["live", "from the start"])
-async def test_a_follower_of_a_log_that_has_lost_its_end_is_told_and_goes_on_from_there(
+async def test_a_follower_of_a_truncated_log_gets_a_reset_and_continues(
     storage_under_test: StorageUnderTest, logs: Logs, reader: LogReader, after: int
 ) -> None:
     entries = await write(logs, 5)
-    following = Following(reader.follow(RUN_ID, after=after, wait_for_writer=True))
+    follower = Follower(reader.follow(RUN_ID, after=after, wait_for_writer=True))
     if after == 2:
-        await following.has(3, 4, 5)
-    given = list(following.got)
+        await follower.has(3, 4, 5)
+    before = list(follower.received)
     storage_under_test.truncate_log(RUN_ID, 3)
-    await following.has(*given, Reset(3))
+    await follower.has(*before, Reset(3))
     async with logs.open(RUN_ID) as log:
         again = await log.append(assistant_message("again"), path="s")
         assert again != entries[3]
         await log.append(completed())
-    assert await following.rest() == [*given, Reset(3), 4, 5]
+    assert await follower.rest() == [*before, Reset(3), 4, 5]
 
 
-async def test_events_that_come_faster_than_they_are_read_all_come_and_none_twice(
-    logs: Logs, reader: LogReader
-) -> None:
+async def test_events_written_faster_than_read_all_arrive_exactly_once(logs: Logs, reader: LogReader) -> None:
     async with logs.open(RUN_ID) as log:
         await log.append(started())
-        following = Following(reader.follow(RUN_ID, deltas=True))
-        await following.has(1)
+        follower = Follower(reader.follow(RUN_ID, deltas=True))
+        await follower.has(1)
         for number in range(2, 2_000):
             await log.append(assistant_message(str(number)), path="s")
         await log.append(completed())
-    assert await following.rest() == list(range(1, 2_001))
+    assert await follower.rest() == list(range(1, 2_001))
 
 
 async def test_followers_in_several_threads_all_get_everything_in_order(logs: Logs, reader: LogReader) -> None:
     messages, pieces = 30, 12
-    got: dict[int, Batch] = {}
+    received: dict[int, Batch] = {}
 
     async def follow(number: int) -> None:
-        got[number] = []
+        received[number] = []
         with anyio.fail_after(2 * TIMEOUT_SECONDS):
             async for batch in reader.follow(RUN_ID, deltas=number > 0, wait_for_writer=True):
-                got[number] += batch
+                received[number] += batch
 
     threads = [threading.Thread(target=anyio.run, args=(follow, number)) for number in range(4)]
     for thread in threads:
         thread.start()
     async with logs.open(RUN_ID) as log:
         await log.append(started())
-        await _talk(log, messages, pieces)
+        await _write_messages(log, messages, pieces)
         await log.append(completed())
     await anyio.to_thread.run_sync(lambda: [thread.join() for thread in threads])
-    for number, given in got.items():
-        assert [item.seq for item in given if isinstance(item, Entry)] == list(range(1, messages + 3))
-        _check_order(given)
-        assert number or not any(isinstance(item, Delta) for item in given)
+    for number, before in received.items():
+        assert [item.seq for item in before if isinstance(item, Entry)] == list(range(1, messages + 3))
+        _check_order(before)
+        assert number or not any(isinstance(item, Delta) for item in before)
 
 
-async def _talk(log: Log, messages: int, pieces: int) -> None:
+async def _write_messages(log: Log, messages: int, pieces: int) -> None:
     for number in range(messages):
         for offset in range(pieces):
-            log.publish_delta(piece(number + 1, "x", f"m{number}", offset))
+            log.publish_delta(delta(number + 1, "x", f"m{number}", offset))
             if offset % 5 == number % 5:
                 await anyio.sleep(0.001)
         await log.append(message("x" * pieces, f"m{number}"), path="s")
 
 
-def _check_order(given: Batch) -> None:
-    """Each piece after its event, before its message, and in the order in which they were published."""
+def _check_order(before: Batch) -> None:
+    """Check that each delta comes after its event, before its message, and in the order of publication."""
     seq, offsets = 0, dict[str, int]()
-    for item in given:
+    for item in before:
         if isinstance(item, Entry):
             seq = item.seq
         elif isinstance(item, Delta):
@@ -386,87 +384,85 @@ def _check_order(given: Batch) -> None:
             offsets[item.message_id] = item.offset
 
 
-# Pieces of messages
+# Deltas
 
 
-async def test_pieces_come_between_the_event_they_follow_and_their_message(logs: Logs, reader: LogReader) -> None:
+async def test_deltas_come_between_the_event_they_follow_and_their_message(logs: Logs, reader: LogReader) -> None:
     async with logs.open(RUN_ID) as log:
         await log.append(started())
-        with_pieces, without = Following(reader.follow(RUN_ID, deltas=True)), Following(reader.follow(RUN_ID))
-        await with_pieces.has(1)
-        await with_pieces.is_quiet()
-        log.publish_delta(piece(1, "Hel"))
-        log.publish_delta(piece(1, "lo", offset=3))
-        await with_pieces.has(1, "Hel", "lo")
+        with_deltas, without = Follower(reader.follow(RUN_ID, deltas=True)), Follower(reader.follow(RUN_ID))
+        await with_deltas.has(1)
+        await with_deltas.is_quiet()
+        log.publish_delta(delta(1, "Hel"))
+        log.publish_delta(delta(1, "lo", offset=3))
+        await with_deltas.has(1, "Hel", "lo")
         await log.append(message("Hello", "m1"), path="s")
-        log.publish_delta(piece(2, "Bye", "m2"))
-        await with_pieces.has(1, "Hel", "lo", 2, "Bye")
+        log.publish_delta(delta(2, "Bye", "m2"))
+        await with_deltas.has(1, "Hel", "lo", 2, "Bye")
         await log.append(message("Bye", "m2"), path="s")
         await log.append(completed())
-    assert await with_pieces.rest() == [1, "Hel", "lo", 2, "Bye", 3, 4]
+    assert await with_deltas.rest() == [1, "Hel", "lo", 2, "Bye", 3, 4]
     assert await without.rest() == [1, 2, 3, 4]
 
 
-async def test_pieces_are_not_stored(logs: Logs, reader: LogReader) -> None:
+async def test_deltas_are_not_stored(logs: Logs, reader: LogReader) -> None:
     async with logs.open(RUN_ID) as log:
         await log.append(started())
-        log.publish_delta(piece(1, "Hel"))
+        log.publish_delta(delta(1, "Hel"))
         await log.append(completed())
-    assert await Following(reader.follow(RUN_ID, deltas=True)).rest() == [1, 2]
+    assert await Follower(reader.follow(RUN_ID, deltas=True)).rest() == [1, 2]
     copy = await reader.copy(RUN_ID)
     assert copy is not None
     assert b"Hel" not in b"".join([data async for data in copy.chunks()])
 
 
-async def test_where_something_is_masked_no_pieces_are_given(
-    storage_under_test: StorageUnderTest, reader: LogReader
-) -> None:
+async def test_with_masking_no_deltas_are_published(storage_under_test: StorageUnderTest, reader: LogReader) -> None:
     async with storage_under_test.logs(mask=Masking(["hunter22"])).open(RUN_ID) as log:
         await log.append(started())
-        following = Following(reader.follow(RUN_ID, deltas=True))
-        await following.has(1)
-        await following.is_quiet()
-        log.publish_delta(piece(1, "hunt"))
-        log.publish_delta(piece(1, "er22", offset=4))
+        follower = Follower(reader.follow(RUN_ID, deltas=True))
+        await follower.has(1)
+        await follower.is_quiet()
+        log.publish_delta(delta(1, "hunt"))
+        log.publish_delta(delta(1, "er22", offset=4))
         await log.append(completed())
-        assert await following.rest() == [1, 2]
+        assert await follower.rest() == [1, 2]
 
 
-async def test_a_follower_that_leaves_leaves_nothing_behind(
+async def test_a_closed_follower_ends_its_subscription(
     storage_under_test: StorageUnderTest, logs: Logs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     subscriptions: list[Subscription] = []
     subscribe = storage_under_test.bus.subscribe
 
     @contextmanager
-    def remembered(run_id: str, *, deltas: bool = False) -> Generator[Subscription]:
+    def recording_subscribe(run_id: str, *, deltas: bool = False) -> Generator[Subscription]:
         with subscribe(run_id, deltas=deltas) as live:
             subscriptions.append(live)
             yield live
 
-    monkeypatch.setattr(storage_under_test.bus, "subscribe", remembered)
+    monkeypatch.setattr(storage_under_test.bus, "subscribe", recording_subscribe)
     async with logs.open(RUN_ID) as log:
         await log.append(started())
         batches = storage_under_test.reader.follow(RUN_ID, deltas=True)
         async with aclosing(batches):  # type: ignore[type-var]
             await anext(batches)
-        (left,) = subscriptions
-        left.drain()
-        log.publish_delta(piece(1, "nobody"))
+        (subscription,) = subscriptions
+        subscription.drain()
+        log.publish_delta(delta(1, "nobody"))
         await log.append(assistant_message("nobody"), path="s")
-        # Twice: after a notification the first is empty.
-        assert [left.drain(), left.drain()] == [[], []]
+        # Drain twice: after a notification the first call returns an empty list.
+        assert [subscription.drain(), subscription.drain()] == [[], []]
 
 
 async def test_a_follower_gets_what_a_writer_publishes_on_another_bus(storage_under_test: StorageUnderTest) -> None:
-    """As a process on another machine does."""
+    """The writer publishes on a bus of its own, as a process on another machine does."""
     async with storage_under_test.logs(bus=InProcessBus()).open(RUN_ID) as log:
         await log.append(started())
-        following = Following(storage_under_test.reader.follow(RUN_ID))
-        await following.has(1)
-        await following.is_quiet()
+        follower = Follower(storage_under_test.reader.follow(RUN_ID))
+        await follower.has(1)
+        await follower.is_quiet()
         await log.append(assistant_message("x"), path="s")
-        await following.has(1, 2)
-        await following.is_quiet()
+        await follower.has(1, 2)
+        await follower.is_quiet()
         await log.append(completed())
-        assert await following.rest() == [1, 2, 3]
+        assert await follower.rest() == [1, 2, 3]

@@ -1,4 +1,4 @@
-"""What all logs do for whoever writes them, wherever they are kept."""
+"""The contract of the port `Logs`, for every adapter."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ EARLY, LATE = "2020-01-01T00:00:00.000Z", "2999-01-01T00:00:00.000Z"
 
 
 class UnknownKind(UserMessage, frozen=True):
-    """An event that is not of the format."""
+    """A payload that is not part of the format."""
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture
 async def log(logs: Logs) -> AsyncIterator[Log]:
-    """The log of `RUN_ID`, open for writing, with nothing in it yet."""
+    """Open an empty log of `RUN_ID` for writing."""
     async with logs.open(RUN_ID) as opened:
         yield opened
 
@@ -66,7 +66,7 @@ async def begin(log: Log, *texts: str) -> None:
 # Events
 
 
-async def test_a_new_log_is_there_and_empty(log: Log, reader: LogReader) -> None:
+async def test_a_new_log_exists_and_is_empty(log: Log, reader: LogReader) -> None:
     assert (log.run_id, log.seq) == (RUN_ID, 0)
     assert await reader.page(RUN_ID, limit=9) == []
 
@@ -83,7 +83,7 @@ async def test_an_event_can_be_read_as_it_was_acknowledged_when_append_returns(l
 
 
 @pytest.mark.parametrize("name", PAYLOADS)
-async def test_every_kind_of_event_is_stored_as_it_was_given_and_as_the_format_writes_it(log: Log, name: str) -> None:
+async def test_every_kind_of_event_is_stored_unchanged_and_in_the_format(log: Log, name: str) -> None:
     payload = PAYLOADS[name]
     if name != "run.started":
         await log.append(started())
@@ -131,7 +131,7 @@ async def test_a_log_begins_with_run_started(log: Log, reader: LogReader, payloa
         pytest.param(UnknownKind(blocks=[]), {"path": "s"}, id="kind"),
     ],
 )
-async def test_an_event_that_is_refused_uses_up_no_seq_and_nobody_sees_it(
+async def test_a_rejected_event_uses_no_seq_and_is_not_published(
     storage_under_test: StorageUnderTest, log: Log, payload: Any, place: dict[str, Any]
 ) -> None:
     await log.append(started())
@@ -176,7 +176,7 @@ async def test_times_never_run_backwards_and_no_clock_is_trusted_beyond_reason(l
     assert (times[0], times) == (EARLY, sorted(times))
     assert times[1] > EARLY
     assert times[-1] < LATE
-    # Where a time was not believed, the event says whose it is.
+    # An event whose time was replaced names the clock.
     assert [getattr(event.payload, "clock", None) for event in got] == [None, "reader", "reader", None, None]
 
 
@@ -201,7 +201,7 @@ async def test_nothing_follows_the_outcome_not_even_once_the_log_is_opened_again
     assert [event.type for event in await events(reader)] == ["run.started", "run.completed"]
 
 
-async def test_what_was_appended_is_durable_once_that_is_asked_for_and_an_outcome_always_is(log: Log) -> None:
+async def test_events_are_durable_on_request_and_an_outcome_always_is(log: Log) -> None:
     await begin(log, "one", "two")
     await log.make_durable()
     assert log.is_durable
@@ -221,7 +221,7 @@ async def test_a_log_has_one_writer(storage_under_test: StorageUnderTest, logs: 
                 async with others.open(RUN_ID):
                     pass
             assert refused.value.hint
-        # Whoever was refused has changed nothing, and other runs are none of its business.
+        # The rejected writer has changed nothing, and other runs are not affected.
         await log.append(assistant_message("still ours"), path="s")
         async with storage_under_test.logs().open(new_run_id()) as other:
             await other.append(started())
@@ -230,7 +230,7 @@ async def test_a_log_has_one_writer(storage_under_test: StorageUnderTest, logs: 
         await log.append(completed())
 
 
-async def test_a_log_is_closed_also_by_an_error(logs: Logs, reader: LogReader) -> None:
+async def test_an_error_closes_the_log(logs: Logs, reader: LogReader) -> None:
     log: Log | None = None
     with contextlib.suppress(ZeroDivisionError):
         async with logs.open(RUN_ID) as log:
@@ -245,9 +245,7 @@ async def test_a_log_is_closed_also_by_an_error(logs: Logs, reader: LogReader) -
     assert len(await events(reader)) == 1
 
 
-async def test_a_log_that_is_opened_again_goes_on_where_it_was(
-    storage_under_test: StorageUnderTest, reader: LogReader
-) -> None:
+async def test_a_reopened_log_continues_where_it_was(storage_under_test: StorageUnderTest, reader: LogReader) -> None:
     for attempt in range(1, 5):
         async with storage_under_test.logs().open(RUN_ID) as log:
             assert log.seq == 2 * (attempt - 1)
@@ -280,16 +278,14 @@ async def test_tasks_and_threads_that_append_at_once_leave_whole_events_and_no_g
     assert [event.seq for event in got] == list(range(1, 162))
     texts: list[str] = [msgspec.to_builtins(event.payload)["blocks"][0]["text"] for event in got[1:]]
     for name in range(8):
-        # Each in the order in which it appended.
+        # Each task appended in order.
         assert [text for text in texts if text.startswith(f"{name}:")] == [f"{name}:{number}" for number in range(20)]
 
 
 # Parents
 
 
-async def test_every_event_of_a_sub_run_names_its_parent_also_once_it_is_opened_again(
-    logs: Logs, reader: LogReader
-) -> None:
+async def test_every_event_of_a_sub_run_names_its_parent_even_after_a_reopen(logs: Logs, reader: LogReader) -> None:
     async with logs.open(RUN_ID, parent_run_id=PARENT_ID) as log:
         await begin(log, "one")
     async with logs.open(RUN_ID) as log:
@@ -353,7 +349,7 @@ async def test_without_a_mask_nothing_is_masked(logs: Logs, log: Log, reader: Lo
 # Deleting
 
 
-async def test_a_deleted_log_is_gone_and_its_id_can_be_used_anew(logs: Logs, reader: LogReader) -> None:
+async def test_the_id_of_a_deleted_log_can_be_used_again(logs: Logs, reader: LogReader) -> None:
     other = new_run_id()
     for run_id in (RUN_ID, other):
         async with logs.open(run_id) as log:
@@ -369,7 +365,7 @@ async def test_a_deleted_log_is_gone_and_its_id_can_be_used_anew(logs: Logs, rea
         await log.append(started())
 
 
-async def test_nobody_is_told_that_an_outcome_is_stored_in_a_log_that_was_deleted(
+async def test_an_outcome_in_a_deleted_log_is_not_acknowledged(
     storage_under_test: StorageUnderTest, logs: Logs, log: Log
 ) -> None:
     await begin(log)
@@ -381,10 +377,10 @@ async def test_nobody_is_told_that_an_outcome_is_stored_in_a_log_that_was_delete
     assert not await storage_under_test.reader.has_log(RUN_ID)
 
 
-# What is left of a crash
+# After a crash
 
 
-async def test_a_log_that_has_lost_its_end_goes_on_from_there(storage_under_test: StorageUnderTest, logs: Logs) -> None:
+async def test_a_truncated_log_continues_after_its_last_event(storage_under_test: StorageUnderTest, logs: Logs) -> None:
     async with logs.open(RUN_ID, parent_run_id=PARENT_ID) as log:
         await begin(log, "one", "two")
         await log.append(completed())
@@ -401,7 +397,7 @@ async def test_a_log_that_has_lost_its_end_goes_on_from_there(storage_under_test
             await log.append(assistant_message("no beginning"), path="s")
 
 
-async def test_the_log_of_a_process_that_was_killed_is_free_and_goes_on(storage_under_test: StorageUnderTest) -> None:
+async def test_the_log_of_a_killed_process_can_be_continued(storage_under_test: StorageUnderTest) -> None:
     await storage_under_test.crash_writer(RUN_ID)
     assert not await storage_under_test.reader.has_writer(RUN_ID)
     async with storage_under_test.logs().open(RUN_ID) as log:
@@ -413,6 +409,6 @@ async def test_the_log_of_a_process_that_was_killed_is_free_and_goes_on(storage_
 # The files
 
 
-def test_there_is_room_for_what_the_disk_has_above_its_low_water_mark(tmp_path: Path) -> None:
+def test_the_headroom_is_the_free_space_above_the_low_water_mark(tmp_path: Path) -> None:
     storage = Storage(tmp_path / "storage")
     assert LocalLogs(storage, low_water=2**60).headroom_bytes() < 0 < LocalLogs(storage, low_water=0).headroom_bytes()

@@ -1,4 +1,4 @@
-"""What every adapter of the port Models does, whoever answers: a script, or a provider's API over real HTTP."""
+"""The contract of the port `Models`, for scripts and for providers' APIs over real HTTP."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def joined(deltas: list[ReplyDelta]) -> dict[int, str]:
     return dict(found)
 
 
-def words_of(block: Block) -> object:
+def block_content(block: Block) -> object:
     match block:
         case TextBlock():
             return block.text
@@ -55,7 +55,7 @@ def words_of(block: Block) -> object:
             raise AssertionError(block)
 
 
-def test_a_reply_is_the_text_that_was_said(model_client: ModelClient) -> None:
+def test_a_reply_is_the_text_of_the_model(model_client: ModelClient) -> None:
     model_client.set_turns(Turn(say=[Text(text="Grüße aus der Werkstatt, mit 🔧 und allem.")]))
     deltas, reply = model_client.ask(user_message("Hello"), system="Be kind.")
     assert reply.blocks == [
@@ -65,7 +65,7 @@ def test_a_reply_is_the_text_that_was_said(model_client: ModelClient) -> None:
     assert {delta.kind for delta in deltas} == {"text"}
 
 
-def test_the_reply_names_who_answered_and_why_it_ended(model_client: ModelClient) -> None:
+def test_the_reply_names_its_model_and_its_stop_reason(model_client: ModelClient) -> None:
     model_client.set_turns(Turn(say=[Text(text="Done.")]))
     _, reply = model_client.ask(user_message("Hello"))
     assert reply.model in {model_client.model, model_client.model.partition("/")[2]}
@@ -84,15 +84,15 @@ def test_deltas_joined_by_block_are_the_reply(model_client: ModelClient) -> None
         )
     )
     deltas, reply = model_client.ask(user_message("How does one weld?"), tools=[SEARCH], thinking="low")
-    pieces = joined(deltas)
-    assert [type(reply.blocks[place]) for place in sorted(pieces)] == [ThinkingBlock, TextBlock, ToolUseBlock]
-    for place, text in pieces.items():
-        whole = words_of(reply.blocks[place])
-        assert (text if isinstance(whole, str) else json.loads(text)) == whole
-    spoken = [delta for delta in deltas if delta.kind == "tool_input"]
+    texts = joined(deltas)
+    assert [type(reply.blocks[index]) for index in sorted(texts)] == [ThinkingBlock, TextBlock, ToolUseBlock]
+    for index, text in texts.items():
+        content = block_content(reply.blocks[index])
+        assert (text if isinstance(content, str) else json.loads(text)) == content
+    input_deltas = [delta for delta in deltas if delta.kind == "tool_input"]
     call = reply.blocks[-1]
     assert isinstance(call, ToolUseBlock)
-    assert {(delta.tool_name, delta.tool_id) for delta in spoken} == {("web-search", call.tool_id)}
+    assert {(delta.tool_name, delta.tool_id) for delta in input_deltas} == {("web-search", call.tool_id)}
     assert [delta.block for delta in deltas] == sorted(delta.block for delta in deltas)
 
 
@@ -106,9 +106,9 @@ def test_a_tool_call_goes_out_and_its_result_comes_back(model_client: ModelClien
     call = first.blocks[-1]
     assert isinstance(call, ToolUseBlock)
     assert (call.tool_name, call.tool_input) == ("web-search", {"query": "welding"})
-    told = ToolResultBlock(tool_id=call.tool_id, tool_content={"hits": ["welding.example"]}, fidelity="router")
+    tool_result = ToolResultBlock(tool_id=call.tool_id, tool_content={"hits": ["welding.example"]}, fidelity="router")
     result = user_message("")
-    result = type(result)(role="user", blocks=[told])
+    result = type(result)(role="user", blocks=[tool_result])
     _, second = model_client.ask(question, assistant_message(*first.blocks), result, tools=[SEARCH])
     assert second.blocks == [TextBlock(text="Two plates and heat.", fidelity="agent_emitted")]
     if not model_client.is_script:
@@ -117,7 +117,7 @@ def test_a_tool_call_goes_out_and_its_result_comes_back(model_client: ModelClien
         assert call.tool_id in sent
 
 
-def test_a_call_that_failed_is_told_as_a_failure(model_client: ModelClient) -> None:
+def test_a_failed_call_is_sent_as_a_failure(model_client: ModelClient) -> None:
     model_client.set_turns(
         Turn(say=[ToolUse(name="web-search", input={"query": "welding"})]),
         Turn(say=[Text(text="Then I do not know.")]),
@@ -125,8 +125,8 @@ def test_a_call_that_failed_is_told_as_a_failure(model_client: ModelClient) -> N
     _, first = model_client.ask(user_message("How?"), tools=[SEARCH])
     call = first.blocks[-1]
     assert isinstance(call, ToolUseBlock)
-    told = ToolResultBlock(tool_id=call.tool_id, tool_content={"error": "no network"}, fidelity="router")
-    result = type(user_message(""))(role="user", blocks=[told])
+    tool_result = ToolResultBlock(tool_id=call.tool_id, tool_content={"error": "no network"}, fidelity="router")
+    result = type(user_message(""))(role="user", blocks=[tool_result])
     _, second = model_client.ask(user_message("How?"), assistant_message(*first.blocks), result, tools=[SEARCH])
     assert second.blocks == [TextBlock(text="Then I do not know.", fidelity="agent_emitted")]
     if model_client.is_script:
@@ -139,7 +139,7 @@ def test_a_call_that_failed_is_told_as_a_failure(model_client: ModelClient) -> N
         assert "error" in json.dumps(sent)
 
 
-def test_a_thought_comes_first_and_goes_back_to_whoever_had_it(model_client: ModelClient) -> None:
+def test_thinking_comes_first_and_is_sent_back_to_its_provider(model_client: ModelClient) -> None:
     model_client.set_turns(
         Turn(
             say=[
@@ -154,14 +154,14 @@ def test_a_thought_comes_first_and_goes_back_to_whoever_had_it(model_client: Mod
     assert isinstance(thought, ThinkingBlock)
     assert thought.thinking == "I should look."
     assert isinstance(call, ToolUseBlock)
-    told = ToolResultBlock(tool_id=call.tool_id, tool_content="found", fidelity="router")
-    result = type(user_message(""))(role="user", blocks=[told])
+    tool_result = ToolResultBlock(tool_id=call.tool_id, tool_content="found", fidelity="router")
+    result = type(user_message(""))(role="user", blocks=[tool_result])
     model_client.ask(user_message("Look"), assistant_message(*first.blocks), result, tools=[SEARCH], thinking="high")
     if model_client.provider in {"anthropic", "openai", "google"}:
         assert "c2lnbmVk" in json.dumps(model_client.server.requests()[-1].body)
 
 
-def test_an_answer_of_a_schema_is_json_in_the_one_text_block(model_client: ModelClient) -> None:
+def test_an_answer_with_a_schema_is_json_in_the_only_text_block(model_client: ModelClient) -> None:
     answer = {"city": "Essen", "people": 580_000}
     by_tool = model_client.provider == "compatible"
     text = Text(text=json.dumps(answer))
@@ -178,7 +178,7 @@ def test_an_answer_of_a_schema_is_json_in_the_one_text_block(model_client: Model
     assert "".join(delta.text for delta in deltas) == block.text
 
 
-def test_usage_is_told(model_client: ModelClient) -> None:
+def test_usage_is_reported(model_client: ModelClient) -> None:
     model_client.set_turns(
         Turn(say=[Text(text="Done with it.")], usage=Tokens(input=1000, output=50, cache_read=300, reasoning=10))
     )
@@ -191,7 +191,7 @@ def test_usage_is_told(model_client: ModelClient) -> None:
         assert reply.usage.reasoning == 10
 
 
-def test_a_cost_is_told_where_a_price_is_known(model_client: ModelClient) -> None:
+def test_a_cost_is_reported_if_the_price_is_known(model_client: ModelClient) -> None:
     model_client.set_turns(Turn(say=[Text(text="Done.")], usage=Tokens(input=1000, output=50)))
     _, reply = model_client.ask(user_message("Hello"))
     if model_client.provider in {"script", "compatible"}:
@@ -203,7 +203,7 @@ def test_a_cost_is_told_where_a_price_is_known(model_client: ModelClient) -> Non
         assert reply.cost.prices
 
 
-def test_a_rate_limit_says_when_to_come_again(model_client: ModelClient) -> None:
+def test_a_rate_limit_has_a_retry_time(model_client: ModelClient) -> None:
     slow_down = Failure(status=429, type="rate_limit_error", message="slow down, please", headers={"retry-after": "7"})
     model_client.set_turns(Turn(fail=slow_down, times=0))
     with pytest.raises(RateLimited, match="slow down, please") as raised:
@@ -214,7 +214,7 @@ def test_a_rate_limit_says_when_to_come_again(model_client: ModelClient) -> None
         assert len(model_client.server.requests()) == 1
 
 
-def test_a_request_that_is_rejected_is_not_one_to_try_again(model_client: ModelClient) -> None:
+def test_a_rejected_request_is_not_retryable(model_client: ModelClient) -> None:
     model_client.set_turns(
         Turn(fail=Failure(status=400, type="invalid_request_error", message="too long a thread"), times=0)
     )
@@ -223,7 +223,7 @@ def test_a_request_that_is_rejected_is_not_one_to_try_again(model_client: ModelC
     assert not raised.value.retryable
 
 
-def test_leaving_in_the_middle_closes_the_connection(model_client: ModelClient) -> None:
+def test_closing_in_the_middle_closes_the_connection(model_client: ModelClient) -> None:
     model_client.set_turns(Turn(say=[Text(text="word " * 200)], pause=0.05, times=0))
     model_client.env["SHOPFLOOR_SCRIPT_DELAY_MS"] = "50"
 
@@ -239,7 +239,7 @@ def test_leaving_in_the_middle_closes_the_connection(model_client: ModelClient) 
     model_client.run(leave)
 
 
-def test_being_cancelled_while_nothing_comes_closes_the_connection(model_client: ModelClient) -> None:
+def test_a_cancel_during_silence_closes_the_connection(model_client: ModelClient) -> None:
     model_client.set_turns(Turn(say=[Text(text="word " * 200)], hang_after=2, pause=0.05))
     model_client.env["SHOPFLOOR_SCRIPT_DELAY_MS"] = "50"
 
@@ -257,7 +257,7 @@ def test_being_cancelled_while_nothing_comes_closes_the_connection(model_client:
     model_client.run(be_cancelled)
 
 
-def test_a_name_that_nobody_answers_to_is_unknown(model_client: ModelClient) -> None:
+def test_an_unknown_model_name_is_an_error(model_client: ModelClient) -> None:
     models = model_client.models()
     model_client.set_turns(Turn(say=[Text(text="Here.")]))
     models.check(model_client.model)

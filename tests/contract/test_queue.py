@@ -1,4 +1,4 @@
-"""What every queue does, whatever it is made of."""
+"""The contract of the port `Queue`, for every adapter."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def test_the_oldest_is_claimed_first_and_comes_back_as_it_went_in(queue: Q
     assert hosts == {order.run_id: "h1" if number < 2 else "h2" for number, order in enumerate(orders)}
 
 
-async def test_an_empty_queue_gives_nothing(queue: Queue) -> None:
+async def test_claims_of_an_empty_queue_are_empty(queue: Queue) -> None:
     assert await queue.claim("h1", 10) == []
     assert await queue.claim_one(new_run_id(), "h1") is None
     assert (await queue.claimed(), await queue.control_messages()) == ([], [])
@@ -92,7 +92,7 @@ async def test_an_empty_queue_gives_nothing(queue: Queue) -> None:
     await queue.restore_queued_rows()
 
 
-async def test_claims_that_are_made_at_once_never_give_a_run_twice(queue: Queue) -> None:
+async def test_concurrent_claims_never_return_a_run_twice(queue: Queue) -> None:
     orders = await queued(queue, 60)
     got: dict[str, list[QueuedRun]] = {f"h{n}": [] for n in range(6)}
 
@@ -110,7 +110,7 @@ async def test_claims_that_are_made_at_once_never_give_a_run_twice(queue: Queue)
     )
 
 
-async def test_what_has_started_is_no_longer_in_the_queue(queue: Queue) -> None:
+async def test_a_started_run_is_no_longer_in_the_queue(queue: Queue) -> None:
     first, second, third = await queued(queue, 3)
     await queue.claim("h1", 2)
     await queue.mark_started([first.run_id, new_run_id()])
@@ -119,7 +119,7 @@ async def test_what_has_started_is_no_longer_in_the_queue(queue: Queue) -> None:
     assert await queue.claim("h2", 9) == [third]
 
 
-async def test_what_is_given_back_is_claimed_again_in_its_old_place(queue: Queue) -> None:
+async def test_a_released_run_is_claimed_again_in_its_old_order(queue: Queue) -> None:
     first, second, third = await queued(queue, 3)
     await queue.claim("h1", 2)
     await queue.release({(first.run_id, "h1")})
@@ -131,14 +131,14 @@ async def test_only_the_claim_of_the_named_host_is_released(queue: Queue) -> Non
     first, second = await queued(queue, 2)
     await queue.claim("gone", 2)
     claims = await queue.claimed()
-    # Another process is faster with one of them.
+    # Another process claims one of them first.
     assert await queue.claim_one(first.run_id, "alive", previous_host="gone") == first
     await queue.release(claims)
     assert await queue.claimed() == [(first.run_id, "alive")]
     assert await queue.claim("other", 9) == [second]
 
 
-async def test_one_run_can_be_claimed_by_name_if_nobody_has_it(queue: Queue) -> None:
+async def test_an_unclaimed_run_can_be_claimed_by_id(queue: Queue) -> None:
     first, second = await queued(queue, 2)
     assert await queue.claim_one(second.run_id, "h1") == second
     assert await queue.claim_one(second.run_id, "h2") is None
@@ -164,7 +164,7 @@ async def test_a_run_can_be_dispatched_to_one_host(queue: Queue) -> None:
 # Dispatches
 
 
-async def test_a_key_that_is_used_again_gives_the_first_run(queue: Queue, store: Store) -> None:
+async def test_a_repeated_key_returns_the_first_run(queue: Queue, store: Store) -> None:
     first = dispatch("a", idempotency_key="k1", input={"a": 1, "b": [2]})
     again = dispatch("a", idempotency_key="k1", input={"b": [2], "a": 1})
     assert await queue.dispatch(first) == first.run_id
@@ -177,7 +177,7 @@ async def test_a_key_that_is_used_again_gives_the_first_run(queue: Queue, store:
 
 
 @pytest.mark.parametrize("change", [{"name": "other"}, {"input": {"what": "else"}}], ids=["worker", "input"])
-async def test_a_key_that_is_used_for_something_else_is_a_conflict(queue: Queue, change: dict[str, Any]) -> None:
+async def test_a_key_used_for_another_request_is_a_conflict(queue: Queue, change: dict[str, Any]) -> None:
     first = dispatch("a", idempotency_key="k1")
     await queue.dispatch(first)
     with pytest.raises(ConflictError, match=f"'k1'.*{first.run_id}") as refused:
@@ -186,7 +186,7 @@ async def test_a_key_that_is_used_for_something_else_is_a_conflict(queue: Queue,
     assert await queue.claim("h1", 9) == [first]
 
 
-async def test_many_who_use_one_key_at_once_get_one_run(queue: Queue) -> None:
+async def test_concurrent_dispatches_with_one_key_get_one_run(queue: Queue) -> None:
     got: list[str] = []
 
     async def one() -> None:
@@ -199,7 +199,7 @@ async def test_many_who_use_one_key_at_once_get_one_run(queue: Queue) -> None:
     assert [order.run_id for order in await queue.claim("h1", 99)] == list(set(got))
 
 
-async def test_one_that_fails_among_many_fails_alone(queue: Queue, store: Store) -> None:
+async def test_a_failed_dispatch_among_many_fails_alone(queue: Queue, store: Store) -> None:
     taken = dispatch("taken", idempotency_key="k1")
     await queue.dispatch(taken)
     refused: list[ConflictError] = []
@@ -220,7 +220,7 @@ async def test_one_that_fails_among_many_fails_alone(queue: Queue, store: Store)
     assert len(refused) == 7
     good = {order.run_id for order in orders} | {taken.run_id}
     assert {order.run_id for order in await queue.claim("h1", 99)} == good == set(await statuses(store))
-    # Nothing of what failed is left: its key is free.
+    # The failed dispatch left nothing behind: its key is free.
     another = dispatch("else", idempotency_key="bad 3")
     assert await queue.dispatch(another) == another.run_id
 
@@ -261,7 +261,7 @@ async def test_the_first_events_of_a_run_replace_its_queued_row_and_leave_its_nu
     assert await statuses(store, statuses=("queued",)) == {other.run_id: "queued"}
 
 
-async def test_what_is_queued_is_listed_again_after_a_rebuild(queue: Queue, store: Store) -> None:
+async def test_queued_runs_are_listed_again_after_a_rebuild(queue: Queue, store: Store) -> None:
     started, waiting = dispatch("started"), dispatch("polish the brass")
     await queue.dispatch(started)
     await queue.dispatch(waiting)
@@ -275,11 +275,11 @@ async def test_what_is_queued_is_listed_again_after_a_rebuild(queue: Queue, stor
 
 
 async def test_a_run_that_is_forgotten_leaves_nothing_behind(queue: Queue) -> None:
-    gone, other = dispatch("a", idempotency_key="k1"), dispatch("b", idempotency_key="k2")
-    for order in (gone, other):
+    forgotten, other = dispatch("a", idempotency_key="k1"), dispatch("b", idempotency_key="k2")
+    for order in (forgotten, other):
         await queue.dispatch(order)
         await queue.put_control_message(answer(order.run_id))
-    await queue.forget([gone.run_id])
+    await queue.forget([forgotten.run_id])
     assert await queue.claim("h1", 9) == [other]
     assert [order for _, order in await queue.control_messages()] == [answer(other.run_id)]
     again = dispatch("c", idempotency_key="k1")
@@ -287,7 +287,7 @@ async def test_a_run_that_is_forgotten_leaves_nothing_behind(queue: Queue) -> No
     assert await queue.dispatch(dispatch("b", idempotency_key="k2")) == other.run_id
 
 
-async def test_thousands_of_dispatches_at_once_are_all_kept(queue: Queue, store: Store) -> None:
+async def test_thousands_of_concurrent_dispatches_are_all_stored(queue: Queue, store: Store) -> None:
     orders = [dispatch(str(number)) for number in range(2_000)]
     async with anyio.create_task_group() as tasks:
         for order in orders:
@@ -296,10 +296,10 @@ async def test_thousands_of_dispatches_at_once_are_all_kept(queue: Queue, store:
     assert (await store.list_runs(RunFilter(statuses=("queued",)), limit=1)).total == 2_000
 
 
-# Orders
+# Control messages
 
 
-async def test_a_run_that_waits_tells_which_of_its_calls_are_answered(queue: Queue, store: Store) -> None:
+async def test_a_waiting_run_lists_its_answered_calls(queue: Queue, store: Store) -> None:
     run_id, other = new_run_id(), new_run_id()
     waits = WaitState(calls={"c1": "ask", "c2": "ask"})
     for one in (run_id, other):
@@ -317,34 +317,34 @@ async def test_a_run_that_waits_tells_which_of_its_calls_are_answered(queue: Que
     assert taken.answered == ()
 
 
-async def test_orders_come_oldest_first_and_once(queue: Queue) -> None:
+async def test_control_messages_come_oldest_first_and_once(queue: Queue) -> None:
     one, other = new_run_id(), new_run_id()
     put = [answer(one), answer(other), answer(one, "c2", {"ünï": [1, None]})]
     for order in put:
         assert await queue.put_control_message(order) is True
     assert await queue.put_control_message(answer(one, result="something else")) is False
-    kept = await queue.control_messages()
-    assert [order for _, order in kept] == put
-    numbers = [number for number, _ in kept]
+    messages = await queue.control_messages()
+    assert [order for _, order in messages] == put
+    numbers = [number for number, _ in messages]
     assert numbers == sorted(set(numbers))
-    assert await queue.control_messages(after=numbers[0]) == kept[1:]
+    assert await queue.control_messages(after=numbers[0]) == messages[1:]
     assert await queue.control_messages(after=numbers[-1]) == []
 
 
-async def test_an_order_that_is_done_is_gone_and_numbers_only_grow(queue: Queue) -> None:
+async def test_a_processed_control_message_is_removed_and_numbers_only_grow(queue: Queue) -> None:
     run_id = new_run_id()
     cancel = ControlMessage(id="cancel", run_id=run_id, kind="cancel", body={"reason": "enough"}, created_at=at(1))
     await queue.put_control_message(answer(run_id))
     await queue.put_control_message(cancel)
-    (_, _), (last, kept) = await queue.control_messages()
-    assert kept == cancel
+    (_, _), (last, messages) = await queue.control_messages()
+    assert messages == cancel
     await queue.acknowledge([last, 999])
     assert [order for _, order in await queue.control_messages()] == [answer(run_id)]
     assert await queue.put_control_message(cancel) is True
     assert [order for number, order in await queue.control_messages(after=last)] == [cancel]
 
 
-# What is in a file
+# In a file
 
 
 async def test_the_queue_outlives_the_program(tmp_path: Path) -> None:
@@ -381,7 +381,7 @@ async def test_hosts_of_several_processes_never_get_a_run_twice(tmp_path: Path) 
             got.extend(order.run_id for order in taken)
         await own.close()
 
-    # A store of its own for each, so a connection and a writing thread of its own, as in another process.
+    # Each host has its own store, connection and writing thread, as in another process.
     threads = [threading.Thread(target=anyio.run, args=(host, f"h{n}")) for n in range(4)]
     for thread in threads:
         thread.start()
@@ -397,7 +397,7 @@ async def test_hosts_of_several_processes_never_get_a_run_twice(tmp_path: Path) 
         ("SELECT id FROM worker_runs WHERE wake_at <= ?", "idx_worker_runs_wake"),
     ],
 )
-async def test_what_is_asked_again_and_again_is_found_by_an_index(tmp_path: Path, query: str, index: str) -> None:
+async def test_frequent_queries_use_an_index(tmp_path: Path, query: str, index: str) -> None:
     path = tmp_path / "shopfloor.db"
     await (await SqliteStore.open(path)).close()
     with sqlite3.connect(path) as connection:

@@ -1,4 +1,4 @@
-"""What every store does, whatever it is made of."""
+"""The contract of the port `Store`, for every adapter."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import anyio
 import msgspec
 import pytest
 from tests.contract.view_changes import (
-    Fold,
+    ViewBuilder,
     assistant_message,
     at,
     batched_changes,
@@ -43,12 +43,12 @@ def anyio_backend() -> str:
 
 
 def short(value: object) -> str:
-    """A name for a case, however long its text is."""
+    """Shorten a text to a test id."""
     return repr(value)[:30]
 
 
-async def keep(store: Store, *runs: Sequence[Event]) -> list[str]:
-    """Applies the runs one after the other, each at once, and gives their ids."""
+async def apply_runs(store: Store, *runs: Sequence[Event]) -> list[str]:
+    """Apply the runs one after the other, each with one change, and return their ids."""
     await store.apply([single_change(events) for events in runs])
     return [events[0].run_id for events in runs]
 
@@ -59,8 +59,8 @@ async def item_of(store: Store, run_id: str) -> RunItem:
     return item
 
 
-async def shown(store: Store, **wanted: Any) -> list[str]:
-    """The ids of all that fits, as a list shows them; `total` says the same number."""
+async def listed_ids(store: Store, **wanted: Any) -> list[str]:
+    """Return the ids of all matching runs, in list order. Checks that `total` is the same number."""
     page = await store.list_runs(RunFilter(**wanted), limit=1000)
     assert page.total == len(page.items)
     assert page.next is None
@@ -72,10 +72,10 @@ def ids(page: RunPage) -> list[str]:
 
 
 async def views_of(store: Store, run_id: str) -> Any:
-    """All that the store has of a run, its surrogate numbers aside."""
+    """Return all that the store has of a run, without surrogate numbers."""
     item = await item_of(store, run_id)
     timeline = [
-        (told.seq, told.event_type, told.data, told.created_at) for told in await store.timeline(run_id, limit=999)
+        (item.seq, item.event_type, item.data, item.created_at) for item in await store.timeline(run_id, limit=999)
     ]
     return msgspec.structs.replace(item, number=0), timeline, await store.archive(run_id)
 
@@ -83,7 +83,7 @@ async def views_of(store: Store, run_id: str) -> Any:
 # One run
 
 
-async def test_a_run_that_is_not_there_is_nothing_anywhere(store: Store) -> None:
+async def test_a_missing_run_is_nowhere(store: Store) -> None:
     assert await store.get_run(RUN_ID) is None
     assert await store.view_states([RUN_ID]) == {}
     assert await store.timeline(RUN_ID, limit=10) == []
@@ -97,31 +97,31 @@ async def test_a_run_that_is_not_there_is_nothing_anywhere(store: Store) -> None
 
 @pytest.mark.req("WT-17")
 @pytest.mark.parametrize("name", GOLDEN_NAMES)
-async def test_what_is_kept_of_a_run_is_what_its_log_folds_to(store: Store, name: str) -> None:
+async def test_the_views_of_a_run_are_those_of_its_log(store: Store, name: str) -> None:
     change = single_change(golden(name))
     await store.apply([change])
     item, timeline, archive = await views_of(store, change.row.id)
     assert item.row == change.row
     assert (item.event_count, item.has_transcript) == (len(change.timeline), change.archive is not None)
     assert (item.pinned, item.channel_name, item.snippet) == (False, change.row.channel_name, None)
-    assert timeline == [(told.seq, told.event_type, told.data, told.created_at) for told in change.timeline]
+    assert timeline == [(item.seq, item.event_type, item.data, item.created_at) for item in change.timeline]
     assert archive == change.archive
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
 @pytest.mark.parametrize("name", GOLDEN_NAMES)
-async def test_a_run_that_comes_in_pieces_is_the_run_that_comes_at_once(store: Store, name: str, size: int) -> None:
+async def test_a_run_applied_in_batches_equals_a_run_applied_at_once(store: Store, name: str, size: int) -> None:
     events = golden(name)
     for change in batched_changes(events, size):
         await store.apply([change])
     in_pieces = await views_of(store, events[0].run_id)
     await store.delete(events[0].run_id)
-    await keep(store, events)
+    await apply_runs(store, events)
     assert in_pieces == await views_of(store, events[0].run_id)
 
 
 async def test_a_log_without_messages_has_no_transcript(store: Store) -> None:
-    quiet, talking = await keep(store, run("a", *steps(2)), run("b", assistant_message("hello")))
+    quiet, talking = await apply_runs(store, run("a", *steps(2)), run("b", assistant_message("hello")))
     assert (await item_of(store, quiet)).has_transcript is False
     assert await store.archive(quiet) is None
     assert (await item_of(store, talking)).has_transcript is True
@@ -135,26 +135,26 @@ async def test_any_text_comes_back_as_it_went_in(store: Store, text: str) -> Non
     events = run(
         text, tool_call("c", {text: [text]}), assistant_message(text), result=text, channel_id=text, channel_name=text
     )
-    (run_id,) = await keep(store, events)
+    (run_id,) = await apply_runs(store, events)
     item, timeline, _ = await views_of(store, run_id)
     assert item.row == single_change(events).row
     assert item.channel_name == text
-    assert [data for _, _, data, _ in timeline] == [told.data for told in single_change(events).timeline]
-    assert await shown(store, channel_id=text) == [run_id]
+    assert [data for _, _, data, _ in timeline] == [item.data for item in single_change(events).timeline]
+    assert await listed_ids(store, channel_id=text) == [run_id]
 
 
-async def test_a_waiting_run_says_what_it_waits_for(store: Store) -> None:
+async def test_a_waiting_run_lists_its_pending_calls(store: Store) -> None:
     events = run("ask", tool_call("q1", {}, awaits=Awaits(kind="question")), tool_result("q1", "yes"), status=None)
-    asking, answered = batched_changes(events[:2], 2)[0], batched_changes(events, 3)[0]
-    await store.apply([asking])
-    assert (await item_of(store, asking.row.id)).row.awaits == ("q1",)
-    assert await shown(store, statuses=("waiting",)) == [asking.row.id]
+    waiting_change, answered = batched_changes(events[:2], 2)[0], batched_changes(events, 3)[0]
+    await store.apply([waiting_change])
+    assert (await item_of(store, waiting_change.row.id)).row.awaits == ("q1",)
+    assert await listed_ids(store, statuses=("waiting",)) == [waiting_change.row.id]
     await store.apply([answered])
-    assert await shown(store, statuses=("waiting",)) == []
-    assert await shown(store, statuses=("running",)) == [asking.row.id]
+    assert await listed_ids(store, statuses=("waiting",)) == []
+    assert await listed_ids(store, statuses=("running",)) == [waiting_change.row.id]
 
 
-async def test_a_waiting_run_says_for_what_kind_of_answer(store: Store) -> None:
+async def test_a_waiting_run_has_the_kind_of_its_pending_answer(store: Store) -> None:
     events = run("ask", tool_call("q1", {}, awaits=Awaits(kind="question")), tool_result("q1", "yes"), status=None)
     await store.apply([single_change(events[:2])])
     (item,) = (await store.list_runs(ALL, limit=1)).items
@@ -164,11 +164,11 @@ async def test_a_waiting_run_says_for_what_kind_of_answer(store: Store) -> None:
     assert (await item_of(store, item.row.id)).row.waits_for is None
 
 
-async def test_a_run_that_goes_on_says_what_it_has_spent_so_far(store: Store) -> None:
-    spoken = msgspec.structs.replace(
+async def test_a_running_run_has_its_spending_so_far(store: Store) -> None:
+    model_message = msgspec.structs.replace(
         assistant_message("hi"), usage=Usage(input=5, output=1), cost=Cost(usd=0.5, source="agent")
     )
-    events = run("a", StepStarted(name="s", kind="agent", try_=1), spoken, spoken, status=None)
+    events = run("a", StepStarted(name="s", kind="agent", try_=1), model_message, model_message, status=None)
     await store.apply([single_change(events)])
     (listed,) = (await store.list_runs(ALL, limit=1)).items
     (folded,) = (await store.view_states([listed.row.id])).values()
@@ -180,11 +180,11 @@ async def test_a_run_that_goes_on_says_what_it_has_spent_so_far(store: Store) ->
         )
 
 
-async def test_a_run_says_what_powers_it_and_how_many_runs_it_called(store: Store) -> None:
+async def test_a_run_has_its_provider_and_its_number_of_sub_runs(store: Store) -> None:
     child = CallStarted(name="c", kind="call_workflow", try_=1)
     step = StepStarted(name="s", kind="agent", try_=1, session=Session(provider="codex"))
-    spoken = msgspec.structs.replace(assistant_message("hi"), model="gpt-5.5")
-    await keep(store, run("a", step, spoken, child, child))
+    model_message = msgspec.structs.replace(assistant_message("hi"), model="gpt-5.5")
+    await apply_runs(store, run("a", step, model_message, child, child))
     (item,) = (await store.list_runs(ALL, limit=1)).items
     assert (item.row.provider, item.row.model, item.row.children) == ("codex", "gpt-5.5", 2)
 
@@ -194,9 +194,9 @@ async def test_a_run_says_what_powers_it_and_how_many_runs_it_called(store: Stor
 
 async def test_a_timeline_is_paged_by_id_oldest_first(store: Store) -> None:
     events = run("many", *steps(10))
-    (run_id,) = await keep(store, events)
+    (run_id,) = await apply_runs(store, events)
     everything = await store.timeline(run_id, limit=100)
-    assert [told.data["status"] for told in everything] == ["starting", *(f"step {n}" for n in range(10)), "completed"]
+    assert [item.data["status"] for item in everything] == ["starting", *(f"step {n}" for n in range(10)), "completed"]
     paged, after = [], 0
     while page := await store.timeline(run_id, limit=5, after=after):
         assert len(page) <= 5
@@ -210,18 +210,18 @@ async def test_ids_of_timelines_grow_over_the_whole_store(store: Store) -> None:
     one, other = run("one", *steps(3)), run("other", *steps(3))
     for changes in zip(batched_changes(one), batched_changes(other), strict=True):
         await store.apply(changes)
-    told = [*await store.timeline(one[0].run_id, limit=99), *await store.timeline(other[0].run_id, limit=99)]
-    assert len({item.id for item in told}) == len(told) == 10
-    in_order = sorted(told, key=lambda item: item.id)
+    item = [*await store.timeline(one[0].run_id, limit=99), *await store.timeline(other[0].run_id, limit=99)]
+    assert len({item.id for item in item}) == len(item) == 10
+    in_order = sorted(item, key=lambda item: item.id)
     assert [item.seq for item in in_order] == [seq for seq in range(1, 6) for _ in "ab"]
 
 
 async def test_an_id_of_a_timeline_is_never_used_again(store: Store) -> None:
     events = run("gone", *steps(3))
-    (run_id,) = await keep(store, events)
+    (run_id,) = await apply_runs(store, events)
     last = (await store.timeline(run_id, limit=99))[-1].id
     await store.delete(run_id)
-    (other,) = await keep(store, run("new"))
+    (other,) = await apply_runs(store, run("new"))
     assert min(item.id for item in await store.timeline(other, limit=99)) > last
 
 
@@ -237,28 +237,28 @@ async def test_a_change_that_is_applied_twice_is_applied_once(store: Store) -> N
         assert await views_of(store, change.row.id) == before
 
 
-async def test_a_change_that_the_row_is_past_changes_nothing(store: Store) -> None:
+async def test_a_change_older_than_the_row_changes_nothing(store: Store) -> None:
     events = golden("claude-code")
-    await keep(store, events)
+    await apply_runs(store, events)
     before = await views_of(store, events[0].run_id)
     for old in batched_changes(events, 3):
         await store.apply([old])
     stranger = msgspec.structs.replace(single_change(events[:2]).row, channel_id="elsewhere", status="waiting")
-    unasked = [SearchChunk(1, "stranger")]
-    await store.apply([ViewUpdate(row=stranger, state=b"", timeline=[], archive=b"x", search=unasked)])
+    chunks = [SearchChunk(1, "stranger")]
+    await store.apply([ViewUpdate(row=stranger, state=b"", timeline=[], archive=b"x", search=chunks)])
     assert await views_of(store, events[0].run_id) == before
-    assert await shown(store, search="stranger") == []
+    assert await listed_ids(store, search="stranger") == []
     assert "elsewhere" not in {channel.id for channel in await store.channels()}
 
 
-async def test_a_change_that_begins_before_the_row_adds_only_what_is_new(store: Store) -> None:
+async def test_a_change_that_overlaps_the_row_adds_only_new_items(store: Store) -> None:
     events = golden("parent")
     await store.apply([single_change(events[:5])])
     await store.apply([single_change(events[:9])])
     await store.apply([single_change(events)])
     before = await views_of(store, events[0].run_id)
     await store.delete(events[0].run_id)
-    await keep(store, events)
+    await apply_runs(store, events)
     assert await views_of(store, events[0].run_id) == before
 
 
@@ -276,7 +276,7 @@ async def test_no_change_at_all_is_fine(store: Store) -> None:
     assert await store.known_runs() == set()
 
 
-async def test_a_run_keeps_its_number_as_it_goes_on(store: Store) -> None:
+async def test_a_run_keeps_its_number(store: Store) -> None:
     first, second = run("first", *steps(2)), run("second", *steps(2))
     await store.apply([batched_changes(first)[0], batched_changes(second)[0]])
     before = [(await item_of(store, events[0].run_id)).number for events in (first, second)]
@@ -300,34 +300,34 @@ async def test_totals_follow_a_run_through_its_states(store: Store) -> None:
     assert (await store.list_runs(RunFilter(statuses=("completed",)), limit=1)).total == 0
 
 
-# How far the views are
+# Progress of the views
 
 
-async def test_a_fold_is_carried_on_from_where_it_was_kept(store: Store) -> None:
+async def test_a_view_state_can_be_continued_after_storing(store: Store) -> None:
     events = golden("claude-code")
     for event in events:
         known = (await store.view_states([event.run_id])).get(event.run_id)
-        fold = Fold(known.row, known.state) if known else Fold()
+        fold = ViewBuilder(known.row, known.state) if known else ViewBuilder()
         await store.apply([fold.take([event])])
     item, timeline, _ = await views_of(store, events[0].run_id)
     assert item.row == single_change(events).row
     assert timeline == [
-        (told.seq, told.event_type, told.data, told.created_at) for told in single_change(events).timeline
+        (item.seq, item.event_type, item.data, item.created_at) for item in single_change(events).timeline
     ]
 
 
-async def test_an_ended_run_still_says_how_far_it_is(store: Store) -> None:
+async def test_an_ended_run_still_has_its_last_seq(store: Store) -> None:
     events = run("a")
-    await keep(store, events)
+    await apply_runs(store, events)
     known = (await store.view_states([events[0].run_id])).get(events[0].run_id)
     assert known is not None
     assert known.row == single_change(events).row
 
 
-async def test_open_runs_are_those_without_an_end(store: Store) -> None:
+async def test_open_runs_are_runs_without_an_outcome(store: Store) -> None:
     waiting = run("w", tool_call("q", {}, awaits=Awaits(kind="question")), status=None)
     ended, failed, running = run("e"), run("f", status="failed"), run("r", status=None)
-    await keep(store, ended, failed, running, waiting)
+    await apply_runs(store, ended, failed, running, waiting)
     assert set(await store.open_runs()) == {running[0].run_id, waiting[0].run_id}
     assert await store.known_runs() == {events[0].run_id for events in (ended, failed, running, waiting)}
     root = running[0].run_id
@@ -338,20 +338,20 @@ async def test_open_runs_are_those_without_an_end(store: Store) -> None:
 
 
 async def test_the_newest_is_first_by_its_start_and_then_by_its_number(store: Store) -> None:
-    late, early, same, middle = await keep(store, run(second=9), run(second=1), run(second=9), run(second=5))
-    assert await shown(store) == [same, late, middle, early]
+    late, early, same, middle = await apply_runs(store, run(second=9), run(second=1), run(second=9), run(second=5))
+    assert await listed_ids(store) == [same, late, middle, early]
 
 
 async def test_a_list_shows_all_of_a_run_but_its_result_which_may_be_long(store: Store) -> None:
-    (run_id,) = await keep(store, golden("command"))
+    (run_id,) = await apply_runs(store, golden("command"))
     whole_item = await item_of(store, run_id)
     assert whole_item.row.result == "hello\noops\n"
     row = msgspec.structs.replace(whole_item.row, result=None)
     assert (await store.list_runs(ALL, limit=1)).items == [msgspec.structs.replace(whole_item, row=row)]
 
 
-async def test_a_page_of_nothing_still_says_how_many_there_are(store: Store) -> None:
-    await keep(store, run("a"), run("b"))
+async def test_an_empty_page_still_has_the_total(store: Store) -> None:
+    await apply_runs(store, run("a"), run("b"))
     assert await store.list_runs(ALL, limit=0) == RunPage(items=[], total=2)
 
 
@@ -364,9 +364,9 @@ async def by_cursor(store: Store, limit: int, **wanted: Any) -> list[RunPage]:
 
 
 async def two_hundred(store: Store) -> list[str]:
-    """Runs in threes of one start, of two owners. As a list shows them."""
+    """Create 200 runs of two owners, three at a time with the same start, and return their ids in list order."""
     runs = [run("the task", second=n // 3, agent_id="ada" if n % 2 else "bob") for n in range(200)]
-    return (await keep(store, *runs))[::-1]
+    return (await apply_runs(store, *runs))[::-1]
 
 
 @pytest.mark.parametrize("limit", [1, 7, 50, 199, 200, 201])
@@ -388,7 +388,7 @@ async def test_paging_by_offset_gives_each_run_once(store: Store, limit: int) ->
     assert (beyond.items, beyond.total, beyond.next) == ([], 200, None)
 
 
-async def test_a_page_by_offset_can_be_gone_on_from_by_cursor(store: Store) -> None:
+async def test_a_page_by_offset_can_be_continued_by_cursor(store: Store) -> None:
     runs = await two_hundred(store)
     page = await store.list_runs(ALL, limit=10, offset=20)
     rest = await store.list_runs(ALL, limit=10, offset=99, cursor=page.next)
@@ -396,16 +396,14 @@ async def test_a_page_by_offset_can_be_gone_on_from_by_cursor(store: Store) -> N
 
 
 @pytest.mark.parametrize("wanted", [{}, {"search": "task"}], ids=["list", "search"])
-async def test_runs_that_come_while_somebody_pages_neither_hide_nor_repeat_the_old(
-    store: Store, wanted: dict[str, Any]
-) -> None:
+async def test_new_runs_during_paging_neither_hide_nor_repeat_old_ones(store: Store, wanted: dict[str, Any]) -> None:
     runs = await two_hundred(store)
     seen: list[str] = []
     page = await store.list_runs(RunFilter(**wanted), limit=9)
     new = 0
     while True:
         seen += ids(page)
-        await keep(store, run("the task", second=1000 + new), run("the task", second=67))
+        await apply_runs(store, run("the task", second=1000 + new), run("the task", second=67))
         new += 2
         if page.next is None:
             break
@@ -443,7 +441,7 @@ def cursor_of(value: bytes) -> str:
 )
 @pytest.mark.parametrize("search", [None, "task"])
 async def test_an_unreadable_cursor_is_refused(store: Store, cursor: str, search: str | None) -> None:
-    await keep(store, run("the task"))
+    await apply_runs(store, run("the task"))
     with pytest.raises(InvalidParameter):
         await store.list_runs(RunFilter(search=search), limit=5, cursor=cursor)
 
@@ -518,10 +516,10 @@ FILTERED: dict[str, dict[str, Any]] = {
         ({"search": "a", "statuses": ("failed",)}, "eb"),
     ],
 )
-async def test_a_list_is_of_what_fits_every_filter(store: Store, wanted: dict[str, Any], found: str) -> None:
-    kept = await keep(store, *(run(f"{name} shared", **given) for name, given in FILTERED.items()))
-    named = dict(zip(kept, FILTERED, strict=True))
-    assert "".join(named[run_id] for run_id in await shown(store, **wanted)) == found
+async def test_a_list_has_the_runs_that_match_every_filter(store: Store, wanted: dict[str, Any], found: str) -> None:
+    run_ids = await apply_runs(store, *(run(f"{name} shared", **fields) for name, fields in FILTERED.items()))
+    named = dict(zip(run_ids, FILTERED, strict=True))
+    assert "".join(named[run_id] for run_id in await listed_ids(store, **wanted)) == found
 
 
 # Search
@@ -536,31 +534,31 @@ async def test_words_are_found_in_task_result_messages_and_tools(store: Store) -
         tool_result("c", {"lines": ["sparks everywhere"]}),
         result="gleaming edge",
     )
-    run_id, _ = await keep(store, events, run("something else"))
+    run_id, _ = await apply_runs(store, events, run("something else"))
     for words in ["sharpen", "patience", "begin", "grindstone", "shallow", "sparks", "gleaming"]:
-        assert await shown(store, search=words) == [run_id], words
-    assert await shown(store, search="saw sparks gleaming patience") == [run_id]
-    assert await shown(store, search="saw nowhere") == []
-    assert await shown(store, search="something saw") == []
+        assert await listed_ids(store, search=words) == [run_id], words
+    assert await listed_ids(store, search="saw sparks gleaming patience") == [run_id]
+    assert await listed_ids(store, search="saw nowhere") == []
+    assert await listed_ids(store, search="something saw") == []
 
 
-async def test_what_can_be_done_about_a_failure_is_kept_with_it(store: Store) -> None:
+async def test_the_hint_of_an_error_is_stored_with_it(store: Store) -> None:
     error = RunError(code="storage_full", message="no room", hint="free some space")
-    hinted, bare = await keep(
+    hinted, without_hint = await apply_runs(
         store, run("a", status="failed", error=error), run("b", status="failed", error=RunError(code="x", message="y"))
     )
     hints = {item.row.id: item.row.error_hint for item in (await store.list_runs(RunFilter(), limit=9)).items}
-    assert hints == {hinted: "free some space", bare: None}
+    assert hints == {hinted: "free some space", without_hint: None}
     found = await store.get_run(hinted)
     assert found is not None
     assert (found.row.error_code, found.row.error_hint) == ("storage_full", "free some space")
 
 
-async def test_words_are_found_in_what_went_wrong(store: Store) -> None:
+async def test_words_are_found_in_error_messages(store: Store) -> None:
     error = RunError(code="command_failed", message="disk melted")
     failed = run("a", status="failed", error=error)
-    (run_id, _) = await keep(store, failed, run("b"))
-    assert await shown(store, search="melted") == [run_id]
+    (run_id, _) = await apply_runs(store, failed, run("b"))
+    assert await listed_ids(store, search="melted") == [run_id]
 
 
 @pytest.mark.req("WT-39")
@@ -615,8 +613,8 @@ async def test_any_part_of_a_task_is_found_whatever_its_case_its_order_and_its_p
     store: Store, query: str, found: bool
 ) -> None:
     task = "The quick, brown fox; jumps! Äpfel Привет 北京 ٣ 42 snake_case"
-    (run_id,) = await keep(store, run(task))
-    assert await shown(store, search=query) == ([run_id] if found else [])
+    (run_id,) = await apply_runs(store, run(task))
+    assert await listed_ids(store, search=query) == ([run_id] if found else [])
 
 
 @pytest.mark.parametrize(
@@ -667,17 +665,17 @@ async def test_any_part_of_a_task_is_found_whatever_its_case_its_order_and_its_p
     ],
     ids=short,
 )
-async def test_what_means_something_to_a_search_engine_is_words_and_punctuation_here(
+async def test_operators_of_search_engines_are_plain_words_and_punctuation(
     store: Store, query: str, found: str
 ) -> None:
-    a, b = await keep(store, run("alpha beta"), run("alpha and beta near"))
+    a, b = await apply_runs(store, run("alpha beta"), run("alpha and beta near"))
     names = {a: "a", b: "b"}
-    assert {names[run_id] for run_id in await shown(store, search=query)} == set(found)
+    assert {names[run_id] for run_id in await listed_ids(store, search=query)} == set(found)
 
 
-async def test_a_snippet_shows_where_the_words_stand(store: Store) -> None:
+async def test_a_snippet_shows_the_words_in_context(store: Store) -> None:
     long = " ".join(["hay"] * 2000)
-    await keep(store, run("find it", assistant_message(f"{long} the Needle in {long}")))
+    await apply_runs(store, run("find it", assistant_message(f"{long} the Needle in {long}")))
     (item,) = (await store.list_runs(RunFilter(search="needle"), limit=5)).items
     assert item.snippet is not None
     assert f"{HIT_BEGIN}Needle{HIT_END}" in item.snippet
@@ -690,37 +688,37 @@ async def test_a_snippet_shows_where_the_words_stand(store: Store) -> None:
     [("task", "task"), ("WORD", "word"), ("outcome", "Outcome"), ("größe", "Größe"), ("outc", "Outcome")],
 )
 async def test_a_snippet_is_of_any_text_of_the_run(store: Store, query: str, hit: str) -> None:
-    await keep(store, run("the task", assistant_message("a word of Größe"), result="Outcome good"))
+    await apply_runs(store, run("the task", assistant_message("a word of Größe"), result="Outcome good"))
     (item,) = (await store.list_runs(RunFilter(search=query), limit=5)).items
     assert f"{HIT_BEGIN}{hit}{HIT_END}" in (item.snippet or "")
 
 
 async def test_a_snippet_keeps_the_brackets_of_the_text_and_has_no_marks_but_its_own(store: Store) -> None:
-    await keep(store, run(f'["hit", [1]] {HIT_BEGIN} {HIT_END} [x](y)'))
+    await apply_runs(store, run(f'["hit", [1]] {HIT_BEGIN} {HIT_END} [x](y)'))
     (item,) = (await store.list_runs(RunFilter(search="hit"), limit=5)).items
     marked = f'["{HIT_BEGIN}hit{HIT_END}", [1]]   [x](y)'
     assert (item.snippet or "").startswith(marked)
 
 
-async def test_a_run_is_found_by_how_its_id_begins(store: Store) -> None:
-    a, b, c = await keep(store, run("x"), run("y"), run("z", assistant_message(f"look at {RUN_ID}")))
+async def test_a_run_is_found_by_a_prefix_of_its_id(store: Store) -> None:
+    a, b, c = await apply_runs(store, run("x"), run("y"), run("z", assistant_message(f"look at {RUN_ID}")))
     for begin in (a[:8], a[:13], a, f" {a[:8].upper()} "):
-        assert await shown(store, search=begin) == [a], begin
+        assert await listed_ids(store, search=begin) == [a], begin
     (item,) = (await store.list_runs(RunFilter(search=a[:8]), limit=5)).items
     assert item.snippet is None
-    assert await shown(store, search=a[:3]) == []
-    assert await shown(store, search=a[4:]) == []
-    assert await shown(store, search=b[:8], agent_id="nobody") == []
-    assert await shown(store, search=RUN_ID[:8]) == [c]
-    assert await shown(store, search="----") == []
+    assert await listed_ids(store, search=a[:3]) == []
+    assert await listed_ids(store, search=a[4:]) == []
+    assert await listed_ids(store, search=b[:8], agent_id="nobody") == []
+    assert await listed_ids(store, search=RUN_ID[:8]) == [c]
+    assert await listed_ids(store, search="----") == []
 
 
 async def test_runs_found_by_words_and_by_id_are_one_list(store: Store) -> None:
     named = run("a")
     begin = named[0].run_id[:8]
-    kept = await keep(store, run(f"see {begin}"), named, run("b"), run(f"again {begin}-and-so-on"))
-    wanted = [kept[3], kept[1], kept[0]]
-    assert await shown(store, search=begin) == wanted
+    run_ids = await apply_runs(store, run(f"see {begin}"), named, run("b"), run(f"again {begin}-and-so-on"))
+    wanted = [run_ids[3], run_ids[1], run_ids[0]]
+    assert await listed_ids(store, search=begin) == wanted
     pages = await by_cursor(store, 1, search=begin)
     assert [run_id for page in pages for run_id in ids(page)] == wanted
     assert {page.total for page in pages} == {3}
@@ -729,14 +727,14 @@ async def test_runs_found_by_words_and_by_id_are_one_list(store: Store) -> None:
 
 
 async def test_only_a_search_has_snippets(store: Store) -> None:
-    (run_id,) = await keep(store, run("the task"))
+    (run_id,) = await apply_runs(store, run("the task"))
     assert [item.snippet for item in (await store.list_runs(ALL, limit=5)).items] == [None]
     assert (await item_of(store, run_id)).snippet is None
 
 
 async def test_a_search_goes_by_the_number_of_a_run(store: Store) -> None:
-    late, early, middle = await keep(store, run("x", second=9), run("x", second=1), run("x", second=5))
-    assert await shown(store, search="x") == [middle, early, late]
+    late, early, middle = await apply_runs(store, run("x", second=9), run("x", second=1), run("x", second=5))
+    assert await listed_ids(store, search="x") == [middle, early, late]
 
 
 async def test_a_search_is_paged_by_cursor_and_by_offset(store: Store) -> None:
@@ -752,8 +750,8 @@ async def test_a_run_that_has_not_ended_is_found_by_its_task(store: Store) -> No
     events = run("sharpen the saw", assistant_message("hello"), result="gleaming")
     for change in batched_changes(events):
         await store.apply([change])
-        assert await shown(store, search="saw") == [change.row.id]
-    assert await shown(store, search="saw hello gleaming") == [events[0].run_id]
+        assert await listed_ids(store, search="saw") == [change.row.id]
+    assert await listed_ids(store, search="saw hello gleaming") == [events[0].run_id]
 
 
 @pytest.mark.req("WT-56")
@@ -790,7 +788,7 @@ async def test_a_run_that_has_not_ended_is_found_by_its_task(store: Store) -> No
         (";", False),
     ],
 )
-async def test_words_and_phrases_are_found_in_all_that_is_no_task(store: Store, query: str, found: bool) -> None:
+async def test_words_and_phrases_are_found_outside_the_task(store: Store, query: str, found: bool) -> None:
     text = "The quick, brown fox; jumps! Äpfel 北京市 42 snake_case"
     runs = {
         "message": run("-", assistant_message(text)),
@@ -800,24 +798,24 @@ async def test_words_and_phrases_are_found_in_all_that_is_no_task(store: Store, 
         "error": run("-", status="failed", error=RunError(code="x", message=text)),
         "open": run("-", assistant_message(text), status=None),
     }
-    kept = await keep(store, *runs.values())
-    assert await shown(store, search=query) == (kept[::-1] if found else [])
+    run_ids = await apply_runs(store, *runs.values())
+    assert await listed_ids(store, search=query) == (run_ids[::-1] if found else [])
 
 
-async def test_the_terms_of_a_query_may_stand_far_apart_in_a_run(store: Store) -> None:
+async def test_the_terms_of_a_query_may_be_far_apart_in_a_run(store: Store) -> None:
     filler = " ".join(["hay"] * SEARCH_CHUNK_CHARS)
     texts = ["needle one", filler, "needle two", filler, "thread"]
-    run_id, other = await keep(
+    run_id, other = await apply_runs(
         store, run("sew", *map(assistant_message, texts)), run("knit", *map(assistant_message, texts[:-1]))
     )
-    assert await shown(store, search="needle") == [other, run_id]
+    assert await listed_ids(store, search="needle") == [other, run_id]
     for query in ("thread needle", 'sew "needle one" "needle two" thread', "sew hay thread"):
-        assert await shown(store, search=query) == [run_id], query
-    assert await shown(store, search="knit thread") == []
+        assert await listed_ids(store, search=query) == [run_id], query
+    assert await listed_ids(store, search="knit thread") == []
 
 
 @pytest.mark.req("WT-57")
-async def test_a_long_run_is_found_by_what_it_said_last_and_while_it_goes_on(store: Store) -> None:
+async def test_a_long_run_is_found_by_its_last_message_and_while_it_is_running(store: Store) -> None:
     filler = " ".join(["hay"] * SEARCH_CHUNK_CHARS)
     events = run(
         "sew",
@@ -827,16 +825,16 @@ async def test_a_long_run_is_found_by_what_it_said_last_and_while_it_goes_on(sto
     )
     for number, change in enumerate(batched_changes(events)):
         await store.apply([change])
-        words = [f"needle{one}" for one in range(5) if await shown(store, search=f"needle{one}")]
+        words = [f"needle{one}" for one in range(5) if await listed_ids(store, search=f"needle{one}")]
         assert words == [f"needle{one}" for one in range(min(number, 5))]
-    assert await shown(store, search='"very last" needle0 needle4 hay') == [events[0].run_id]
+    assert await listed_ids(store, search='"very last" needle0 needle4 hay') == [events[0].run_id]
     (item,) = (await store.list_runs(RunFilter(search="last"), limit=5)).items
     assert f"very {HIT_BEGIN}last{HIT_END}" in (item.snippet or "")
 
 
 @pytest.mark.req("WT-57")
-async def test_where_indexing_stopped_is_kept_with_the_run(store: Store) -> None:
-    (whole_run, _) = await keep(store, run("a", assistant_message("x")), run("b"))
+async def test_the_point_where_indexing_stopped_is_stored_with_the_run(store: Store) -> None:
+    (whole_run, _) = await apply_runs(store, run("a", assistant_message("x")), run("b"))
     long = ViewUpdate(
         row=single_change(events := run("c", assistant_message("y"), assistant_message("z"))).row,
         state=b"",
@@ -857,42 +855,42 @@ async def test_where_indexing_stopped_is_kept_with_the_run(store: Store) -> None
 
 
 @pytest.mark.req("WT-62")
-async def test_terminal_colours_are_no_part_of_what_is_searched(store: Store) -> None:
+async def test_terminal_colors_are_not_indexed(store: Store) -> None:
     coloured = "\x1b[1;31mred\x1b[0ms \x1b]8;;https://example.org\x07link\x1b]8;;\x07s \x1b(Bplain"
     runs = [run(f"t{coloured}"), run("-", assistant_message(coloured)), run("-", result=coloured)]
-    kept = await keep(store, *runs)
+    run_ids = await apply_runs(store, *runs)
     for query in ("reds", "links", "plain", '"reds links plain"'):
-        assert await shown(store, search=query) == ([*kept[:0:-1], kept[0]]), query
+        assert await listed_ids(store, search=query) == ([*run_ids[:0:-1], run_ids[0]]), query
     for query in ("31mred", "8", "example", "bplain", "0ms"):
-        assert await shown(store, search=query) == [], query
+        assert await listed_ids(store, search=query) == [], query
     snippets = [item.snippet or "" for item in (await store.list_runs(RunFilter(search="links"), limit=9)).items]
     assert all(f"{HIT_BEGIN}links{HIT_END} plain" in one and "\x1b" not in one for one in snippets)
 
 
-async def test_a_task_that_changes_is_found_by_what_it_is_now(store: Store) -> None:
+async def test_a_changed_task_is_found_by_its_new_text(store: Store) -> None:
     events = run("second thoughts", status=None)
     queued = msgspec.structs.replace(single_change(events[:1]).row, task="first thoughts", last_seq=0, status="queued")
     await store.apply([ViewUpdate(row=queued, state=b"", timeline=[])])
-    assert await shown(store, search="irst thou") == [queued.id]
-    await keep(store, events)
-    assert (await shown(store, search="irst"), await shown(store, search="econ")) == ([], [queued.id])
+    assert await listed_ids(store, search="irst thou") == [queued.id]
+    await apply_runs(store, events)
+    assert (await listed_ids(store, search="irst"), await listed_ids(store, search="econ")) == ([], [queued.id])
     await store.delete(queued.id)
-    assert await shown(store, search="thoughts") == []
+    assert await listed_ids(store, search="thoughts") == []
 
 
 # Pins and retention
 
 
 async def test_a_pin_can_be_set_and_taken_away_again_and_again(store: Store) -> None:
-    (run_id,) = await keep(store, run("a"))
+    (run_id,) = await apply_runs(store, run("a"))
     for pinned in (True, True, False, False, True):
         assert await store.pin(run_id, pinned=pinned) is True
         assert (await item_of(store, run_id)).pinned is pinned
         assert (await store.list_runs(ALL, limit=1)).items[0].pinned is pinned
 
 
-async def test_what_expires_has_ended_long_ago_and_is_not_pinned(store: Store) -> None:
-    third, first, second, pinned, open_, recent = await keep(
+async def test_expired_runs_ended_long_ago_and_are_not_pinned(store: Store) -> None:
+    third, first, second, pinned, open_, recent = await apply_runs(
         store,
         run("3", second=3),
         run("1", second=1),
@@ -905,7 +903,7 @@ async def test_what_expires_has_ended_long_ago_and_is_not_pinned(store: Store) -
     assert [run_id for run_id, _ in await store.expired(at(50), limit=10)] == [first, second, third]
     found = await store.expired(at(50), limit=2)
     assert [run_id for run_id, _ in found] == [first, second]
-    # From an end on, that one included: other runs may have ended at the same moment.
+    # `since` is inclusive: other runs may have ended at the same moment.
     rest = await store.expired(at(50), since=found[-1][1], limit=10)
     assert [run_id for run_id, _ in rest] == [second, third]
     assert await store.expired(at(0), limit=10) == []
@@ -915,30 +913,30 @@ async def test_what_expires_has_ended_long_ago_and_is_not_pinned(store: Store) -
     assert {run_id for run_id, _ in await store.expired(at(50), limit=2)} == {first, pinned}
 
 
-async def test_what_ended_at_that_very_time_has_not_expired(store: Store) -> None:
-    (run_id,) = await keep(store, run("a"))
+async def test_a_run_that_ended_at_the_limit_has_not_expired(store: Store) -> None:
+    (run_id,) = await apply_runs(store, run("a"))
     ended = (await item_of(store, run_id)).row.completed_at
     assert ended is not None
     assert await store.expired(ended, limit=10) == []
 
 
 async def test_an_archive_can_be_dropped_by_itself(store: Store) -> None:
-    run_id, other = await keep(store, run("a", assistant_message("hello")), run("b", assistant_message("hello")))
+    run_id, other = await apply_runs(store, run("a", assistant_message("hello")), run("b", assistant_message("hello")))
     before = await item_of(store, run_id)
     await store.drop_archive(run_id)
     await store.drop_archive(run_id)
     assert await store.archive(run_id) is None
     assert await item_of(store, run_id) == msgspec.structs.replace(before, has_transcript=False)
     assert len(await store.timeline(run_id, limit=99)) == before.event_count
-    assert await shown(store, search="hello") == [other, run_id]
+    assert await listed_ids(store, search="hello") == [other, run_id]
     assert (await item_of(store, other)).has_transcript is True
 
 
 # Channels
 
 
-async def test_a_channel_has_the_latest_name_that_was_told(store: Store) -> None:
-    old, new, unnamed = await keep(
+async def test_a_channel_has_its_latest_name(store: Store) -> None:
+    old, new, unnamed = await apply_runs(
         store,
         run("a", channel_id="discord:1", channel_name="#old"),
         run("b", channel_id="discord:1", channel_name="#new"),
@@ -950,13 +948,13 @@ async def test_a_channel_has_the_latest_name_that_was_told(store: Store) -> None
 
 
 async def test_a_channel_may_have_no_name_and_a_run_no_channel(store: Store) -> None:
-    unnamed, nowhere = await keep(store, run("a", channel_id="x"), run("b"))
+    unnamed, nowhere = await apply_runs(store, run("a", channel_id="x"), run("b"))
     assert [(await item_of(store, run_id)).channel_name for run_id in (unnamed, nowhere)] == [None, None]
     assert await store.channels() == [Channel(id="x", name=None)]
 
 
-async def test_channels_are_told_apart_by_their_ids(store: Store) -> None:
-    await keep(
+async def test_channels_are_identified_by_their_ids(store: Store) -> None:
+    await apply_runs(
         store, run("a", channel_id="1", channel_name="#general"), run("b", channel_id="2", channel_name="#general")
     )
     channels = await store.channels()
@@ -967,19 +965,19 @@ async def test_channels_are_told_apart_by_their_ids(store: Store) -> None:
 # Deleting and rebuilding
 
 
-async def test_a_tombstone_by_itself_takes_nothing_away(store: Store) -> None:
-    run_id, other = await keep(store, run("a", assistant_message("hello")), run("b"))
+async def test_a_tombstone_alone_deletes_nothing(store: Store) -> None:
+    run_id, other = await apply_runs(store, run("a", assistant_message("hello")), run("b"))
     before = await views_of(store, run_id)
     await store.add_tombstone(run_id)
     await store.add_tombstone(run_id)
     assert await store.deleted_run_ids() == {run_id}
     assert await views_of(store, run_id) == before
-    assert await shown(store) == [other, run_id]
+    assert await listed_ids(store) == [other, run_id]
 
 
 @pytest.mark.req("WT-24")
-async def test_what_is_deleted_is_gone_from_everywhere(store: Store) -> None:
-    run_id, other = await keep(
+async def test_a_deleted_run_is_nowhere(store: Store) -> None:
+    run_id, other = await apply_runs(
         store, run("alpha", assistant_message("hello")), run("alpha", assistant_message("hello"))
     )
     await store.delete(run_id)
@@ -988,15 +986,15 @@ async def test_what_is_deleted_is_gone_from_everywhere(store: Store) -> None:
     assert await store.view_states([run_id]) == {}
     assert await store.timeline(run_id, limit=9) == []
     assert await store.archive(run_id) is None
-    assert await shown(store, search="alpha hello") == [other]
-    assert await shown(store) == [other]
+    assert await listed_ids(store, search="alpha hello") == [other]
+    assert await listed_ids(store) == [other]
     assert await store.known_runs() == {other}
     assert await store.pin(run_id, pinned=True) is False
     assert [run_id for run_id, _ in await store.expired(at(999), limit=9)] == [other]
     assert (await item_of(store, other)).has_transcript is True
 
 
-async def test_a_buried_run_never_comes_back(store: Store) -> None:
+async def test_a_run_with_a_tombstone_never_comes_back(store: Store) -> None:
     events = run("a", assistant_message("hello"), channel_id="grave", channel_name="#grave")
     early, late = batched_changes(events, 2)
     await store.apply([early])
@@ -1010,77 +1008,77 @@ async def test_a_buried_run_never_comes_back(store: Store) -> None:
     assert await store.deleted_run_ids() == {early.row.id}
 
 
-async def test_a_buried_run_leaves_no_channel(store: Store) -> None:
+async def test_a_run_with_a_tombstone_leaves_no_channel(store: Store) -> None:
     events = run("a", channel_id="grave")
     await store.add_tombstone(events[0].run_id)
-    await keep(store, events)
+    await apply_runs(store, events)
     assert await store.channels() == []
 
 
-async def test_a_rebuild_gives_the_same_views_and_keeps_what_is_no_view(store: Store) -> None:
+async def test_a_rebuild_gives_the_same_views_and_keeps_other_data(store: Store) -> None:
     runs = [golden(name) for name in GOLDEN_NAMES] + [run("open", assistant_message("x"), status=None, channel_id="c")]
-    pinned, *_, gone = kept = await keep(store, *runs, run("gone"))
+    pinned, *_, deleted = run_ids = await apply_runs(store, *runs, run("gone"))
     await store.pin(pinned, pinned=True)
-    await store.add_tombstone(gone)
-    await store.delete(gone)
-    before = [await views_of(store, run_id) for run_id in kept[:-1]]
+    await store.add_tombstone(deleted)
+    await store.delete(deleted)
+    before = [await views_of(store, run_id) for run_id in run_ids[:-1]]
     channels = await store.channels()
     await store.clear_views()
     assert await store.list_runs(ALL, limit=9) == RunPage(items=[], total=0)
-    assert await shown(store, search="hello") == []
+    assert await listed_ids(store, search="hello") == []
     assert (await store.known_runs(), await store.open_runs()) == (set(), [])
     assert await store.timeline(pinned, limit=9) == []
     assert await store.archive(pinned) is None
-    assert (await store.deleted_run_ids(), await store.channels()) == ({gone}, channels)
-    await keep(store, *runs, run("gone", run_id=gone))
-    assert [await views_of(store, run_id) for run_id in kept[:-1]] == before
+    assert (await store.deleted_run_ids(), await store.channels()) == ({deleted}, channels)
+    await apply_runs(store, *runs, run("gone", run_id=deleted))
+    assert [await views_of(store, run_id) for run_id in run_ids[:-1]] == before
     assert (await item_of(store, pinned)).pinned is True
-    assert await store.known_runs() == set(kept[:-1])
+    assert await store.known_runs() == set(run_ids[:-1])
 
 
-async def test_only_views_that_are_past_the_end_of_a_log_are_taken_back(store: Store) -> None:
+async def test_only_views_past_the_end_of_a_log_are_deleted(store: Store) -> None:
     first, second = run("one", *steps(3), assistant_message("hello")), run("two", *steps(3))
-    kept = await keep(store, first, second)
-    await store.pin(kept[0], pinned=True)
-    before = await views_of(store, kept[1])
-    await store.truncate_views(kept[1], second[-1].seq)
-    assert await views_of(store, kept[1]) == before
-    await store.truncate_views(kept[0], 2)
-    assert (await store.get_run(kept[0]), await store.timeline(kept[0], limit=9)) == (None, [])
-    assert await shown(store, search="hello") == []
-    await keep(store, first[:2])
-    item = await item_of(store, kept[0])
+    run_ids = await apply_runs(store, first, second)
+    await store.pin(run_ids[0], pinned=True)
+    before = await views_of(store, run_ids[1])
+    await store.truncate_views(run_ids[1], second[-1].seq)
+    assert await views_of(store, run_ids[1]) == before
+    await store.truncate_views(run_ids[0], 2)
+    assert (await store.get_run(run_ids[0]), await store.timeline(run_ids[0], limit=9)) == (None, [])
+    assert await listed_ids(store, search="hello") == []
+    await apply_runs(store, first[:2])
+    item = await item_of(store, run_ids[0])
     assert (item.row.last_seq, item.pinned) == (2, True)
 
 
-# The rest
+# Other
 
 
-async def test_the_place_is_where_it_was_put(store: Store) -> None:
+async def test_the_mark_is_stored(store: Store) -> None:
     assert await store.feed_position() == 0
     for place in (17, 2**40, 5):
         await store.apply([], feed_position=place)
         assert await store.feed_position() == place
 
 
-async def test_a_rebuild_begins_at_the_first_place(store: Store) -> None:
+async def test_a_rebuild_resets_the_mark(store: Store) -> None:
     await store.apply([], feed_position=17)
     await store.clear_views()
     assert await store.feed_position() == 0
 
 
-async def test_compacting_changes_nothing_that_can_be_read(store: Store) -> None:
-    kept = await keep(store, *(run("the task", assistant_message("x" * 10_000)) for _ in range(20)))
-    for run_id in kept[::2]:
+async def test_compaction_changes_no_data(store: Store) -> None:
+    run_ids = await apply_runs(store, *(run("the task", assistant_message("x" * 10_000)) for _ in range(20)))
+    for run_id in run_ids[::2]:
         await store.delete(run_id)
-    before = [await store.get_run(run_id) for run_id in kept]
+    before = [await store.get_run(run_id) for run_id in run_ids]
     await store.compact()
     await store.compact()
-    assert [await store.get_run(run_id) for run_id in kept] == before
-    assert await shown(store, search="task") == kept[1::2][::-1]
+    assert [await store.get_run(run_id) for run_id in run_ids] == before
+    assert await listed_ids(store, search="task") == run_ids[1::2][::-1]
 
 
-async def test_many_may_write_and_read_at_once(store: Store) -> None:
+async def test_concurrent_writes_and_reads_work(store: Store) -> None:
     runs = [run(f"task {n}", *steps(5), assistant_message("hello"), second=n) for n in range(20)]
 
     async def work(events: list[Event]) -> None:
@@ -1096,14 +1094,14 @@ async def test_many_may_write_and_read_at_once(store: Store) -> None:
     async with anyio.create_task_group() as tasks:
         for events in runs:
             tasks.start_soon(work, events)
-    assert await shown(store) == [events[0].run_id for events in reversed(runs)]
+    assert await listed_ids(store) == [events[0].run_id for events in reversed(runs)]
     for events in runs:
         item, timeline, _ = await views_of(store, events[0].run_id)
         assert item.row == single_change(events).row
         assert item.event_count == len(timeline) == len(single_change(events).timeline)
 
 
-async def test_two_who_keep_the_views_of_one_run_do_not_count_it_twice(store: Store) -> None:
+async def test_two_processes_that_update_one_run_do_not_count_it_twice(store: Store) -> None:
     events = golden("claude-code")
 
     async def work(size: int) -> None:
@@ -1115,11 +1113,11 @@ async def test_two_who_keep_the_views_of_one_run_do_not_count_it_twice(store: St
             tasks.start_soon(work, size)
     in_the_race = await views_of(store, events[0].run_id)
     await store.delete(events[0].run_id)
-    await keep(store, events)
+    await apply_runs(store, events)
     assert in_the_race == await views_of(store, events[0].run_id)
 
 
 async def test_closing_twice_is_closing_once(store: Store) -> None:
-    await keep(store, run("a"))
+    await apply_runs(store, run("a"))
     await store.close()
     await store.close()

@@ -1,4 +1,4 @@
-"""What every keeper of tokens does, whatever it is made of."""
+"""The contract of the port `Tokens`, for every adapter."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ async def names(tokens: Tokens) -> list[str | None]:
     return [storage_under_test.name for storage_under_test in (await tokens.read()).tokens]
 
 
-async def test_at_first_nobody_has_access(tokens: Tokens) -> None:
+async def test_a_new_storage_grants_no_access(tokens: Tokens) -> None:
     assert await tokens.read() == Access()
 
 
-async def test_what_is_stored_is_read_as_it_was(tokens: Tokens) -> None:
+async def test_stored_access_is_read_unchanged(tokens: Tokens) -> None:
     full = Access(
         tokens=(Token(role="admin", sha256="1" * 64, token="secret", name="ä", made_at="2026-01-01T00:00:00.000Z"),),
         sessions=(
@@ -79,7 +79,7 @@ async def test_what_is_stored_is_read_as_it_was(tokens: Tokens) -> None:
     assert await tokens.read() == full
 
 
-async def test_a_change_gets_what_was_stored_before(tokens: Tokens) -> None:
+async def test_a_change_gets_the_stored_access(tokens: Tokens) -> None:
     assert [await tokens.update(partial(add, name)) for name in "abc"] == [1, 2, 3]
     assert await names(tokens) == ["a", "b", "c"]
 
@@ -109,7 +109,7 @@ async def test_a_change_that_raises_changes_nothing(tokens: Tokens) -> None:
     assert await tokens.update(partial(add, "b")) == 2
 
 
-async def test_the_name_of_a_storage_is_short_and_stays(
+async def test_the_name_of_a_storage_is_short_and_constant(
     storage_under_test: StorageUnderTest, other: StorageUnderTest
 ) -> None:
     tokens = storage_under_test.tokens()
@@ -128,7 +128,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-async def test_reading_makes_no_file(path: Path) -> None:
+async def test_reading_creates_no_file(path: Path) -> None:
     assert await LocalTokens(path).read() == Access()
     assert not path.parent.exists()
 
@@ -145,12 +145,12 @@ async def test_another_process_gives_the_same_storage_the_same_name(path: Path, 
     link = tmp_path / "link"
     link.symlink_to(path.parent)
     assert LocalTokens(link / "tokens.json").storage_name == LocalTokens(path).storage_name
-    # Browsers that are logged in have cookies that are named so.
+    # Cookies of logged-in browsers have this name.
     expected = hashlib.sha256(os.fsencode(path.parent.resolve())).hexdigest()[:8]
     assert LocalTokens(path).storage_name == expected
 
 
-async def test_what_another_process_changes_counts_at_once(path: Path) -> None:
+async def test_a_change_of_another_process_takes_effect_at_once(path: Path) -> None:
     here, there = LocalTokens(path), LocalTokens(path)
     assert await names(here) == []
     await there.update(partial(add, "a"))
@@ -160,7 +160,7 @@ async def test_what_another_process_changes_counts_at_once(path: Path) -> None:
     assert await here.update(partial(add, "b")) == 1
 
 
-async def test_a_change_of_nothing_stores_nothing(path: Path) -> None:
+async def test_an_empty_change_stores_nothing(path: Path) -> None:
     tokens = LocalTokens(path)
     assert await tokens.update(lambda access: (access, 7)) == 7
     assert not path.exists()
@@ -207,7 +207,7 @@ async def test_changes_of_many_processes_are_made_one_after_another(path: Path) 
     assert len(found) == len(wanted)
 
 
-async def test_the_loop_goes_on_while_another_process_holds_the_lock(path: Path) -> None:
+async def test_the_loop_keeps_running_while_another_process_holds_the_lock(path: Path) -> None:
     import fcntl
 
     tokens = LocalTokens(path)
@@ -217,10 +217,10 @@ async def test_the_loop_goes_on_while_another_process_holds_the_lock(path: Path)
     async def change(name: str) -> None:
         done.append(await tokens.update(partial(add, name)))
 
-    with path.with_suffix(".lock").open("rb") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
+    with path.with_suffix(".lock").open("rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         async with anyio.create_task_group() as tasks:
-            # More than there are threads.
+            # More changes than there are threads.
             for number in range(100):
                 tasks.start_soon(change, str(number))
             try:
@@ -230,21 +230,21 @@ async def test_the_loop_goes_on_while_another_process_holds_the_lock(path: Path)
                     assert await anyio.to_thread.run_sync(lambda: "a thread is free") == "a thread is free"
                 assert done == []
             finally:
-                fcntl.flock(held, fcntl.LOCK_UN)
+                fcntl.flock(lock, fcntl.LOCK_UN)
     assert sorted(done) == list(range(2, 102))
 
 
-async def test_a_file_that_others_could_read_is_closed_to_them(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_file_that_others_could_read_becomes_private(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     await LocalTokens(path).update(partial(add, "a"))
     path.chmod(0o644)
     with caplog.at_level(logging.WARNING):
         assert await names(LocalTokens(path)) == ["a"]
     assert mode(path) == 0o600
-    assert "could be read by others" in caplog.text
+    assert "was readable by other users" in caplog.text
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"tokens": [{"role": "king", "sha256": "x"}]}'])
-async def test_a_broken_file_is_said_so(path: Path, text: str) -> None:
+async def test_an_invalid_file_is_reported(path: Path, text: str) -> None:
     path.parent.mkdir()
     path.write_text(text)
     tokens = LocalTokens(path)
@@ -254,7 +254,7 @@ async def test_a_broken_file_is_said_so(path: Path, text: str) -> None:
     assert path.read_text() == text
 
 
-async def test_a_path_that_cannot_be_used_is_said_so(path: Path) -> None:
+async def test_an_unusable_path_is_reported(path: Path) -> None:
     path.mkdir(parents=True)
     with pytest.raises(StorageError):
         await LocalTokens(path).read()
@@ -265,7 +265,7 @@ async def test_a_path_that_cannot_be_used_is_said_so(path: Path) -> None:
     assert changes == []
 
 
-async def test_a_storage_folder_that_is_gone_or_another_is_said_so(path: Path, tmp_path: Path) -> None:
+async def test_a_deleted_or_replaced_storage_folder_is_reported(path: Path, tmp_path: Path) -> None:
     tokens = LocalTokens(path)
     await tokens.update(partial(add, "a"))
     assert await names(tokens) == ["a"]

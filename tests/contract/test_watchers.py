@@ -1,4 +1,4 @@
-"""What every count of the clients that execute runs does, whatever it is made of."""
+"""The contract of the port `Watchers`, for every adapter."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def watchers(storage_under_test: StorageUnderTest) -> Watchers:
     return storage_under_test.watchers()
 
 
-async def hang_up_of(watchers: Watchers, run_id: str) -> str:
+async def disconnect(watchers: Watchers, run_id: str) -> str:
     disconnect_id = await watchers.disconnect(run_id)
     assert disconnect_id is not None
     return disconnect_id
@@ -29,7 +29,7 @@ async def hang_up_of(watchers: Watchers, run_id: str) -> str:
 
 async def test_the_last_client_that_leaves_abandons_its_run_once(watchers: Watchers) -> None:
     await watchers.connect("r1")
-    disconnect_id = await hang_up_of(watchers, "r1")
+    disconnect_id = await disconnect(watchers, "r1")
     assert await watchers.is_abandoned("r1", disconnect_id)
     assert not await watchers.is_abandoned("r1", disconnect_id)
 
@@ -38,34 +38,34 @@ async def test_a_run_with_a_client_left_is_not_abandoned(watchers: Watchers) -> 
     for _ in range(3):
         await watchers.connect("r1")
     assert [await watchers.disconnect("r1") for _ in range(2)] == [None, None]
-    assert await watchers.is_abandoned("r1", await hang_up_of(watchers, "r1"))
+    assert await watchers.is_abandoned("r1", await disconnect(watchers, "r1"))
 
 
-async def test_a_client_that_returns_undoes_the_hang_up(watchers: Watchers) -> None:
+async def test_a_client_that_returns_undoes_the_disconnect(watchers: Watchers) -> None:
     await watchers.connect("r1")
-    first = await hang_up_of(watchers, "r1")
+    first = await disconnect(watchers, "r1")
     await watchers.connect("r1")
     assert not await watchers.is_abandoned("r1", first)
-    second = await hang_up_of(watchers, "r1")
+    second = await disconnect(watchers, "r1")
     assert second != first
-    assert not await watchers.is_abandoned("r1", first), "the grace of the second hang-up has only begun"
+    assert not await watchers.is_abandoned("r1", first), "the grace of the second disconnect has only started"
     assert await watchers.is_abandoned("r1", second)
 
 
-async def test_a_run_that_is_not_bound_is_left_without_a_hang_up(watchers: Watchers) -> None:
+async def test_a_run_that_is_not_bound_has_no_disconnect_id(watchers: Watchers) -> None:
     await watchers.connect("r1", bound=False)
     assert await watchers.disconnect("r1") is None
 
 
 @pytest.mark.parametrize("bound", [True, False])
-async def test_the_newest_client_says_whether_a_run_is_bound(watchers: Watchers, bound: bool) -> None:
+async def test_the_newest_client_decides_if_a_run_is_bound(watchers: Watchers, bound: bool) -> None:
     await watchers.connect("r1", bound=not bound)
     await watchers.connect("r1", bound=bound)
     assert await watchers.disconnect("r1") is None
     assert (await watchers.disconnect("r1") is not None) == bound
 
 
-async def test_a_run_that_is_released_may_be_left(watchers: Watchers) -> None:
+async def test_clients_may_leave_a_released_run(watchers: Watchers) -> None:
     await watchers.connect("r1")
     await watchers.unbind("r1")
     assert await watchers.disconnect("r1") is None
@@ -75,22 +75,22 @@ async def test_a_run_that_is_released_may_be_left(watchers: Watchers) -> None:
 
 async def test_a_run_that_is_released_in_its_grace_is_not_abandoned(watchers: Watchers) -> None:
     await watchers.connect("r1")
-    disconnect_id = await hang_up_of(watchers, "r1")
+    disconnect_id = await disconnect(watchers, "r1")
     await watchers.unbind("r1")
     assert not await watchers.is_abandoned("r1", disconnect_id)
 
 
 async def test_an_abandoned_run_is_no_longer_bound(watchers: Watchers) -> None:
     await watchers.connect("r1")
-    assert await watchers.is_abandoned("r1", await hang_up_of(watchers, "r1"))
+    assert await watchers.is_abandoned("r1", await disconnect(watchers, "r1"))
     await watchers.connect("r1", bound=False)
     assert await watchers.disconnect("r1") is None
 
 
-async def test_runs_are_counted_apart(watchers: Watchers) -> None:
+async def test_runs_are_counted_separately(watchers: Watchers) -> None:
     await watchers.connect("r1")
     await watchers.connect("r2")
-    first = await hang_up_of(watchers, "r1")
+    first = await disconnect(watchers, "r1")
     assert not await watchers.is_abandoned("r2", first)
     await watchers.unbind("r2")
     assert await watchers.disconnect("r2") is None

@@ -1,4 +1,4 @@
-"""Runs as events, and what their views make of them: the changes that a store is given."""
+"""Runs as events, and the view updates that they result in."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ DAY_MS = 24 * 3600 * 1000
 
 
 def at(second: int) -> str:
-    """A moment that all runs here agree on: that many seconds into the first day."""
+    """Return the timestamp that many seconds into the first day."""
     return format_timestamp(DAY_MS + second * 1000)
 
 
 def golden(name: str) -> list[Event]:
-    """A run of the golden files, under an id of its own."""
+    """Return the events of a golden file, with a new run id."""
     lines = (GOLDEN / f"{name}.jsonl").read_bytes().splitlines()
     run_id = new_run_id()
     return [msgspec.structs.replace(decode(line), run_id=run_id) for line in lines]
@@ -52,8 +52,8 @@ def user_message(text: str) -> UserMessage:
     return UserMessage(blocks=[TextBlock(fidelity="router", text=text)])
 
 
-def tool_call(call_id: str, given: Any, **more: Any) -> ToolCall:
-    return ToolCall(name="Bash", call_id=call_id, input=given, output=None, fidelity="agent_emitted", **more)
+def tool_call(call_id: str, tool_input: Any, **more: Any) -> ToolCall:
+    return ToolCall(name="Bash", call_id=call_id, input=tool_input, output=None, fidelity="agent_emitted", **more)
 
 
 def tool_result(call_id: str, output: Any) -> ToolResult:
@@ -72,7 +72,7 @@ def run(
     name: str = "build",
     **more: Any,
 ) -> list[Event]:
-    """A run that begins at that second, with an event every millisecond; without a status it goes on."""
+    """Return a run that starts at that second, with an event every millisecond; without a status it stays open."""
     payloads: list[Payload] = [
         RunStarted(name=name, kind="worker", attempt=1, host="local-1", task=task, **more),
         *inside,
@@ -96,12 +96,12 @@ def run(
 
 
 def steps(count: int) -> list[StepStarted]:
-    """Events with a row each in the timeline, and with nothing to archive."""
+    """Return events with one timeline item each, and with nothing to archive."""
     return [StepStarted(name=f"step {number}", kind="command", try_=1) for number in range(count)]
 
 
-class Fold:
-    """The views of one run, carried on as its events come."""
+class ViewBuilder:
+    """The views of one run, updated by its events."""
 
     def __init__(self, row: RunRow | None = None, state: bytes = b"") -> None:
         self.row = row or RunRow()
@@ -112,7 +112,7 @@ class Fold:
         self._events: list[Event] = []
 
     def take(self, events: Sequence[Event]) -> ViewUpdate:
-        """What these events, the next of the run, do to its views. At the outcome it has seen all of them."""
+        """Return the update for the next events of the run. At the outcome, all events have been passed."""
         self.state, rows = timeline_fold(self.state, events, self.row.waits)
         self.row = row_fold(self.row, events)
         self.search, found = search_fold(self.search, self.row, events)
@@ -129,11 +129,11 @@ class Fold:
 
 
 def single_change(events: Sequence[Event]) -> ViewUpdate:
-    """All of the run at once."""
-    return Fold().take(events)
+    """Return one update for the whole run."""
+    return ViewBuilder().take(events)
 
 
 def batched_changes(events: Sequence[Event], size: int = 1) -> list[ViewUpdate]:
-    """The run as it comes in, so many events at a time."""
-    fold = Fold()
-    return [fold.take(events[start : start + size]) for start in range(0, len(events), size)]
+    """Return the updates of a run for batches of `size` events."""
+    builder = ViewBuilder()
+    return [builder.take(events[start : start + size]) for start in range(0, len(events), size)]

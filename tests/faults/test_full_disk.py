@@ -99,7 +99,7 @@ def test_a_storage_that_cannot_be_written_is_a_clear_error(tmp_path: Path):
     script = 'mount -o remount,ro "$DISK"; shopfloor run --command true'
     done = on_small_disk(tmp_path, "300k", script)
     assert done.returncode == 6
-    assert done.stderr.startswith("error[storage_unwritable]: cannot make the folder")
+    assert done.stderr.startswith("error[storage_unwritable]: cannot create the folder")
 
 
 REQUESTS = """

@@ -51,8 +51,8 @@ def pieces_of(deltas: list[Typed], written_after: set[int], mask: Masking | None
     """The pieces, where one is written after the deltas with these numbers."""
     message, made = PartialMessage("m"), list[AssistantMessage]()
     for number, (block, kind, text) in enumerate(deltas):
-        message.grow(block, kind, text)
-        if number in written_after and (piece := message.piece(mask and mask.mask_stable_prefix)) is not None:
+        message.append_text(block, kind, text)
+        if number in written_after and (piece := message.next_chunk(mask and mask.mask_stable_prefix)) is not None:
             made.append(piece)
     return made
 
@@ -171,10 +171,10 @@ def test_a_stream_tells_pieces_of_the_log_and_what_is_typed_live_as_one_text(
 
     take(events()[0])
     for number, (block, kind, text) in enumerate(deltas):
-        offset = message.grow(block, kind, text)
+        offset = message.append_text(block, kind, text)
         if number not in lost:
             take(Delta(after=seq, path="say", message_id="m", block=block, kind=kind, offset=offset, text=text))
-        if number in cuts and (piece := message.piece()) is not None:
+        if number in cuts and (piece := message.next_chunk()) is not None:
             take(at(piece))
     take(at(whole_of(deltas)))
     last = {name.partition(":r")[0]: text for name, text in told.items()}
@@ -197,8 +197,8 @@ def test_no_part_of_a_secret_is_in_a_piece(parts: list[str], cuts: set[int], siz
     said = joined(pieces).get(0, "")
     assert mask.text(text).startswith(said)
     cut_off = PartialMessage("m")
-    cut_off.grow(0, "text", text or "x")
-    blocks = (cut_off.interrupted(mask.cut_off) or AssistantMessage(blocks=[])).blocks
+    cut_off.append_text(0, "text", text or "x")
+    blocks = (cut_off.interrupted(mask.mask_truncated) or AssistantMessage(blocks=[])).blocks
     for shown in [said, *(block.text for block in blocks if isinstance(block, TextBlock))]:
         assert SECRET not in shown
         assert mask.text(shown) == shown

@@ -1,4 +1,4 @@
-"""Children of ours: the gate, the pipes, the end."""
+"""Child processes: the gate, the pipes, termination; hosts; announcements and deletion of logs."""
 
 from __future__ import annotations
 
@@ -62,24 +62,24 @@ def test_the_pid_is_that_of_the_program(host: LocalHost):
     anyio.run(main)
 
 
-def test_a_child_has_a_session_of_its_own_and_carries_our_markers(host: LocalHost):
+def test_a_child_has_its_own_session_and_the_markers(host: LocalHost):
     run_id = new_run_id()
 
     async def main() -> bytes:
         script = "echo $SHOPFLOOR_HOST $SHOPFLOOR_RUN $EXTRA; ps -o sid= -p $$"
         async with LocalProcesses(host).start(sh(script, EXTRA="more"), run_id=run_id) as child:
             child.release()
-            said = b""
+            output = b""
             while piece := await child.read():
-                said += piece.data
+                output += piece.data
             assert os.getsid(0) != child.pid
-            assert int(said.split()[-1]) == child.pid
-            return said
+            assert int(output.split()[-1]) == child.pid
+            return output
 
     assert anyio.run(main).decode().split()[:3] == [host.id, run_id, "more"]
 
 
-def test_leaving_the_context_ends_the_whole_family(host: LocalHost):
+def test_exiting_the_context_terminates_all_descendants(host: LocalHost):
     mark = f"family-{os.getpid()}"
 
     async def main() -> None:
@@ -87,7 +87,7 @@ def test_leaving_the_context_ends_the_whole_family(host: LocalHost):
         async with LocalProcesses(host).start(sh(script, SF_TEST=mark), run_id=new_run_id()) as child:
             child.release()
             await child.read()
-            # The environment of a process can be read only once its program was started.
+            # The environment of a process can be read only after its program has started.
             with anyio.fail_after(TIMEOUT_SECONDS):
                 while len(processes_with(mark)) < 3:
                     await anyio.sleep(0.02)
@@ -96,7 +96,7 @@ def test_leaving_the_context_ends_the_whole_family(host: LocalHost):
     assert processes_with(mark) == []
 
 
-def test_signals_are_told_by_name(host: LocalHost):
+def test_signals_are_reported_by_name(host: LocalHost):
     async def main() -> Exit:
         async with LocalProcesses(host).start(sh("kill -USR1 $$"), run_id=new_run_id()) as child:
             child.release()
@@ -110,7 +110,7 @@ def test_signals_are_told_by_name(host: LocalHost):
 @pytest.mark.parametrize(
     "command", [Command(argv=["no-such-program"], cwd="/"), Command(argv=["true"], cwd="/nowhere")]
 )
-def test_what_is_not_there_is_said_before_anything_runs(host: LocalHost, command: Command):
+def test_a_missing_folder_or_program_is_an_error_before_anything_runs(host: LocalHost, command: Command):
     async def main() -> None:
         async with LocalProcesses(host).start(command, run_id=new_run_id()):
             pass
@@ -119,7 +119,7 @@ def test_what_is_not_there_is_said_before_anything_runs(host: LocalHost, command
         anyio.run(main)
 
 
-def test_an_environment_that_cannot_be_is_a_clear_error(host: LocalHost):
+def test_an_invalid_environment_is_a_clear_error(host: LocalHost):
     async def main() -> None:
         async with LocalProcesses(host).start(sh("true", BAD="nul \0"), run_id=new_run_id()):
             pass
@@ -129,24 +129,24 @@ def test_an_environment_that_cannot_be_is_a_clear_error(host: LocalHost):
 
 
 def test_many_children_at_once(host: LocalHost):
-    async def one(number: int, said: dict[int, bytes]) -> None:
+    async def echo(number: int, output: dict[int, bytes]) -> None:
         async with LocalProcesses(host).start(sh(f"echo {number}"), run_id=new_run_id()) as child:
             child.release()
             while piece := await child.read():
-                said[number] = said.get(number, b"") + piece.data
+                output[number] = output.get(number, b"") + piece.data
             assert await child.wait() == Exit(0)
 
     async def main() -> dict[int, bytes]:
-        said: dict[int, bytes] = {}
+        output: dict[int, bytes] = {}
         async with anyio.create_task_group() as tasks:
             for number in range(30):
-                tasks.start_soon(one, number, said)
-        return said
+                tasks.start_soon(echo, number, output)
+        return output
 
     assert anyio.run(main) == {number: b"%d\n" % number for number in range(30)}
 
 
-def test_a_host_is_known_by_its_lock_and_gone_without_a_trace(storage: Storage):
+def test_a_host_is_identified_by_its_lock_and_leaves_no_file(storage: Storage):
     with LocalHost(storage) as host:
         (path,) = storage.hosts.iterdir()
         assert path.stem == host.id
@@ -157,7 +157,7 @@ def test_a_host_is_known_by_its_lock_and_gone_without_a_trace(storage: Storage):
     assert not Path(f"/proc/{reaper}").exists()
 
 
-def test_a_log_is_announced_whenever_it_is_opened_and_is_there_when_it_is(storage: Storage):
+def test_a_log_is_announced_at_each_opening_after_it_exists(storage: Storage):
     logs = LocalLogs(storage)
     run_id = new_run_id()
 
@@ -168,7 +168,7 @@ def test_a_log_is_announced_whenever_it_is_opened_and_is_there_when_it_is(storag
                 assert storage.log_path(run_id).exists()
                 if not log.recorder.seq:
                     await log.append(RunStarted(name="w", kind="command", attempt=1, host="h"))
-        # Whoever has taken up so many bytes hears only of what came after.
+        # A reader that continues from an offset gets only later announcements.
         place = storage.announced_since(0)[1]
         async with logs.open(other := new_run_id()):
             assert storage.announced_since(place)[0] == [other]
@@ -176,7 +176,7 @@ def test_a_log_is_announced_whenever_it_is_opened_and_is_there_when_it_is(storag
     anyio.run(main)
 
 
-def test_a_log_is_deleted_with_what_was_set_aside_of_it_and_announced_when_that_is_asked_for(storage: Storage):
+def test_a_log_is_deleted_with_its_torn_files_and_announced_on_request(storage: Storage):
     run_id = new_run_id()
     with Recorder(storage.log_path(run_id), run_id) as recorder:
         recorder.append(RunStarted(name="w", kind="command", attempt=1, host="h"))
@@ -189,7 +189,7 @@ def test_a_log_is_deleted_with_what_was_set_aside_of_it_and_announced_when_that_
     assert storage.announced_since(0)[0] == [run_id]
 
 
-def test_a_log_is_deleted_also_where_that_cannot_be_announced(storage: Storage):
+def test_a_log_is_deleted_even_if_that_cannot_be_announced(storage: Storage):
     run_id = new_run_id()
     with Recorder(storage.log_path(run_id), run_id) as recorder:
         recorder.append(RunStarted(name="w", kind="command", attempt=1, host="h"))
@@ -199,7 +199,7 @@ def test_a_log_is_deleted_also_where_that_cannot_be_announced(storage: Storage):
     assert list(storage.transcripts.iterdir()) == []
 
 
-def test_a_log_that_cannot_be_deleted_is_an_error_of_the_storage(storage: Storage):
+def test_a_log_that_cannot_be_deleted_is_a_storage_error(storage: Storage):
     run_id = new_run_id()
     storage.log_path(run_id).mkdir(parents=True)
     with pytest.raises(StorageError, match="cannot delete"):

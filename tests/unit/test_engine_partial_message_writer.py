@@ -47,7 +47,7 @@ class Typist:
         )
 
     def type(self, message: PartialMessage, text: str) -> None:
-        message.grow(0, "text", text)
+        message.append_text(0, "text", text)
         self._writer.schedule_write(message, self.write)
 
 

@@ -46,7 +46,7 @@ def transcribe_all(transcriber: Transcriber, *reports: AgentReport) -> list[Pend
 def test_the_messages_of_a_sub_agent_are_in_its_own_log(transcriber: Transcriber) -> None:
     transcribe_all(transcriber, SubAgentStarted(agent="a", name="looker"))
     partial, offset = transcriber.add_delta(delta("Hello", agent="a"))
-    piece = partial.piece()
+    piece = partial.next_chunk()
     assert offset == 0
     assert piece is not None
     (write,) = transcriber.process_report(TranscriptItem(agent="a", payload=piece))

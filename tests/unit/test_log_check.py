@@ -1,4 +1,4 @@
-"""What a writer may write: the rules that a single event can break."""
+"""The checks of a single event before it is written."""
 
 from typing import Any
 
@@ -18,8 +18,8 @@ TOOLS = ["tool.call", "tool.result"]
 
 
 def passes(payload: Any, **changes: Any) -> bool:
-    given: dict[str, Any] = {"path": "build", "iteration": 0, "child_run_id": None} | changes
-    check(payload, **given)
+    position: dict[str, Any] = {"path": "build", "iteration": 0, "child_run_id": None} | changes
+    check(payload, **position)
     return True
 
 
@@ -29,7 +29,7 @@ def changed(name: str, **fields: Any) -> Payload:
 
 @pytest.mark.parametrize("name", PAYLOAD_TYPES)
 @pytest.mark.parametrize("iteration", [0, 1, 10_000])
-def test_each_of_the_ten_kinds_passes_in_its_place(name: str, iteration: int) -> None:
+def test_each_of_the_ten_kinds_passes(name: str, iteration: int) -> None:
     assert passes(PAYLOADS[name], iteration=iteration, **location_of(PAYLOADS[name]))
 
 

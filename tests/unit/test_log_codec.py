@@ -1,4 +1,4 @@
-"""Events to bytes and back."""
+"""Encoding and decoding of events."""
 
 import json
 import math
@@ -61,7 +61,7 @@ def raw_of(fields: dict[str, Any]) -> bytes:
 
 
 def input_written(value: Any) -> Any:
-    """What stands in the log of a tool's input, as any JSON parser reads it."""
+    """Return a tool's input as a JSON parser reads it from the log."""
     return json.loads(encode(line_of(tool_call(value))))["payload"]["input"]
 
 
@@ -177,7 +177,7 @@ def test_a_tool_payload_has_its_input_and_its_output_even_where_they_are_null() 
         "next-message",
     ],
 )
-def test_the_kind_of_a_step_is_kept_as_given(kind: str) -> None:
+def test_the_kind_of_a_step_is_unchanged(kind: str) -> None:
     step = msgspec.structs.replace(PAYLOADS["step.started"], kind=kind)
     assert decode(encode(line_of(step))).payload == step
 
@@ -213,7 +213,7 @@ def test_an_unknown_block_is_passed_on_among_the_known_ones_and_reported() -> No
 
 
 @pytest.mark.parametrize(
-    ("block", "kept"),
+    ("block", "unknown"),
     [
         ({"type": "text", "fidelity": "router"}, UnknownBlock("text", {"type": "text", "fidelity": "router"})),
         (
@@ -226,12 +226,12 @@ def test_an_unknown_block_is_passed_on_among_the_known_ones_and_reported() -> No
     ],
     ids=["field missing", "fidelity unknown", "type missing", "type no string", "no object"],
 )
-def test_a_malformed_block_is_passed_on_and_reported(block: Any, kept: UnknownBlock) -> None:
+def test_a_malformed_block_is_passed_on_and_reported(block: Any, unknown: UnknownBlock) -> None:
     fields = fields_of(assistant_message("before"))
     fields["payload"]["blocks"].append(block)
     event = decode(raw_of(fields))
     assert isinstance(event.payload, AssistantMessage)
-    assert event.payload.blocks == [TextBlock(fidelity="router", text="before"), kept]
+    assert event.payload.blocks == [TextBlock(fidelity="router", text="before"), unknown]
     assert len(event.problems) == 1
 
 
@@ -264,7 +264,7 @@ def test_a_message_whose_blocks_are_no_list_is_passed_on_as_it_is_and_reported(b
     assert len(event.problems) == 1
 
 
-def test_a_message_in_another_role_than_its_type_says_is_passed_on_as_it_is_and_reported() -> None:
+def test_a_message_whose_role_contradicts_its_type_is_passed_on_and_reported() -> None:
     fields = fields_of(assistant_message("x"))
     fields["payload"]["role"] = "user"
     event = decode(raw_of(fields))
@@ -283,7 +283,7 @@ def test_fields_of_a_later_version_are_no_problem(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "written"),
+    ("value", "written"),
     [
         ("a\ud800b", "a\ufffdb"),
         ("\udfff", "\ufffd"),
@@ -294,8 +294,8 @@ def test_fields_of_a_later_version_are_no_problem(name: str) -> None:
     ],
     ids=["alone", "low alone", "pair", "pair turned round", "nested", "in a tuple"],
 )
-def test_a_lone_surrogate_is_written_as_the_replacement_character(given: Any, written: Any) -> None:
-    assert input_written(given) == written
+def test_a_lone_surrogate_is_written_as_the_replacement_character(value: Any, written: Any) -> None:
+    assert input_written(value) == written
 
 
 def test_a_lone_surrogate_in_a_path_is_written_as_the_replacement_character() -> None:
@@ -309,7 +309,7 @@ def test_a_lone_surrogate_changes_nothing_else_of_its_line() -> None:
 
 
 @pytest.mark.parametrize("text", ["\0", "\u2028\u2029", "\x85", "\r\n", "\x1b[31m", "\ufeff", '"\\', "😀", "\u007f"])
-def test_awkward_characters_are_kept_and_never_break_the_line(text: str) -> None:
+def test_awkward_characters_are_preserved_and_never_break_the_line(text: str) -> None:
     raw = encode(line_of(tool_call(text)))
     assert b"\n" not in raw
     assert b"\r" not in raw
@@ -337,7 +337,7 @@ def ring() -> list[Any]:
     [object(), {"a": object()}, {None: 1}, 1 + 2j, ring(), ["\ud800", object()], {"\ud800": 1, "b": {(1, 2): 3}}],
     ids=["object", "nested", "null key", "complex", "ring", "after a surrogate", "key after a surrogate"],
 )
-def test_what_is_not_json_is_refused(value: Any) -> None:
+def test_values_that_are_not_json_are_rejected(value: Any) -> None:
     with pytest.raises(InvalidEvent, match=r"^a tool\.call event cannot be written as JSON"):
         encode(line_of(tool_call(value)))
 

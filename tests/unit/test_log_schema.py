@@ -1,4 +1,4 @@
-"""The JSON Schema of a line, held against the files and against the verifier."""
+"""The JSON Schema of a line, compared with the golden files and the verifier."""
 
 import json
 from pathlib import Path
@@ -44,7 +44,7 @@ def test_fields_of_a_later_version_fit_the_schema() -> None:
 
 
 @pytest.mark.parametrize("path", GOLDEN_FILES, ids=lambda path: path.name)
-def test_schema_and_verifier_agree_that_the_golden_files_are_sound(path: Path) -> None:
+def test_schema_and_verifier_accept_the_golden_files(path: Path) -> None:
     lines = path.read_bytes().splitlines(keepends=True)
     verifier = Verifier()
     assert [(fits(json.loads(raw)), verifier.line(raw)) for raw in lines] == [(True, [])] * len(lines)
@@ -99,6 +99,6 @@ ONE_LINE = {
 
 
 @pytest.mark.parametrize("event", ONE_LINE.values(), ids=ONE_LINE)
-def test_what_a_single_line_shows_to_be_broken_does_not_fit_the_schema(event: Any) -> None:
+def test_a_line_that_is_invalid_by_itself_does_not_match_the_schema(event: Any) -> None:
     assert {broken.rule for broken in Verifier().line(json.dumps(event).encode() + b"\n")} & {"child-link", "path"}
     assert not fits(event)

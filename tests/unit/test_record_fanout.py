@@ -1,4 +1,4 @@
-"""Live events: to many readers, none of whom can hold up the writer."""
+"""The fan-out: live events to many subscribers, none of which can block the writer."""
 
 import asyncio
 import logging
@@ -31,8 +31,8 @@ def seqs(items: list[Item]) -> list[object]:
     return [item.seq if isinstance(item, Entry) else item for item in items]
 
 
-def filled(items: list[Item], path: Path) -> list[Entry]:
-    """The items with every gap filled from the log."""
+def fill_gaps(items: list[Item], path: Path) -> list[Entry]:
+    """Return the items with every gap filled from the log."""
     whole: list[Entry] = []
     for item in items:
         if isinstance(item, Gap):
@@ -69,7 +69,7 @@ def test_once_it_has_drained_a_subscriber_gets_events_again() -> None:
     assert subscription.drain() == []
 
 
-def test_a_subscriber_that_overflows_by_nothing_has_no_gap() -> None:
+def test_an_exactly_full_subscriber_has_no_gap() -> None:
     fanout = FanOut()
     subscription = fanout.subscribe(capacity=3)
     publish(fanout, 1, 3)
@@ -94,7 +94,7 @@ def test_the_stats_count_what_each_subscriber_got_and_lost() -> None:
 
 
 @pytest.mark.req("TR-41")
-def test_what_one_subscriber_loses_another_gets() -> None:
+def test_an_event_dropped_for_one_subscriber_reaches_the_others() -> None:
     fanout = FanOut()
     small, large = fanout.subscribe(capacity=1), fanout.subscribe(capacity=100)
     publish(fanout, 1, 10)
@@ -102,7 +102,7 @@ def test_what_one_subscriber_loses_another_gets() -> None:
     assert seqs(small.drain()) == [1, Gap(2, 10)]
 
 
-def test_subscribers_without_a_name_get_one_of_their_own() -> None:
+def test_subscribers_without_a_name_get_unique_names() -> None:
     fanout = FanOut()
     assert len({fanout.subscribe().name for _ in range(3)}) == 3
 
@@ -141,7 +141,7 @@ def test_a_gap_can_be_filled_from_the_log(recorder: Recorder, log_path: Path) ->
             got.extend(live.drain())
     got.extend(live.drain())
     assert [item for item in got if isinstance(item, Gap)] == [Gap(5, 8), Gap(12, 15), Gap(19, 22), Gap(26, 29)]
-    assert filled(got, log_path) == written
+    assert fill_gaps(got, log_path) == written
 
 
 def warnings_of(caplog: pytest.LogCaptureFixture, name: str) -> list[logging.LogRecord]:
@@ -154,9 +154,9 @@ def test_drops_are_a_warning_at_most_once_a_second_for_each_subscriber(caplog: p
     fanout = FanOut()
     fanout.subscribe("one", capacity=1)
     fanout.subscribe("two", capacity=1)
-    begun = time.monotonic()
+    started_at = time.monotonic()
     publish(fanout, 1, 2_000)
-    seconds = time.monotonic() - begun
+    seconds = time.monotonic() - started_at
     for name in ("one", "two"):
         assert 1 <= len(warnings_of(caplog, name)) <= 1 + seconds / DROP_WARNING_SECONDS
     caplog.clear()
@@ -186,7 +186,7 @@ def test_closing_a_subscriber_twice_is_fine(recorder: Recorder) -> None:
     assert [one.name for one in recorder.stats().subscribers] == [other.name]
 
 
-def test_a_subscriber_that_was_closed_still_has_what_was_pending_and_nothing_more(recorder: Recorder) -> None:
+def test_a_closed_subscriber_still_has_its_pending_events_only(recorder: Recorder) -> None:
     live = recorder.subscribe()
     first = recorder.append(started())
     live.close()
@@ -196,7 +196,7 @@ def test_a_subscriber_that_was_closed_still_has_what_was_pending_and_nothing_mor
     assert live.drain() == []
 
 
-def test_leaving_the_with_block_closes_a_subscriber(recorder: Recorder) -> None:
+def test_exiting_the_with_block_closes_a_subscriber(recorder: Recorder) -> None:
     with recorder.subscribe() as live:
         assert [one.name for one in recorder.stats().subscribers] == [live.name]
     assert recorder.stats().subscribers == []
@@ -242,7 +242,7 @@ def test_a_sleeping_subscriber_is_woken_by_another_thread(recorder: Recorder, lo
     got = asyncio.run(main())
     written = list(read(log_path))
     assert len(written) == 202
-    assert [filled(one, log_path) for one in got] == [written] * 3
+    assert [fill_gaps(one, log_path) for one in got] == [written] * 3
 
 
 def test_subscribers_in_several_event_loops_all_get_everything(recorder: Recorder, log_path: Path) -> None:
@@ -279,7 +279,7 @@ def test_closing_a_sleeping_subscriber_wakes_it(recorder: Recorder) -> None:
     assert asyncio.run(main()) == []
 
 
-def test_a_subscriber_that_gave_up_waiting_gets_what_comes_later(recorder: Recorder) -> None:
+def test_a_subscriber_whose_wait_timed_out_gets_later_events(recorder: Recorder) -> None:
     async def main() -> list[Item]:
         live = recorder.subscribe()
         for _ in range(3):
@@ -291,7 +291,7 @@ def test_a_subscriber_that_gave_up_waiting_gets_what_comes_later(recorder: Recor
     assert seqs(asyncio.run(main())) == [1]
 
 
-def test_an_event_loop_that_is_gone_does_not_disturb_the_writer(recorder: Recorder) -> None:
+def test_a_closed_event_loop_does_not_disturb_the_writer(recorder: Recorder) -> None:
     live = recorder.subscribe()
 
     async def give_up() -> None:
@@ -363,12 +363,12 @@ def test_a_slow_subscriber_beside_a_fast_writer_costs_neither_an_event_nor_memor
     assert most <= 64
     assert slow.stats().dropped > 0
     assert slow.stats().delivered + slow.stats().dropped == 5_000
-    assert filled(got, log_path) == written
+    assert fill_gaps(got, log_path) == written
     assert seqs(stuck.drain()) == [*range(2, 10), Gap(10, 5_001)]
 
 
 @pytest.mark.req("TR-44", "TR-52")
-def test_the_log_is_the_same_whether_nobody_watches_or_many_do(log_path: Path, tmp_path: Path) -> None:
+def test_the_log_is_the_same_with_and_without_subscribers(log_path: Path, tmp_path: Path) -> None:
     alone = tmp_path / "alone" / log_path.name
     for path, watchers in ((alone, 0), (log_path, 5)):
         with Recorder(path, RUN_ID) as recorder:
@@ -387,7 +387,7 @@ def test_the_log_is_the_same_whether_nobody_watches_or_many_do(log_path: Path, t
     assert without_time(log_path) == without_time(alone)
 
 
-def test_whoever_subscribes_while_others_write_misses_nothing_from_then_on(recorder: Recorder) -> None:
+def test_a_subscriber_added_during_writes_misses_no_later_event(recorder: Recorder) -> None:
     recorder.append(started())
     lives: list[tuple[int, Subscription]] = []
     over = threading.Event()

@@ -1,4 +1,4 @@
-"""What lies under the record: names in folders, and files that are made for nobody but us."""
+"""File system helpers: durable names and private files."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -9,20 +9,20 @@ import pytest
 from shopfloor.record.fs import DirectorySync, directory_sync, open_for_append
 
 
-def test_the_disk_is_asked_once_for_all_names_that_are_there(tmp_path: Path):
+def test_one_sync_serves_all_existing_names(tmp_path: Path):
     folder = tmp_path / "transcripts"
     folder.mkdir()
     names = DirectorySync(str(folder))
     first, second = names.ticket(), names.ticket()
     names.sync(first)
     late = names.ticket()
-    folder.rmdir()  # from now on whoever asks the disk fails
+    folder.rmdir()  # from now on every sync fails
     names.sync(second)
     with pytest.raises(FileNotFoundError):
         names.sync(late)
 
 
-def test_a_name_is_not_safe_when_the_disk_could_not_be_asked(tmp_path: Path):
+def test_a_name_is_not_durable_after_a_failed_sync(tmp_path: Path):
     folder = tmp_path / "transcripts"
     names = DirectorySync(str(folder))
     ticket = names.ticket()
@@ -33,7 +33,7 @@ def test_a_name_is_not_safe_when_the_disk_could_not_be_asked(tmp_path: Path):
     names.sync(ticket)
 
 
-def test_many_threads_get_their_names_safe(tmp_path: Path):
+def test_names_of_many_threads_become_durable(tmp_path: Path):
     names = DirectorySync(str(tmp_path))
 
     def make(number: int) -> None:
@@ -48,13 +48,13 @@ def test_many_threads_get_their_names_safe(tmp_path: Path):
     assert len(os.listdir(tmp_path)) == 160
 
 
-def test_a_folder_has_one_keeper_of_its_names(tmp_path: Path):
+def test_a_folder_has_one_directory_sync(tmp_path: Path):
     assert directory_sync(str(tmp_path)) is directory_sync(str(tmp_path))
     assert directory_sync(str(tmp_path)) is not directory_sync(str(tmp_path / "other"))
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077, 0o777])
-def test_a_file_is_made_for_nobody_but_us_whatever_the_umask_is(tmp_path: Path, umask: int):
+def test_a_file_is_private_whatever_the_umask_is(tmp_path: Path, umask: int):
     before = os.umask(umask)
     try:
         os.close(open_for_append(tmp_path / "file"))
@@ -63,12 +63,12 @@ def test_a_file_is_made_for_nobody_but_us_whatever_the_umask_is(tmp_path: Path, 
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_file_that_others_could_read_is_ours_alone_from_then_on(tmp_path: Path):
+def test_a_file_that_others_could_read_becomes_private(tmp_path: Path):
     (tmp_path / "file").touch(mode=0o644)
     os.close(open_for_append(tmp_path / "file"))
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_folder_that_is_not_there_is_made(tmp_path: Path):
+def test_a_missing_folder_is_created(tmp_path: Path):
     os.close(open_for_append(tmp_path / "one" / "two" / "file"))
     assert (tmp_path / "one").stat().st_mode & 0o777 == 0o700

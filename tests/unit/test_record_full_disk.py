@@ -1,4 +1,4 @@
-"""A disk that fills up while a log is written, and has room again."""
+"""A disk that fills up while a log is written, and has free space again."""
 
 import json
 from pathlib import Path
@@ -10,8 +10,7 @@ from tests.sample_events import RUN_ID, rule_violations, run_python
 from shopfloor.log import decode
 from shopfloor.record import Durability, read
 
-# The system refuses to let files of this process grow over a limit, which is what a full disk is to a writer: a short
-# write first, and an error where not one byte fits.
+# A limit on the file size of this process behaves like a full disk: a short write first, then an error if no byte fits.
 _WRITER = """
 import json, resource, sys
 from pathlib import Path
@@ -34,7 +33,7 @@ for _ in range(3):
         recorder.append(assistant_message("x" * 5_000), path="a")
     except StorageFull as error:
         errors.append([error.code, error.message, error.hint])
-told = {
+report = {
     "errors": errors,
     "unchanged": path.stat().st_size == size == recorder.stats().size,
     "broken": [repr(one) for one in rule_violations(path)],
@@ -42,24 +41,24 @@ told = {
     "live": len(live.drain()),
 }
 resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-told["after"] = [recorder.append(assistant_message("after"), path="a").seq for _ in range(3)]
-told["live after"] = [item.seq for item in live.drain()]
+report["after"] = [recorder.append(assistant_message("after"), path="a").seq for _ in range(3)]
+report["live after"] = [item.seq for item in live.drain()]
 recorder.close()
-print(json.dumps(told))
+print(json.dumps(report))
 """
 
 
 @pytest.mark.parametrize("durability", Durability)
 @pytest.mark.parametrize("room", [0, 1, 200, 5_000], ids=lambda room: f"room for {room} bytes")
-def test_a_full_disk_is_a_clear_error_and_writing_goes_on_once_there_is_room(
+def test_a_full_disk_is_a_clear_error_and_writing_continues_once_there_is_space(
     log_path: Path, durability: Durability, room: int
 ) -> None:
-    told: dict[str, Any] = json.loads(run_python(_WRITER, log_path, durability.value, room))
-    assert [code for code, _, _ in told["errors"]] == ["storage_full"] * 3
-    assert all(str(log_path) in message and "free some space" in hint for _, message, hint in told["errors"])
-    assert told["unchanged"]
-    assert (told["broken"], told["seq"], told["live"]) == ([], 2, 0)
-    assert (told["after"], told["live after"]) == ([3, 4, 5], [3, 4, 5])
+    report: dict[str, Any] = json.loads(run_python(_WRITER, log_path, durability.value, room))
+    assert [code for code, _, _ in report["errors"]] == ["storage_full"] * 3
+    assert all(str(log_path) in message and "free some space" in hint for _, message, hint in report["errors"])
+    assert report["unchanged"]
+    assert (report["broken"], report["seq"], report["live"]) == ([], 2, 0)
+    assert (report["after"], report["live after"]) == ([3, 4, 5], [3, 4, 5])
     assert rule_violations(log_path) == []
     assert [decode(entry.raw).run_id for entry in read(log_path)] == [RUN_ID] * 5
 

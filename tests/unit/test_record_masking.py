@@ -1,4 +1,4 @@
-"""Masking: off by default; where it is on, a secret is never in the log at all."""
+"""Masking: off by default; if enabled, a secret never reaches the log."""
 
 import json
 from pathlib import Path
@@ -43,7 +43,7 @@ KEYS = {
 
 
 def recorded(path: Path, mask: MaskHook | None, *payloads: Payload) -> list[Any]:
-    """The payloads as the log has them."""
+    """Record the payloads and return them as the log has them."""
     with Recorder(path, RUN_ID, mask=mask) as recorder:
         recorder.append(started())
         for payload in payloads:
@@ -66,7 +66,7 @@ def test_by_default_nothing_is_masked(log_path: Path) -> None:
 
 
 @pytest.mark.req("TR-55")
-def test_a_registered_value_is_masked_wherever_it_stands(log_path: Path) -> None:
+def test_a_registered_value_is_masked_everywhere(log_path: Path) -> None:
     deep = {"a": [{"b": f"x{SECRET}y{SECRET}"}], SECRET: 1, "n": 5, "none": None}
     step = StepCompleted(name="build", kind="command", try_=1, error=f"bad {SECRET}", result=deep)
     payloads = [prompt(SECRET), tool_call(deep), PAYLOADS["step.started"], step]
@@ -91,7 +91,7 @@ def test_a_secret_is_in_no_event_that_subscribers_get(log_path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ["type", "fidelity", "role", "kind", "status", "stream"])
-def test_a_registered_value_is_masked_under_any_key_of_what_users_and_tools_give(log_path: Path, key: str) -> None:
+def test_a_registered_value_is_masked_under_any_key_of_free_form_fields(log_path: Path, key: str) -> None:
     run = RunStarted(name="x", kind="worker", attempt=2, host="h", input={key: SECRET})
     recorded(log_path, Masking([SECRET]), run, tool_call({key: SECRET, "deep": [{key: SECRET}]}))
     assert SECRET.encode() not in log_path.read_bytes()
@@ -100,14 +100,14 @@ def test_a_registered_value_is_masked_under_any_key_of_what_users_and_tools_give
 @pytest.mark.parametrize(
     "value", [{1: SECRET}, (SECRET,), {"a": (1, (SECRET,))}], ids=["number key", "tuple", "tuples"]
 )
-def test_a_registered_value_is_masked_in_all_that_can_be_written(log_path: Path, value: Any) -> None:
+def test_a_registered_value_is_masked_in_every_payload(log_path: Path, value: Any) -> None:
     recorded(log_path, Masking([SECRET]), tool_call(value))
     assert SECRET.encode() not in log_path.read_bytes()
     assert MASK.encode() in log_path.read_bytes()
 
 
 @pytest.mark.parametrize("word", ["assistant", "router", "command", "tool_use", "stdout", "agent_emitted", "thinking"])
-def test_the_words_that_give_an_event_its_shape_are_left_alone(log_path: Path, word: str) -> None:
+def test_format_fields_are_not_masked(log_path: Path, word: str) -> None:
     payloads = [PAYLOADS["message.assistant"], PAYLOADS["tool.call"], PAYLOADS["step.started"]]
     hidden = recorded(log_path, Masking([word]), *payloads)
     blocks = hidden[0]["blocks"]
@@ -119,8 +119,8 @@ def test_the_words_that_give_an_event_its_shape_are_left_alone(log_path: Path, w
 
 @pytest.mark.parametrize("word", ["blocks", "command", "system_prompt", "call_id", "output"])
 def test_a_secret_that_is_also_the_name_of_a_field_leaves_the_field_its_name(log_path: Path, word: str) -> None:
-    said = UserMessage(system_prompt=word, blocks=[CommandBlock(fidelity="router", command=f"echo {word}")])
-    message, call = recorded(log_path, Masking([word]), said, tool_call({"a": word}))
+    user_message = UserMessage(system_prompt=word, blocks=[CommandBlock(fidelity="router", command=f"echo {word}")])
+    message, call = recorded(log_path, Masking([word]), user_message, tool_call({"a": word}))
     assert message == {
         "role": "user",
         "system_prompt": MASK,
@@ -130,14 +130,14 @@ def test_a_secret_that_is_also_the_name_of_a_field_leaves_the_field_its_name(log
 
 
 @pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
-def test_a_known_shape_of_key_is_masked_if_asked(log_path: Path, key: str) -> None:
+def test_a_known_shape_of_key_is_masked_if_enabled(log_path: Path, key: str) -> None:
     message, call = recorded(log_path, Masking(key_shapes=True), prompt(f"<{key}>"), tool_call({"env": [f"K={key};"]}))
     assert message["blocks"][0]["text"] == f"user <{MASK}>"
     assert call["input"] == {"env": [f"K={MASK};"]}
 
 
 @pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
-def test_a_known_shape_of_key_is_left_alone_if_not_asked(log_path: Path, key: str) -> None:
+def test_a_known_shape_of_key_is_not_masked_by_default(log_path: Path, key: str) -> None:
     (call,) = recorded(log_path, Masking([SECRET]), tool_call(key))
     assert call["input"] == key
 
@@ -150,7 +150,7 @@ def test_ordinary_words_are_no_keys(log_path: Path, text: str) -> None:
     assert call["input"] == text
 
 
-def test_a_private_key_that_was_cut_off_is_masked_to_its_end(log_path: Path) -> None:
+def test_a_truncated_private_key_is_masked_to_its_end(log_path: Path) -> None:
     (call,) = recorded(log_path, Masking(key_shapes=True), tool_call("a -----BEGIN PRIVATE KEY-----\nMIIE\nabc"))
     assert call["input"] == f"a {MASK}"
 
@@ -166,14 +166,14 @@ def test_a_secret_is_a_text_and_not_a_pattern(log_path: Path) -> None:
 
 
 @pytest.mark.parametrize("short", ["", "a", "x" * (SECRET_MIN_CHARS - 1)])
-def test_a_secret_too_short_to_be_told_from_words_is_refused(short: str) -> None:
+def test_a_secret_as_short_as_a_word_is_rejected(short: str) -> None:
     with pytest.raises(InvalidSecret) as refused:
         Masking([SECRET, short])
     assert refused.value.hint
     assert Masking(["x" * SECRET_MIN_CHARS])({"a": "x" * SECRET_MIN_CHARS}) == {"a": MASK}
 
 
-def test_a_hook_for_nothing_changes_nothing() -> None:
+def test_a_mask_without_secrets_changes_nothing() -> None:
     payload = msgspec.to_builtins(PAYLOADS["message.user"])
     assert Masking()(payload) == payload
 
@@ -198,23 +198,21 @@ def test_events_without_a_secret_are_written_as_without_masking(log_path: Path, 
         (f"{SECRET[:-1]}x", 0),
     ],
 )
-def test_of_what_comes_in_pieces_as_much_is_held_back_as_may_begin_a_secret(
-    text: str, pending_secret_bytes: int
-) -> None:
+def test_an_end_that_may_start_a_secret_is_held_back(text: str, pending_secret_bytes: int) -> None:
     assert Masking([SECRET]).pending_secret_bytes(text.encode()) == pending_secret_bytes
 
 
 @pytest.mark.parametrize("hook", [Masking(KEYS.values()), Masking(key_shapes=True)], ids=["values", "shapes"])
 @pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
-def test_a_secret_that_comes_in_two_pieces_is_masked_wherever_it_is_cut(hook: Masking, key: str) -> None:
-    whole = f"before {key} after"
-    for cut in range(len(whole)):
-        first, rest = whole[:cut], whole[cut:]
-        kept = cut - hook.pending_secret_bytes(first.encode())
-        assert hook.text(whole[:kept]) + hook.text(whole[kept:]) == f"before {MASK} after", (first, rest)
+def test_a_secret_split_in_two_is_masked_wherever_it_is_split(hook: Masking, key: str) -> None:
+    text = f"before {key} after"
+    for split in range(len(text)):
+        first, rest = text[:split], text[split:]
+        stable = split - hook.pending_secret_bytes(first.encode())
+        assert hook.text(text[:stable]) + hook.text(text[stable:]) == f"before {MASK} after", (first, rest)
 
 
-def test_a_hook_of_ones_own_can_change_what_is_written(log_path: Path) -> None:
+def test_a_custom_hook_can_change_the_payload(log_path: Path) -> None:
     (call,) = recorded(log_path, lambda payload: payload | {"name": "gone"}, tool_call("here"))
     assert (call["name"], call["input"]) == ("gone", "here")
 

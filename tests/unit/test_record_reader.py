@@ -1,4 +1,4 @@
-"""Reading a log: lazily, from any place, while it is written, whatever is in it."""
+"""Readers of a log: lazy, from any position, during writes, tolerant of any content."""
 
 import json
 import os
@@ -80,7 +80,7 @@ def test_a_page_is_what_lies_between_after_and_before_up_to_its_limit(
     assert [entry.seq for entry in read(log_path, after=after, before=before, limit=limit)] == wanted
 
 
-def test_lines_that_are_no_events_are_reported_with_their_place_and_passed_over(log_path: Path) -> None:
+def test_lines_that_are_not_events_are_reported_with_their_offset_and_skipped(log_path: Path) -> None:
     garbage = [b"oops\n", b"\n", b"[1,2]\n", b'{"seq":4}\n', b"\0\0\0\n", b"\xff\xfe\n", TEN[3][:50] + b"\n"]
     write(log_path, [*TEN[:3], *garbage, *TEN[3:]])
     problems: list[Problem] = []
@@ -91,16 +91,14 @@ def test_lines_that_are_no_events_are_reported_with_their_place_and_passed_over(
     assert all(problem.reason.startswith("not an event: ") for problem in problems)
 
 
-def test_a_place_is_found_also_in_a_log_that_is_half_garbage(log_path: Path) -> None:
+def test_a_position_is_found_even_in_a_log_that_is_half_garbage(log_path: Path) -> None:
     garbage = [b"x" * size + b"\n" for size in (0, 5_000, 100_000, 10)]
     write(log_path, [part for number, line in enumerate(MIXED) for part in (line, garbage[number % 4])])
     for after in range(len(MIXED)):
         assert lines_of(list(read(log_path, after=after, on_problem=lambda problem: None))) == MIXED[after:]
 
 
-def test_what_is_off_in_a_log_is_a_warning_where_nobody_asked_for_it(
-    log_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_problems_without_a_handler_are_logged_as_warnings(log_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     write(log_path, [b"oops\n", *TEN])
     assert lines_of(list(read(log_path))) == TEN
     assert [(record.name, record.levelname) for record in caplog.records] == [("shopfloor.record", "WARNING")]
@@ -126,7 +124,7 @@ def test_an_event_with_an_unknown_block_is_passed_on_intact(log_path: Path) -> N
     assert decode(entries[1].raw).problems == ("unknown block type 'image'",)
 
 
-def test_keys_may_stand_in_any_order(log_path: Path) -> None:
+def test_keys_may_be_in_any_order(log_path: Path) -> None:
     turned: list[bytes] = []
     for raw in MIXED:
         fields = json.loads(raw)
@@ -137,7 +135,7 @@ def test_keys_may_stand_in_any_order(log_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 10, 100, READ_CHUNK_BYTES + 10, 599_000])
-def test_a_half_line_at_the_end_is_not_read(log_path: Path, cut: int) -> None:
+def test_an_incomplete_line_at_the_end_is_not_read(log_path: Path, cut: int) -> None:
     write(log_path, [*TEN, raw_log(["x" * 600_000])[1][:cut]])
     problems: list[Problem] = []
     assert lines_of(list(read(log_path, on_problem=problems.append))) == TEN
@@ -145,7 +143,7 @@ def test_a_half_line_at_the_end_is_not_read(log_path: Path, cut: int) -> None:
 
 
 @pytest.mark.parametrize("size", [100, 2 * READ_CHUNK_BYTES])
-def test_a_half_line_is_read_once_its_end_has_come(log_path: Path, size: int) -> None:
+def test_an_incomplete_line_is_read_once_it_is_complete(log_path: Path, size: int) -> None:
     lines = raw_log(["x" * size])
     write(log_path, [lines[0], lines[1][:-10]])
     with Cursor(log_path) as cursor, log_path.open("ab") as file:
@@ -159,7 +157,7 @@ def test_a_half_line_is_read_once_its_end_has_come(log_path: Path, size: int) ->
         assert cursor.poll() == [Entry(2, "message.assistant", lines[1][:-1])]
 
 
-def test_a_half_line_that_is_taken_back_was_never_there(log_path: Path) -> None:
+def test_an_incomplete_line_that_is_removed_is_never_read(log_path: Path) -> None:
     write(log_path, [*TEN[:4], TEN[4][:-20]])
     problems: list[Problem] = []
     with Cursor(log_path, on_problem=problems.append) as cursor:
@@ -173,22 +171,20 @@ def test_a_half_line_that_is_taken_back_was_never_there(log_path: Path) -> None:
 
 
 @pytest.mark.parametrize("torn", [0, 5], ids=["at a line end", "in a line"])
-@pytest.mark.parametrize("kept", [0, 1, 4, 9])
-def test_a_reader_of_a_log_that_shrank_is_told_and_goes_on_from_its_new_end(
-    log_path: Path, kept: int, torn: int
-) -> None:
+@pytest.mark.parametrize("last_seq", [0, 1, 4, 9])
+def test_a_reader_of_a_truncated_log_gets_a_reset_and_continues(log_path: Path, last_seq: int, torn: int) -> None:
     write(log_path, TEN)
     with Cursor(log_path) as cursor:
         assert seqs(cursor.poll()) == list(range(1, 11))
-        os.truncate(log_path, len(b"".join(TEN[:kept])) + torn)
-        assert cursor.poll() == [Reset(kept)]
-        assert cursor.seq == kept
+        os.truncate(log_path, len(b"".join(TEN[:last_seq])) + torn)
+        assert cursor.poll() == [Reset(last_seq)]
+        assert cursor.seq == last_seq
         assert cursor.poll() == []
         write(log_path, TEN)
-        assert seqs(cursor.poll()) == list(range(kept + 1, 11))
+        assert seqs(cursor.poll()) == list(range(last_seq + 1, 11))
 
 
-def test_a_reader_that_had_not_come_so_far_need_not_know_that_the_log_shrank(log_path: Path) -> None:
+def test_a_reader_before_the_truncated_part_gets_no_reset(log_path: Path) -> None:
     write(log_path, [*TEN, b"oops\n" * 100])
     with Cursor(log_path, on_problem=lambda problem: None) as cursor:
         assert seqs(cursor.poll()) == list(range(1, 11))
@@ -196,8 +192,8 @@ def test_a_reader_that_had_not_come_so_far_need_not_know_that_the_log_shrank(log
         assert cursor.poll() == []
 
 
-def test_a_reader_that_starts_past_the_end_is_told_where_the_log_ends(log_path: Path) -> None:
-    """After a power cut: the reader has kept a `seq` that the log has lost."""
+def test_a_reader_that_starts_past_the_end_gets_a_reset(log_path: Path) -> None:
+    """After a power cut, a reader may have a `seq` that the log has lost."""
     write(log_path, TEN[:4])
     with Cursor(log_path, after=7) as cursor:
         assert cursor.poll() == [Reset(4)]
@@ -205,7 +201,7 @@ def test_a_reader_that_starts_past_the_end_is_told_where_the_log_ends(log_path: 
         assert seqs(cursor.poll()) == [5, 6, 7, 8, 9, 10]
 
 
-def test_a_follower_loses_no_event_where_a_repair_cut_lines_that_it_had_passed_over(log_path: Path) -> None:
+def test_a_follower_loses_no_event_when_a_repair_removes_lines_it_skipped(log_path: Path) -> None:
     write(log_path, [*TEN[:3], b"oops\n"])
     with Cursor(log_path, on_problem=lambda problem: None) as cursor:
         assert seqs(cursor.poll()) == [1, 2, 3]
@@ -215,7 +211,7 @@ def test_a_follower_loses_no_event_where_a_repair_cut_lines_that_it_had_passed_o
         assert seqs(cursor.poll()) == [4, 5]
 
 
-def test_following_gives_a_reset_and_then_what_is_written_anew(log_path: Path) -> None:
+def test_following_gives_a_reset_and_then_the_new_events(log_path: Path) -> None:
     write(log_path, TEN)
     events = follow(log_path)
     assert seqs([next(events) for _ in range(10)]) == list(range(1, 11))
@@ -278,7 +274,7 @@ def test_following_a_log_that_another_process_writes_ends_with_the_outcome_or_wi
     assert rule_violations(log_path) == []
 
 
-def test_following_stops_when_it_is_told_to_and_still_gives_what_was_there(log_path: Path) -> None:
+def test_following_stops_when_done_and_still_gives_existing_events(log_path: Path) -> None:
     write(log_path, TEN)
     assert seqs(list(follow(log_path, after=3, done=lambda: True))) == [4, 5, 6, 7, 8, 9, 10]
 
@@ -287,18 +283,18 @@ def test_following_from_the_outcome_on_ends_by_itself(log_path: Path) -> None:
     with Recorder(log_path, RUN_ID) as recorder:
         recorder.append(started())
         recorder.append(completed())
-    asked = 0
+    calls = 0
 
-    def patience() -> bool:
-        nonlocal asked
-        asked += 1
-        assert asked < 5, "it waits for events after the outcome"
+    def is_done() -> bool:
+        nonlocal calls
+        calls += 1
+        assert calls < 5, "it waits for events after the outcome"
         return False
 
-    assert list(follow(log_path, after=2, done=patience)) == []
+    assert list(follow(log_path, after=2, done=is_done)) == []
 
 
-def test_a_log_that_is_locked_is_one_that_a_writer_has_open(recorder: Recorder, log_path: Path) -> None:
+def test_a_log_is_locked_while_a_writer_has_it_open(recorder: Recorder, log_path: Path) -> None:
     assert is_locked(log_path)
     recorder.close()
     assert not is_locked(log_path)
@@ -306,7 +302,7 @@ def test_a_log_that_is_locked_is_one_that_a_writer_has_open(recorder: Recorder, 
     assert not is_locked(log_path)
 
 
-def test_a_file_that_is_not_there_is_a_clear_error(log_path: Path) -> None:
+def test_a_missing_file_is_a_clear_error(log_path: Path) -> None:
     with pytest.raises(FileMissing):
         next(follow(log_path))
     with pytest.raises(FileMissing):
@@ -341,7 +337,7 @@ def test_a_page_far_into_a_long_log_is_found_without_reading_the_log(log_path: P
 
 
 def peak_of_reading(path: Path) -> tuple[int, int]:
-    """How many events were read, and the most memory that it took."""
+    """Return the number of events read and the peak memory."""
     tracemalloc.start()
     try:
         count = sum(1 for _ in read(path, on_problem=lambda problem: None))
@@ -365,8 +361,8 @@ def test_memory_does_not_grow_with_a_tail_of_zeros_that_is_longer_than_any_line(
     assert peak < 3 * LOG_LINE_BYTES
 
 
-def test_any_amount_of_garbage_is_passed_over(log_path: Path) -> None:
-    """More chunks of it, one after the other, than Python has stack frames."""
+def test_any_amount_of_garbage_is_skipped(log_path: Path) -> None:
+    """More consecutive chunks than Python has stack frames."""
     write(log_path, TEN[:3])
     chunks = sys.getrecursionlimit() + 100
     with log_path.open("r+b") as file:
@@ -395,9 +391,7 @@ def test_lines_of_ten_megabytes_are_written_read_and_verified(recorder: Recorder
         assert (again.seq, again.repaired) == (5, None)
 
 
-def test_cursors_that_share_what_they_read_give_the_same_as_those_that_do_not(
-    recorder: Recorder, log_path: Path
-) -> None:
+def test_cursors_with_a_read_cache_return_the_same_entries(recorder: Recorder, log_path: Path) -> None:
     recorder.append(started())
     for number in range(3_000):
         recorder.append(assistant_message(f"{number} " + "x" * (number % 700)), path="a")
@@ -409,7 +403,7 @@ def test_cursors_that_share_what_they_read_give_the_same_as_those_that_do_not(
         assert got == alone[after:]
 
 
-def test_what_was_shared_is_not_given_once_the_log_has_lost_it(log_path: Path) -> None:
+def test_a_cached_chunk_is_not_returned_once_the_log_has_lost_it(log_path: Path) -> None:
     with Recorder(log_path, RUN_ID) as recorder:
         recorder.append(started())
         for number in range(1_000):
@@ -426,7 +420,7 @@ def test_what_was_shared_is_not_given_once_the_log_has_lost_it(log_path: Path) -
     assert got == list(read(log_path))
 
 
-def test_only_so_many_chunks_are_kept_to_be_shared(recorder: Recorder, log_path: Path) -> None:
+def test_the_number_of_cached_chunks_is_limited(recorder: Recorder, log_path: Path) -> None:
     recorder.append(started())
     for _ in range(40):
         recorder.append(assistant_message("x" * 200_000), path="a")

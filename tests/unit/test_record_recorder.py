@@ -1,4 +1,4 @@
-"""The one writer of a log."""
+"""The recorder: the single writer of a log."""
 
 import asyncio
 import errno
@@ -63,13 +63,13 @@ def seqs_in(path: Path) -> list[int]:
 
 
 def writes_of_this_thread() -> tuple[int, int]:
-    """How often this thread has called write() and its like so far, and how many bytes it wrote: Linux counts them."""
+    """Return the number of write calls and of bytes written by this thread so far, as counted by Linux."""
     counters = dict(line.split(": ") for line in Path("/proc/thread-self/io").read_text().splitlines())
     return int(counters["syscw"]), int(counters["wchar"])
 
 
 def open_flags(path: Path) -> list[int]:
-    """The flags of every descriptor that this process has on the file."""
+    """Return the flags of every descriptor that this process has on the file."""
     found = [one.name for one in Path("/proc/self/fd").iterdir() if one.is_symlink() and one.readlink() == path]
     info = [Path(f"/proc/self/fdinfo/{number}").read_text().splitlines() for number in found]
     return [int(line.split()[1], 8) for lines in info for line in lines if line.startswith("flags:")]
@@ -85,7 +85,7 @@ def test_the_file_has_mode_0600_whatever_the_umask(log_path: Path, mask: int) ->
 
 
 @pytest.mark.parametrize("mask", UMASKS, ids=oct)
-def test_a_folder_that_is_made_for_the_file_has_mode_0700_whatever_the_umask(log_path: Path, mask: int) -> None:
+def test_a_folder_created_for_the_file_has_mode_0700_whatever_the_umask(log_path: Path, mask: int) -> None:
     log_path.parent.parent.mkdir(parents=True)
     with umask(mask), Recorder(log_path, RUN_ID) as recorder:
         recorder.append(started())
@@ -93,7 +93,7 @@ def test_a_folder_that_is_made_for_the_file_has_mode_0700_whatever_the_umask(log
 
 
 @pytest.mark.req("TR-2")
-def test_a_file_that_was_opened_up_is_closed_again_on_reopen(recorder: Recorder, log_path: Path) -> None:
+def test_a_file_with_a_wider_mode_becomes_private_on_reopen(recorder: Recorder, log_path: Path) -> None:
     recorder.append(started())
     recorder.close()
     log_path.chmod(0o644)
@@ -146,7 +146,7 @@ def test_every_line_is_a_json_object_with_the_envelope_and_the_next_seq(recorder
 
 
 @pytest.mark.req("TR-9")
-def test_every_kind_of_event_is_written_as_it_was_given(recorder: Recorder, log_path: Path) -> None:
+def test_every_kind_of_event_is_written_unchanged(recorder: Recorder, log_path: Path) -> None:
     order = [started(), *(payload for name, payload in PAYLOADS.items() if not name.startswith("run."))]
     order.append(PAYLOADS["run.completed"])
     for payload in order:
@@ -156,15 +156,15 @@ def test_every_kind_of_event_is_written_as_it_was_given(recorder: Recorder, log_
     assert {event.iteration for event in events} == {2}
 
 
-def test_append_gives_the_entry_that_stands_in_the_file(recorder: Recorder, log_path: Path) -> None:
-    given = [recorder.append(started()), recorder.append(assistant_message("x"), path="a", iteration=3)]
-    assert given == list(read(log_path))
-    assert [(entry.seq, entry.type) for entry in given] == [(1, "run.started"), (2, "message.assistant")]
+def test_append_returns_the_entry_in_the_file(recorder: Recorder, log_path: Path) -> None:
+    entries = [recorder.append(started()), recorder.append(assistant_message("x"), path="a", iteration=3)]
+    assert entries == list(read(log_path))
+    assert [(entry.seq, entry.type) for entry in entries] == [(1, "run.started"), (2, "message.assistant")]
     assert recorder.seq == 2
 
 
 @pytest.mark.req("TR-14")
-def test_the_prompt_and_the_system_prompt_are_in_the_log_as_they_were_given(recorder: Recorder, log_path: Path) -> None:
+def test_the_prompt_and_the_system_prompt_are_in_the_log_unchanged(recorder: Recorder, log_path: Path) -> None:
     recorder.append(started())
     recorder.append(PAYLOADS["message.user"], path="a")
     payload = json.loads(log_path.read_bytes().splitlines()[1])["payload"]
@@ -185,18 +185,16 @@ def test_a_reply_is_in_the_log_as_its_blocks_in_their_order(recorder: Recorder, 
 
 @pytest.mark.req("TR-16")
 @pytest.mark.parametrize("fidelity", ["router", "agent_emitted"])
-def test_a_tool_has_a_call_and_a_result_whoever_vouches_for_it(
-    recorder: Recorder, log_path: Path, fidelity: Any
-) -> None:
+def test_a_tool_has_a_call_and_a_result_of_either_fidelity(recorder: Recorder, log_path: Path, fidelity: Any) -> None:
     recorder.append(started())
-    recorder.append(ToolCall(**_tool(fidelity, input={"a": 1}, output=None)), path="a")
-    recorder.append(ToolResult(**_tool(fidelity, input=None, output="ok")), path="a")
+    recorder.append(ToolCall(**_tool_fields(fidelity, input={"a": 1}, output=None)), path="a")
+    recorder.append(ToolResult(**_tool_fields(fidelity, input=None, output="ok")), path="a")
     events = [json.loads(line) for line in log_path.read_bytes().splitlines()[1:]]
     assert [event["type"] for event in events] == ["tool.call", "tool.result"]
     assert {(event["payload"]["call_id"], event["payload"]["fidelity"]) for event in events} == {("c1", fidelity)}
 
 
-def _tool(fidelity: Any, **more: Any) -> dict[str, Any]:
+def _tool_fields(fidelity: Any, **more: Any) -> dict[str, Any]:
     return {"name": "Bash", "call_id": "c1", "fidelity": fidelity} | more
 
 
@@ -220,7 +218,7 @@ def test_eight_threads_at_once_leave_whole_lines_and_no_gap(recorder: Recorder, 
         thread.join()
     assert seqs_in(log_path) == list(range(1, 802))
     assert rule_violations(log_path) == []
-    # Each thread's own events are in its own order, and each is in the file as that thread was told.
+    # The events of each thread are in order, and in the file as `append` returned them.
     assert all(mine == sorted(mine, key=lambda entry: entry.seq) for mine in entries)
     assert sorted((entry for mine in entries for entry in mine), key=lambda entry: entry.seq) == list(
         read(log_path, after=1)
@@ -266,7 +264,7 @@ def test_nothing_can_be_appended_after_close(recorder: Recorder, log_path: Path)
     assert seqs_in(log_path) == [1]
 
 
-def test_leaving_the_with_block_closes_also_on_an_error(log_path: Path) -> None:
+def test_exiting_the_with_block_closes_even_on_an_error(log_path: Path) -> None:
     with pytest.raises(InvalidEvent), Recorder(log_path, RUN_ID) as recorder:
         recorder.append(assistant_message("too early"))
     assert not is_locked(log_path)
@@ -309,7 +307,7 @@ def test_a_reopened_log_goes_on_where_it_was(log_path: Path) -> None:
     assert rule_violations(log_path) == []
 
 
-def test_a_new_log_is_refused_where_there_is_one(recorder: Recorder, log_path: Path) -> None:
+def test_a_new_log_is_rejected_if_one_exists(recorder: Recorder, log_path: Path) -> None:
     recorder.append(started())
     recorder.close()
     with pytest.raises(LogExists):
@@ -436,7 +434,7 @@ def test_at_every_level_of_durability_an_event_is_readable_once_append_returns(
         (PAYLOADS["step.started"], {"path": ""}),
     ],
 )
-def test_an_event_that_is_refused_uses_up_no_seq_and_reaches_nobody(
+def test_a_rejected_event_uses_no_seq_and_reaches_no_subscriber(
     recorder: Recorder, log_path: Path, payload: Any, place: dict[str, Any]
 ) -> None:
     recorder.append(started())
@@ -449,20 +447,20 @@ def test_an_event_that_is_refused_uses_up_no_seq_and_reaches_nobody(
     assert rule_violations(log_path) == []
 
 
-def test_no_line_leaves_anything_of_itself_in_the_next(recorder: Recorder, log_path: Path) -> None:
+def test_no_line_leaves_bytes_in_the_next(recorder: Recorder, log_path: Path) -> None:
     texts = ["x" * 200_000, "short", "odd \udcff", "", "x" * 5_000, "last"]
-    given = [recorder.append(started())]
+    entries = [recorder.append(started())]
     for text in texts:
         with pytest.raises(InvalidEvent):
             recorder.append(tool_call(["y" * 300, object()]), path="a")
-        given.append(recorder.append(assistant_message(text), path="a"))
-    assert log_path.read_bytes() == b"".join(entry.raw + b"\n" for entry in given)
-    written = [json.loads(entry.raw)["payload"]["blocks"][0]["text"] for entry in given[1:]]
+        entries.append(recorder.append(assistant_message(text), path="a"))
+    assert log_path.read_bytes() == b"".join(entry.raw + b"\n" for entry in entries)
+    written = [json.loads(entry.raw)["payload"]["blocks"][0]["text"] for entry in entries[1:]]
     assert written == [text.replace("\udcff", "\ufffd") for text in texts]
     assert rule_violations(log_path) == []
 
 
-def test_the_stats_say_how_many_events_and_bytes_there_are(recorder: Recorder, log_path: Path) -> None:
+def test_the_stats_count_events_and_bytes(recorder: Recorder, log_path: Path) -> None:
     recorder.append(started())
     recorder.append(assistant_message("✂"), path="a")
     with recorder.subscribe("page"):
@@ -473,7 +471,7 @@ def test_the_stats_say_how_many_events_and_bytes_there_are(recorder: Recorder, l
 
 def test_a_folder_that_cannot_be_made_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(StorageFailed, match="cannot make the folder") as refused:
+    with pytest.raises(StorageFailed, match="cannot create the folder") as refused:
         Recorder(tmp_path / "file" / "transcripts" / f"{RUN_ID}.jsonl", RUN_ID)
     assert refused.value.hint
 
@@ -502,7 +500,7 @@ def test_a_folder_that_may_not_be_written_is_a_clear_error(log_path: Path) -> No
     assert not log_path.exists()
 
 
-def test_reading_a_log_that_is_not_there_is_a_clear_error(log_path: Path) -> None:
+def test_reading_a_missing_log_is_a_clear_error(log_path: Path) -> None:
     with pytest.raises(FileMissing):
         list(read(log_path))
 
@@ -539,7 +537,7 @@ def test_a_disk_that_fails_while_an_event_is_being_written_is_noticed(
 
 
 @pytest.mark.req("WT-65")
-def test_times_never_run_backwards_in_a_log_whatever_clocks_say(log_path: Path) -> None:
+def test_times_never_decrease_in_a_log_whatever_the_clock_shows(log_path: Path) -> None:
     with Recorder(log_path, RUN_ID) as recorder:
         recorder.append(started(), at=EARLY)
         recorder.append(assistant_message("a clock that is ahead"), path="s", at=LATE)
@@ -548,7 +546,7 @@ def test_times_never_run_backwards_in_a_log_whatever_clocks_say(log_path: Path) 
     with Recorder(log_path, RUN_ID) as recorder:
         recorder.append(started(2))
     times = [json.loads(line)["timestamp"] for line in log_path.read_bytes().splitlines()]
-    # A time that is still to come, or before the last event, is replaced by our clock's.
+    # A time in the future, or before the last event, is replaced by the clock's time.
     assert (times[0], times) == (EARLY, sorted(times))
     assert times[1] > EARLY
     assert times[-1] < LATE

@@ -1,4 +1,4 @@
-"""Where runs are kept, and finding one by what a person says."""
+"""The storage folder, and the lookup of a run by id, prefix or `last`."""
 
 import os
 import time
@@ -18,18 +18,20 @@ B1 = "bbbb1111-0000-4000-8000-000000000003"
 NOON = 1_700_000_000_000
 
 
-def keep(storage: Storage, run_id: str, *, began: int = 0, wrote: int | None = None, parent: str | None = None) -> None:
-    """A log that began at noon and `began` ms, and was last written at noon and `wrote` ms."""
+def write_log(
+    storage: Storage, run_id: str, *, start_ms: int = 0, write_ms: int | None = None, parent: str | None = None
+) -> None:
+    """Write a log that started `start_ms` ms after noon and was last written `write_ms` ms after noon."""
     path = storage.log_path(run_id)
     path.parent.mkdir(parents=True, exist_ok=True)
-    line = line_of(started(), run_id=run_id, parent_run_id=parent, timestamp=format_timestamp(NOON + began))
+    line = line_of(started(), run_id=run_id, parent_run_id=parent, timestamp=format_timestamp(NOON + start_ms))
     path.write_bytes(encode(line) + b"\n")
-    at = (NOON + (began if wrote is None else wrote)) * 1_000_000
+    at = (NOON + (start_ms if write_ms is None else write_ms)) * 1_000_000
     os.utime(path, ns=(at, at))
 
 
 @pytest.mark.req("TR-1", "TR-7")
-def test_a_log_lies_in_transcripts_under_the_id_of_its_run(storage: Storage) -> None:
+def test_a_log_is_in_transcripts_under_the_id_of_its_run(storage: Storage) -> None:
     assert storage.log_path(RUN_ID) == storage.root / "transcripts" / f"{RUN_ID}.jsonl"
 
 
@@ -64,16 +66,14 @@ def test_without_the_environment_the_storage_is_in_the_data_folder_of_the_user(
 
 def test_a_run_is_found_by_its_id_or_by_its_first_characters(storage: Storage) -> None:
     for run_id in (A1, A2, B1):
-        keep(storage, run_id)
-    said_and_meant = {A1: A1, "aaaa1": A1, "aaaa2222-": A2, "b": B1, "BBBB": B1, A2.upper(): A2}
-    assert {
-        assistant_message: storage.find(assistant_message) for assistant_message in said_and_meant
-    } == said_and_meant
+        write_log(storage, run_id)
+    expected = {A1: A1, "aaaa1": A1, "aaaa2222-": A2, "b": B1, "BBBB": B1, A2.upper(): A2}
+    assert {reference: storage.find(reference) for reference in expected} == expected
 
 
 def test_the_first_characters_of_several_runs_are_ambiguous(storage: Storage) -> None:
     for run_id in (A1, A2, B1):
-        keep(storage, run_id)
+        write_log(storage, run_id)
     with pytest.raises(AmbiguousRun, match="2 runs begin with 'aaaa'") as refused:
         storage.find("aaaa")
     assert "aaaa1111" in refused.value.message
@@ -82,8 +82,8 @@ def test_the_first_characters_of_several_runs_are_ambiguous(storage: Storage) ->
 
 
 @pytest.mark.parametrize("unknown", ["c", A2, "aaaa11112", RUN_ID])
-def test_a_run_that_there_is_not_is_said_so(storage: Storage, unknown: str) -> None:
-    keep(storage, A1)
+def test_a_missing_run_is_a_clear_error(storage: Storage, unknown: str) -> None:
+    write_log(storage, A1)
     with pytest.raises(RunNotFound, match="no run begins with"):
         storage.find(unknown)
 
@@ -107,26 +107,26 @@ def test_a_run_that_there_is_not_is_said_so(storage: Storage, unknown: str) -> N
         "é",
     ],
 )
-def test_what_is_no_beginning_of_an_id_names_no_run(storage: Storage, crooked: str) -> None:
-    keep(storage, A1)
+def test_a_text_that_is_not_a_prefix_of_an_id_names_no_run(storage: Storage, crooked: str) -> None:
+    write_log(storage, A1)
     with pytest.raises(RunNotFound, match="does not name a run"):
         storage.find(crooked)
 
 
 @pytest.mark.parametrize("crooked", ["../x", "..", "", "/etc/passwd", f"../{RUN_ID}", f"{RUN_ID}/../x", RUN_ID + "\n"])
-def test_no_path_is_made_of_anything_but_a_run_id(storage: Storage, crooked: str) -> None:
+def test_only_a_run_id_becomes_a_path(storage: Storage, crooked: str) -> None:
     with pytest.raises(InvalidRunId):
         storage.log_path(crooked)
 
 
 def test_only_logs_are_runs(storage: Storage) -> None:
-    keep(storage, A1)
+    write_log(storage, A1)
     for name in (f"{A2}.torn", f"{A2}.torn-2", "notes.jsonl", f"{B1}.jsonl.gz", f"{B1.upper()}.jsonl", ".jsonl"):
         (storage.transcripts / name).write_text("x")
     assert list(storage.run_ids()) == [A1]
 
 
-def test_a_storage_that_is_not_there_yet_has_no_runs(storage: Storage) -> None:
+def test_a_missing_storage_has_no_runs(storage: Storage) -> None:
     assert list(storage.run_ids()) == []
     with pytest.raises(RunNotFound, match="there are no runs") as refused:
         storage.find("last")
@@ -135,21 +135,21 @@ def test_a_storage_that_is_not_there_yet_has_no_runs(storage: Storage) -> None:
         storage.find("a")
 
 
-def test_the_last_run_is_the_one_that_began_last_whichever_was_written_last(storage: Storage) -> None:
-    keep(storage, A1, began=0, wrote=90_000)
-    keep(storage, A2, began=5_000, wrote=6_000)
-    keep(storage, B1, began=1_000, wrote=7_000)
+def test_the_last_run_is_the_one_that_started_last(storage: Storage) -> None:
+    write_log(storage, A1, start_ms=0, write_ms=90_000)
+    write_log(storage, A2, start_ms=5_000, write_ms=6_000)
+    write_log(storage, B1, start_ms=1_000, write_ms=7_000)
     assert storage.find("last") == A2
 
 
-def test_the_last_run_is_nobodys_sub_run(storage: Storage) -> None:
-    keep(storage, PARENT_ID, began=0, wrote=60_000)
-    keep(storage, CHILD_ID, began=10_000, wrote=50_000, parent=PARENT_ID)
+def test_the_last_run_is_not_a_sub_run(storage: Storage) -> None:
+    write_log(storage, PARENT_ID, start_ms=0, write_ms=60_000)
+    write_log(storage, CHILD_ID, start_ms=10_000, write_ms=50_000, parent=PARENT_ID)
     assert storage.find("last") == PARENT_ID
 
 
-def test_where_there_are_only_sub_runs_there_is_no_last_run(storage: Storage) -> None:
-    keep(storage, CHILD_ID, parent=PARENT_ID)
+def test_with_only_sub_runs_there_is_no_last_run(storage: Storage) -> None:
+    write_log(storage, CHILD_ID, parent=PARENT_ID)
     with pytest.raises(RunNotFound):
         storage.find("last")
 
@@ -167,13 +167,13 @@ def test_the_last_run_is_found_among_runs_that_are_being_recorded(storage: Stora
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 100, b"oops\n", b'{"seq":1,"type":"run.started"}\n', b'{"seq":1'])
 def test_a_file_that_is_no_log_does_not_hide_the_last_run(storage: Storage, content: bytes) -> None:
-    keep(storage, A1)
+    write_log(storage, A1)
     storage.log_path(B1).write_bytes(content)
     assert storage.find("last") == A1
 
 
-def test_a_log_that_is_deleted_while_the_last_run_is_looked_for_does_not_disturb(storage: Storage) -> None:
-    """A link to nowhere is a name that is listed and cannot be opened, as a file is that was deleted in between."""
-    keep(storage, A1)
+def test_a_log_deleted_during_the_search_for_the_last_run_is_skipped(storage: Storage) -> None:
+    """A dangling link is listed and cannot be opened, like a file that was deleted in between."""
+    write_log(storage, A1)
     storage.log_path(B1).symlink_to(storage.root / "nowhere")
     assert storage.find("last") == A1

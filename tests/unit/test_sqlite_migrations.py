@@ -1,4 +1,4 @@
-"""The scripts that make the tables, and the tables as queries use them."""
+"""Migration scripts, and the tables as queries use them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def version_of(path: Path) -> int:
     return version
 
 
-def test_an_older_database_gets_the_scripts_that_it_has_not_seen_and_keeps_its_rows(tmp_path: Path):
+def test_an_older_database_gets_the_new_scripts_and_keeps_its_rows(tmp_path: Path):
     path = tmp_path / "shopfloor.db"
     database.open_database(path).close()
     with sqlite3.connect(path) as connection:
@@ -64,7 +64,7 @@ def test_a_database_without_a_version_is_refused(tmp_path: Path):
     assert "shopfloor rebuild" in (refused.value.hint or "")
 
 
-def test_the_tables_are_what_the_queries_take_them_for(tmp_path: Path):
+def test_the_tables_match_the_queries(tmp_path: Path):
     pool = database.open_database(tmp_path / "shopfloor.db")
     with pool.read_transaction() as connection:
         columns = {row[1] for row in connection.execute("PRAGMA table_info(worker_runs)")}
@@ -91,14 +91,14 @@ def test_a_file_that_is_no_database_is_a_clear_error(tmp_path: Path):
     assert "rebuild" in refused.value.hint
 
 
-def test_many_who_open_a_new_database_at_once_migrate_it_once(tmp_path: Path):
+def test_concurrent_opens_migrate_a_new_database_once(tmp_path: Path):
     path = tmp_path / "shopfloor.db"
     failures: list[BaseException] = []
 
     def open_it() -> None:
         try:
             database.open_database(path).close()
-        except BaseException as error:  # noqa: BLE001 - told to the test
+        except BaseException as error:  # noqa: BLE001 - reported to the test
             failures.append(error)
 
     threads = [threading.Thread(target=open_it) for _ in range(8)]
@@ -124,7 +124,7 @@ def test_many_who_open_a_new_database_at_once_migrate_it_once(tmp_path: Path):
     ],
     ids=str,
 )
-def test_a_list_is_read_off_an_index(tmp_path: Path, wanted: RunFilter, index: str):
+def test_a_list_uses_an_index(tmp_path: Path, wanted: RunFilter, index: str):
     pool = database.open_database(tmp_path / "shopfloor.db")
     text, parameters = queries.list_query(wanted, limit=50)
     with pool.read_transaction() as connection:
@@ -135,7 +135,7 @@ def test_a_list_is_read_off_an_index(tmp_path: Path, wanted: RunFilter, index: s
 
 
 @pytest.mark.req("WT-25")
-def test_a_timeline_is_found_by_an_index_and_not_by_reading_every_row(tmp_path: Path):
+def test_a_timeline_uses_an_index(tmp_path: Path):
     path = tmp_path / "shopfloor.db"
     database.open_database(path).close()
     with sqlite3.connect(path) as connection:

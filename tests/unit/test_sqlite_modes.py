@@ -1,4 +1,4 @@
-"""The database's files: for nobody but us, where they were asked for, and told apart from the disk that they are on."""
+"""The files of the database: private, at their path, and with errors that tell damage from a failing disk."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ PRIVATE = {"shopfloor.db": 0o600, "shopfloor.db-wal": 0o600, "shopfloor.db-shm":
 
 
 @pytest.mark.usefixtures("no_umask")
-def test_a_new_database_and_what_is_beside_it_are_for_nobody_else(tmp_path: Path):
+def test_a_new_database_and_the_files_beside_it_are_private(tmp_path: Path):
     pool = open_database(tmp_path / "shopfloor.db")
     assert modes(tmp_path) == PRIVATE
     pool.close()
 
 
 @pytest.mark.usefixtures("no_umask")
-def test_files_that_others_could_read_no_longer_can(tmp_path: Path):
+def test_files_that_others_could_read_become_private(tmp_path: Path):
     path = tmp_path / "shopfloor.db"
     open_database(path).close()
     path.chmod(0o644)
@@ -52,11 +52,11 @@ def test_files_that_others_could_read_no_longer_can(tmp_path: Path):
     before.close()
 
 
-def test_opening_a_database_again_leaves_the_locks_of_this_process_alone(tmp_path: Path):
+def test_opening_a_database_again_keeps_the_locks_of_this_process(tmp_path: Path):
     path = tmp_path / "shopfloor.db"
     pool = open_database(path)
     open_database(path).close()
-    # Whoever closes a database that nobody else holds takes its journal away.
+    # Closing the last connection deletes the journal.
     other = f"import sqlite3; c = sqlite3.connect({str(path)!r}); c.execute('SELECT * FROM worker_runs'); c.close()"
     subprocess.run([sys.executable, "-c", other], check=True)
     assert set(modes(tmp_path)) == set(PRIVATE)
@@ -64,7 +64,7 @@ def test_opening_a_database_again_leaves_the_locks_of_this_process_alone(tmp_pat
 
 
 @pytest.mark.parametrize("name", ["what?", "a?mode=memory", "a#b", "a%41", "a b:c@d", os.fsdecode(b"\xff")])
-def test_the_database_is_where_it_was_asked_for_whatever_the_folder_is_called(tmp_path: Path, name: str):
+def test_the_database_is_created_at_its_path_whatever_the_folder_name(tmp_path: Path, name: str):
     folder = tmp_path / name
     open_database(folder / "shopfloor.db").close()
     assert (folder / "shopfloor.db").stat().st_size > 0
@@ -84,7 +84,7 @@ def test_a_connection_that_may_only_read_is_a_storage_that_cannot_be_written(tmp
     assert error.hint == "make the folder writable, or point SHOPFLOOR_STORAGE at one that is"
 
 
-def test_whoever_writes_is_told_that_the_storage_cannot_be_written(tmp_path: Path):
+def test_a_failed_write_raises_a_storage_error(tmp_path: Path):
     pool = open_database(tmp_path / "shopfloor.db")
     writer = Writer(pool)
 
@@ -98,7 +98,7 @@ def test_whoever_writes_is_told_that_the_storage_cannot_be_written(tmp_path: Pat
     pool.close()
 
 
-def test_only_a_file_that_is_at_fault_itself_is_to_be_moved_away(tmp_path: Path):
+def test_a_rebuild_is_advised_only_if_the_file_itself_is_damaged(tmp_path: Path):
     path = tmp_path / "shopfloor.db"
     holder = sqlite3.connect(path)
     holder.execute("BEGIN EXCLUSIVE")

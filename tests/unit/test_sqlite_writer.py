@@ -1,4 +1,4 @@
-"""The thread that writes the database: who waits together shares a transaction, and who fails fails alone."""
+"""The writing thread of the database: queued jobs share a transaction, and a failing job fails alone."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def pool(tmp_path: Path) -> Iterator[Pool]:
 
 @pytest.fixture
 def writer(pool: Pool) -> Iterator[Writer]:
-    # So long that those in line share a transaction however slow the machine is.
+    # So long that queued jobs share a transaction however slow the machine is.
     made = Writer(pool, group_seconds=TIMEOUT_SECONDS)
     yield made
     made.close()
@@ -51,45 +51,45 @@ def names(pool: Pool) -> list[str]:
         return [name for (name,) in connection.execute("SELECT name FROM settings ORDER BY name")]
 
 
-class Held:
-    """A job that holds the writer until it is let go, so that others line up behind it."""
+class BlockingJob:
+    """A job that blocks the writer until it is released, so that others queue up."""
 
     def __init__(self, writer: Writer) -> None:
-        self._begun, self._go = threading.Event(), threading.Event()
+        self._started, self._go = threading.Event(), threading.Event()
         self._future = writer.submit(self._job)
-        self._begun.wait(TIMEOUT_SECONDS)
+        self._started.wait(TIMEOUT_SECONDS)
 
     def _job(self, connection: Connection) -> None:
-        self._begun.set()
+        self._started.set()
         self._go.wait(TIMEOUT_SECONDS)
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         self._go.set()
         self._future.result(TIMEOUT_SECONDS)
 
 
-def waiting(writer: Writer, *wanted: str) -> list[Future[str]]:
-    held = Held(writer)
+def submit_together(writer: Writer, *wanted: str) -> list[Future[str]]:
+    blocker = BlockingJob(writer)
     futures = [writer.submit(add(name)) for name in wanted]
-    held.let_go()
+    blocker.release()
     return futures
 
 
-def test_those_that_wait_in_line_share_a_transaction(pool: Pool, writer: Writer) -> None:
+def test_queued_jobs_share_a_transaction(pool: Pool, writer: Writer) -> None:
     def committed(connection: Connection) -> list[str]:
-        # What anybody else sees meanwhile.
+        # What other connections see meanwhile.
         return names(pool)
 
-    held = Held(writer)
+    blocker = BlockingJob(writer)
     futures = [writer.submit(add("a")), writer.submit(committed), writer.submit(add("b")), writer.submit(committed)]
-    held.let_go()
+    blocker.release()
     assert [future.result(TIMEOUT_SECONDS) for future in futures] == ["a", [], "b", []]
     assert names(pool) == ["a", "b"]
 
 
-def test_one_that_fails_fails_alone(pool: Pool, writer: Writer) -> None:
+def test_a_failing_job_fails_alone(pool: Pool, writer: Writer) -> None:
     writer.submit(add("taken")).result(TIMEOUT_SECONDS)
-    futures = waiting(writer, "a", "taken", "b", "taken", "c")
+    futures = submit_together(writer, "a", "taken", "b", "taken", "c")
     assert [futures[n].result(TIMEOUT_SECONDS) for n in (0, 2, 4)] == ["a", "b", "c"]
     for n in (1, 3):
         with pytest.raises(StoreError, match="UNIQUE constraint failed"):
@@ -97,36 +97,36 @@ def test_one_that_fails_fails_alone(pool: Pool, writer: Writer) -> None:
     assert names(pool) == ["a", "b", "c", "taken"]
 
 
-def test_nothing_of_one_that_fails_is_left(pool: Pool, writer: Writer) -> None:
+def test_a_failing_job_leaves_no_changes(pool: Pool, writer: Writer) -> None:
     def half(connection: Connection) -> None:
         add("half")(connection)
         raise LookupError
 
-    held = Held(writer)
+    blocker = BlockingJob(writer)
     failing, other = writer.submit(half), writer.submit(add("whole"))
-    held.let_go()
+    blocker.release()
     with pytest.raises(LookupError):
         failing.result(TIMEOUT_SECONDS)
     assert other.result(TIMEOUT_SECONDS) == "whole"
     assert names(pool) == ["whole"]
 
 
-def test_what_nobody_waits_for_any_more_is_not_begun(pool: Pool, writer: Writer) -> None:
-    held = Held(writer)
-    gone, other = writer.submit(add("gone")), writer.submit(add("other"))
-    assert gone.cancel()
-    held.let_go()
+def test_a_cancelled_job_is_not_executed(pool: Pool, writer: Writer) -> None:
+    blocker = BlockingJob(writer)
+    cancelled, other = writer.submit(add("gone")), writer.submit(add("other"))
+    assert cancelled.cancel()
+    blocker.release()
     assert other.result(TIMEOUT_SECONDS) == "other"
     with pytest.raises(CancelledError):
-        gone.result(TIMEOUT_SECONDS)
+        cancelled.result(TIMEOUT_SECONDS)
     assert names(pool) == ["other"]
 
 
-def test_closing_does_what_is_in_line(pool: Pool) -> None:
+def test_closing_executes_the_queued_jobs(pool: Pool) -> None:
     writer = Writer(pool)
-    held = Held(writer)
+    blocker = BlockingJob(writer)
     futures = [writer.submit(add(f"n{number}")) for number in range(5)]
-    held.let_go()
+    blocker.release()
     writer.close()
     writer.close()
     assert [future.result(0) for future in futures] == names(pool)
@@ -134,9 +134,9 @@ def test_closing_does_what_is_in_line(pool: Pool) -> None:
         writer.submit(add("late"))
 
 
-def test_a_database_that_is_held_by_another_is_said_to_be_busy(tmp_path: Path, pool: Pool) -> None:
+def test_a_locked_database_is_reported_as_busy(tmp_path: Path, pool: Pool) -> None:
     with pool.connection() as connection:
-        # The writer gets this connection, and shall not wait long.
+        # The writer gets this connection, with a short busy timeout.
         connection.execute("PRAGMA busy_timeout=50")
     writer = Writer(pool)
     other = sqlite3.connect(tmp_path / "shopfloor.db", isolation_level=None)
@@ -150,9 +150,9 @@ def test_a_database_that_is_held_by_another_is_said_to_be_busy(tmp_path: Path, p
     writer.close()
 
 
-def test_a_job_that_is_submitted_while_the_writer_closes_is_answered_or_refused(pool: Pool) -> None:
+def test_a_job_submitted_during_close_gets_a_result_or_an_error(pool: Pool) -> None:
     writer = Writer(pool)
-    held = Held(writer)
+    blocker = BlockingJob(writer)
     closing = threading.Thread(target=writer.close)
     closing.start()
     accepted: list[Future[str]] = []
@@ -161,14 +161,14 @@ def test_a_job_that_is_submitted_while_the_writer_closes_is_answered_or_refused(
         while time.monotonic() < deadline:
             accepted.append(writer.submit(add(f"n{len(accepted):05}")))
             time.sleep(0.001)
-    held.let_go()
+    blocker.release()
     closing.join(TIMEOUT_SECONDS)
     assert not wait(accepted, timeout=TIMEOUT_SECONDS).not_done
     assert sorted(future.result(0) for future in accepted) == names(pool)
 
 
 class Disk:
-    """Lets the next calls of a function of `os` fail, as a broken disk does."""
+    """Makes the next calls of a function of `os` fail, as a broken disk does."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, function: str, failures: int = 1) -> None:
         self._work = getattr(os, function)
@@ -189,7 +189,7 @@ def intake(tmp_path: Path) -> Iterator[Intake]:
     made.close()
 
 
-def test_jobs_are_not_done_again_where_the_intake_cannot_be_flushed_after_their_commit(
+def test_jobs_are_not_repeated_if_the_intake_cannot_be_flushed_after_their_commit(
     pool: Pool, intake: Intake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     writer = Writer(pool, intake=intake, group_seconds=TIMEOUT_SECONDS)
@@ -203,22 +203,22 @@ def test_jobs_are_not_done_again_where_the_intake_cannot_be_flushed_after_their_
 
         return job
 
-    held = Held(writer)
+    blocker = BlockingJob(writer)
     disk = Disk(monkeypatch, "fdatasync")
     futures = [writer.submit(pin(name)) for name in ("a", "b")]
     with caplog.at_level(logging.WARNING, "shopfloor"):
-        held.let_go()
+        blocker.release()
         assert [future.result(TIMEOUT_SECONDS) for future in futures] == ["a", "b"]
     assert (disk.failures, executed) == (0, ["a", "b"])
     assert "intake.jsonl" in caplog.text
     assert intake.needs_rewrite
     assert names(pool) == ["a", "b"]
-    # The next one is written as ever.
+    # The next job is written as usual.
     assert writer.submit(pin("c")).result(TIMEOUT_SECONDS) == "c"
     writer.close()
 
 
-def test_a_failed_commit_leaves_no_transaction_open_where_the_intake_cannot_be_cut(
+def test_a_failed_commit_leaves_no_open_transaction_if_the_intake_cannot_be_truncated(
     tmp_path: Path, pool: Pool, intake: Intake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer = Writer(pool, intake=intake)

@@ -1,1 +1,1 @@
-"""What fits the ports: one folder per kind of world. No adapter knows another."""
+"""Implementations of the ports: local files and processes, SQLite, memory, models, providers. None imports another."""

@@ -1,4 +1,4 @@
-"""The live bus of one process: a fan-out for each run that somebody watches."""
+"""The bus of one process: a fan-out for each run with subscribers, and subscriptions to all runs."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from shopfloor.record import UNKNOWN_SEQ, FanOut, Subscription, Waiter, wake_all
 
 
 class InProcessBus:
-    """Between the writers and the subscribers of one process, in whatever threads they are."""
+    """Implements `Bus` between the writers and the subscribers of one process. Thread-safe."""
 
     def __init__(self) -> None:
         self._fanouts: dict[str, FanOut] = {}
-        self._runs: tuple[RunsSubscription, ...] = ()
+        self._all_runs: tuple[RunsSubscription, ...] = ()
         self._lock = threading.Lock()
 
     def publish(self, run_id: str, entry: Entry) -> None:
-        if not self._runs and run_id not in self._fanouts:
+        if not self._all_runs and run_id not in self._fanouts:
             return
         with self._lock:
-            for runs in self._runs:
-                runs.push(run_id, entry)
+            for subscription in self._all_runs:
+                subscription.push(run_id, entry)
             fanout = self._fanouts.get(run_id)
             if fanout is not None:
-                if entry.seq != fanout.last + 1:
-                    # Unknown so far, written by another process in between, cut, or passed on out of order.
+                if entry.seq != fanout.last_seq + 1:
+                    # The log's length was unknown, another process wrote to it, it was cut, or entries came out of
+                    # order.
                     fanout.restart(entry.seq - 1)
                 fanout.publish(entry)
 
@@ -41,11 +42,11 @@ class InProcessBus:
                     fanout.publish_delta(delta)
 
     def notify(self, run_id: str) -> None:
-        if not self._runs and run_id not in self._fanouts:
+        if not self._all_runs and run_id not in self._fanouts:
             return
         with self._lock:
-            for runs in self._runs:
-                runs.push(run_id, None)
+            for subscription in self._all_runs:
+                subscription.push(run_id, None)
             fanout = self._fanouts.get(run_id)
             if fanout is not None:
                 fanout.notify()
@@ -69,42 +70,42 @@ class InProcessBus:
     def subscribe_all(self) -> Generator[RunsSubscription]:
         subscription = RunsSubscription(self._lock)
         with self._lock:
-            self._runs = (*self._runs, subscription)
+            self._all_runs = (*self._all_runs, subscription)
         try:
             yield subscription
         finally:
             with self._lock:
-                self._runs = tuple(one for one in self._runs if one is not subscription)
+                self._all_runs = tuple(other for other in self._all_runs if other is not subscription)
 
 
 class RunsSubscription:
-    """What one subscriber has not read yet of all runs."""
+    """One subscriber's buffer of entries of all runs. An empty list for a run means: read its log."""
 
     def __init__(self, lock: threading.Lock) -> None:
         self._lock = lock
-        self._runs: dict[str, list[Entry]] = {}
+        self._pending: dict[str, list[Entry]] = {}
         self._events = 0
         self._bytes = 0
-        self._sleepers: deque[Waiter] = deque()
-        self._sleeper = Waiter()
+        self._waiters: deque[Waiter] = deque()
+        self._waiter = Waiter()
 
     def push(self, run_id: str, entry: Entry | None) -> None:
-        """Keep an event, or that the log has to be looked at. The caller holds the lock."""
-        entries = self._runs.get(run_id)
+        """Buffer an entry, or with None that the log has to be read. The caller holds the lock."""
+        entries = self._pending.get(run_id)
         if entries is None:
-            # Who writes so many runs at once is left to the next look at all logs.
-            if len(self._runs) < BUS_RUNS:
-                self._runs[run_id] = []
-                self._keep(self._runs[run_id], entry)
+            # With too many runs at once, the subscriber finds the rest when it polls all logs.
+            if len(self._pending) < BUS_RUNS:
+                self._pending[run_id] = []
+                self._append(self._pending[run_id], entry)
         elif entries:
             if entry is not None and entry.seq == entries[-1].seq + 1:
-                self._keep(entries, entry)
+                self._append(entries, entry)
             else:
                 entries.clear()
-        if self._sleepers:
-            wake_all(self._sleepers)
+        if self._waiters:
+            wake_all(self._waiters)
 
-    def _keep(self, entries: list[Entry], entry: Entry | None) -> None:
+    def _append(self, entries: list[Entry], entry: Entry | None) -> None:
         if entry is None:
             return
         self._events += 1
@@ -116,10 +117,10 @@ class RunsSubscription:
 
     def drain(self) -> dict[str, list[Entry]]:
         with self._lock:
-            runs, self._runs = self._runs, {}
+            pending, self._pending = self._pending, {}
             self._events = self._bytes = 0
-        return runs
+        return pending
 
     async def wait(self, seconds: float) -> None:
-        if not self._runs:
-            await self._sleeper.wait(seconds, self._sleepers, lambda: bool(self._runs))
+        if not self._pending:
+            await self._waiter.wait(seconds, self._waiters, lambda: bool(self._pending))

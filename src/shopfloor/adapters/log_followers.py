@@ -1,4 +1,4 @@
-"""Following a log: what it holds, and then what is published of it, for every adapter that has logs and a bus."""
+"""The follower of a log, for every adapter with logs and a bus: reads the log first, then the published entries."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from shopfloor.ports import Bus, Subscription
 
 
 class LogCursor(Protocol):
-    """A place in one log."""
+    """A position in one log."""
 
     @property
     def seq(self) -> int:
-        """Of the event before it."""
+        """The `seq` of the event before the position."""
         ...
 
     async def read(self) -> list[Entry | Reset]:
-        """Give the next events of the log, about a chunk of them, and move behind them; none for now: empty.
+        """Return the next events, about a chunk of them, and move behind them. Empty if there are no new events.
 
-        `[Reset]` where the log ends before this place, which is at that end then.
+        Returns `[Reset]` if the log was cut before the position, which is then at the end of the log.
         """
         ...
 
     def advance(self, entry: Entry) -> None:
-        """Move behind an event that was published: the one with the next `seq`."""
+        """Move behind the next event, which was published."""
         ...
 
 
 class LogSource(Protocol):
-    """What `follow` asks of an adapter's logs; all but `cursor` is of the port `LogReader`."""
+    """The logs of an adapter, for `follow`. All methods but `cursor` belong to the port `LogReader`."""
 
     async def has_log(self, run_id: str) -> bool: ...
 
@@ -47,7 +47,7 @@ class LogSource(Protocol):
     ) -> list[Entry] | None: ...
 
     def cursor(self, run_id: str, after: int) -> AbstractContextManager[LogCursor]:
-        """The place after the event `after`."""
+        """Return a cursor behind the event `after`."""
         ...
 
 
@@ -61,61 +61,61 @@ async def follow(
     wait_for_writer: bool = False,
     poll_seconds: float,
 ) -> AsyncGenerator[list[Entry | Reset | Delta]]:
-    """`LogReader.follow`. Every `poll_seconds` without news the log is read, in case nobody has told of an event."""
-    # Subscribed before reading: what comes in between is published.
+    """Implement `LogReader.follow`. Reads the log after `poll_seconds` of silence, in case a notification is lost."""
+    # Subscribe before reading, so that no event between the two is missed.
     with bus.subscribe(run_id, deltas=deltas) as live:
-        async for nothing in _until_there(
+        async for empty in _wait_for_log(
             logs, live, run_id, wait_for_writer=wait_for_writer, poll_seconds=poll_seconds
         ):
-            yield nothing
+            yield empty
         if await _has_ended_by(logs, run_id, after):
             return
         with logs.cursor(run_id, after) as cursor:
             published: deque[Entry | Gap | Delta] = deque()
             must_read = True
             while True:
-                if batch := _take(cursor, published):
+                if batch := _take_next(cursor, published):
                     yield batch
-                    if _ends(batch):
+                    if _has_outcome(batch):
                         return
                 if not must_read and not published:
                     await live.wait(poll_seconds)
                     published.extend(live.drain())
                     must_read = not published
                     continue
-                # Asked before reading: what was written before the writer left is still given.
+                # Checked before reading, so that events written before the writer ended are still returned.
                 is_over = must_read and await _is_over(logs, run_id, wait_for_writer=wait_for_writer)
                 must_read, has_read = False, False
                 while entries := await _read(cursor, live, published):
                     has_read = True
                     yield entries
-                    if _ends(entries):
+                    if _has_outcome(entries):
                         return
                 if is_over:
                     return
                 if not has_read:
                     yield []
-                    # What was published and is not in the log any more is nobody's.
+                    # Entries that were published but are no longer in the log are void.
                     published.clear()
 
 
 async def _read(
     cursor: LogCursor, live: Subscription, published: deque[Entry | Gap | Delta]
 ) -> list[Entry | Reset | Delta]:
-    """Read on in the log."""
-    # A long log is read in one go, but not at everybody else's cost.
+    """Read the next events of the log."""
+    # Let other tasks run between the chunks of a long log.
     await anyio.lowlevel.checkpoint()
     entries = await cursor.read()
     if entries and isinstance(entries[0], Reset):
-        # What was published of the part that is lost goes with it; what came since is in the log. Twice: after a
-        # notification the first is empty.
+        # Discard the published entries of the part that was cut; later ones are in the log. Drain twice: after a
+        # notification the first call returns an empty list.
         published.clear()
         live.drain()
         live.drain()
     return cast("list[Entry | Reset | Delta]", entries)
 
 
-async def _until_there(
+async def _wait_for_log(
     logs: LogSource, live: Subscription, run_id: str, *, wait_for_writer: bool, poll_seconds: float
 ) -> AsyncGenerator[list[Entry | Reset | Delta]]:
     while not await logs.has_log(run_id):
@@ -132,15 +132,16 @@ async def _is_over(logs: LogSource, run_id: str, *, wait_for_writer: bool) -> bo
 
 async def _has_ended_by(logs: LogSource, run_id: str, after: int) -> bool:
     last = await logs.page(run_id, before=sys.maxsize, limit=1)
-    return bool(last) and last[0].seq <= after and _ends(last)
+    return bool(last) and last[0].seq <= after and _has_outcome(last)
 
 
-def _take(cursor: LogCursor, published: deque[Entry | Gap | Delta]) -> list[Entry | Reset | Delta]:
-    """Take what continues at this place, and drop what is behind it. What is left first lies ahead, in the log.
+def _take_next(cursor: LogCursor, published: deque[Entry | Gap | Delta]) -> list[Entry | Reset | Delta]:
+    """Take the published items that continue at the cursor, and drop those behind it.
 
-    A delta continues where no event came after it: its message may be among those that did.
+    The first remaining item is ahead of the cursor: the log has the events before it. A delta continues at the cursor
+    only if no event came after it, since that event may be the complete message.
     """
-    taken: list[Entry | Reset | Delta] = []
+    batch: list[Entry | Reset | Delta] = []
     while published:
         item = published[0]
         if isinstance(item, Entry):
@@ -148,18 +149,18 @@ def _take(cursor: LogCursor, published: deque[Entry | Gap | Delta]) -> list[Entr
                 break
             if item.seq == cursor.seq + 1:
                 cursor.advance(item)
-                taken.append(item)
+                batch.append(item)
         elif isinstance(item, Delta):
             if item.after > cursor.seq:
                 break
             if item.after == cursor.seq:
-                taken.append(item)
+                batch.append(item)
         elif item.last > cursor.seq:
             break
         published.popleft()
-    return taken
+    return batch
 
 
-def _ends(batch: Sequence[Entry | Reset | Delta]) -> bool:
+def _has_outcome(batch: Sequence[Entry | Reset | Delta]) -> bool:
     last = batch[-1]
     return isinstance(last, Entry) and last.type == RunCompleted.event_type

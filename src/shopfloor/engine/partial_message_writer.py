@@ -74,7 +74,7 @@ class PartialMessageWriter:
                 continue
             async with self.lock:
                 del self._pending[message]
-                piece = message.piece(self._mask_stable)
+                piece = message.next_chunk(self._mask_stable)
                 if piece is None:
                     continue
                 try:

@@ -1,4 +1,4 @@
-"""The vocabulary: envelope, events, content blocks, and their bytes. Knows nothing of files."""
+"""The log format: envelope, events, content blocks, their encoding and the rules. Independent of files."""
 
 from shopfloor.log.agents import Clock, EndedProcess, FileChange, Initialization, Limit, Note, Process, Session, Usage
 from shopfloor.log.blocks import (

@@ -1,4 +1,4 @@
-"""What the log tells of an agent beside what it says and does: its session, its program's own words, files, limits."""
+"""Facts about an agent in the log, besides messages and tool calls: usage, process, session, limits, notes, files."""
 
 from __future__ import annotations
 
@@ -8,136 +8,136 @@ import msgspec
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens, by class: each that was read is in one of `input`, `cache_read` and `cache_write`."""
+    """Token counts. Each input token is counted in exactly one of `input`, `cache_read` and `cache_write`."""
 
     input: int = 0
-    """Tokens that were read afresh: neither from a cache nor into one."""
+    """Input tokens that were neither read from a cache nor written to one."""
     output: int = 0
-    """Tokens that were written, thinking included."""
+    """Output tokens, thinking included."""
     cache_read: int = 0
-    """Tokens that were read from a cache."""
+    """Input tokens that were read from a cache."""
     cache_write: int = 0
-    """Tokens that were read and written to a cache."""
+    """Input tokens that were written to a cache."""
     reasoning: int = 0
     """The part of `output` that is known to be thinking."""
 
 
 class Process(msgspec.Struct, frozen=True, kw_only=True):
-    """The process that serves a step."""
+    """The process that executes a step."""
 
     pid: int
     """Also the id of its process group."""
     command: str
     """The program."""
     args: list[str]
-    """What it was started with. `…` stands for text that is recorded elsewhere in the log."""
+    """Its arguments. `…` replaces text that is recorded elsewhere in the log."""
     cwd: str
-    """The folder it works in."""
+    """Its working directory."""
 
 
 class EndedProcess(msgspec.Struct, frozen=True, kw_only=True):
-    """A process that outlived the command or agent that had started it, and was ended."""
+    """A process that outlived the command or agent that started it, and was terminated."""
 
     pid: int
     """Its process id."""
     command: str
-    """The program; empty where the system does not tell."""
+    """The program; empty if the system does not report it."""
     args: list[str]
-    """What it was started with; of a long command line, the beginning."""
+    """Its arguments; only the start of a long command line."""
     signal: Literal["SIGTERM", "SIGKILL"]
-    """What ended it: `SIGKILL` where it did not end in time after `SIGTERM`."""
+    """The signal that ended it: `SIGKILL` if it did not end in time after `SIGTERM`."""
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What serves an agent step."""
+    """The session that executes an agent step."""
 
     provider: str
-    """What powers the session, for example `claude-code`."""
+    """The provider of the agent, for example `claude-code`."""
     access_mode: str | None = None
     """How the provider is used: `subscription`, `api` or `local`."""
     session_id: str | None = None
-    """The provider's own id of the session, by which it can be resumed."""
+    """The provider's id of the session, with which it can be resumed."""
     process: Process | None = None
-    """Its process, where it has one on this host."""
+    """The session's process, if it has one on this host."""
     capabilities: dict[str, Any] | None = None
-    """What the session can do, as it was found when it began."""
+    """The capabilities of the session, as detected when it started."""
     resumed: bool = False
-    """True where it goes on in a session that there was."""
+    """True if this continues an earlier session."""
     usage: Usage | None = None
-    """Tokens of the whole session, with what earlier runs spent in it, where the agent tells no other number."""
+    """Tokens of the whole session, including earlier runs in it, if the agent reports no other number."""
 
 
 class Limit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A limit of the provider's, as it told of it."""
+    """A limit of the provider, as the agent reported it."""
 
-    # By factories, so that they are said and not left out: whoever reads a log goes by them.
+    # Factories, so that `omit_defaults` does not omit the fields: readers of a log need them.
     kind: Literal["requests", "tokens"] = msgspec.field(default_factory=lambda: "requests")
-    """What is counted."""
+    """The unit that is counted."""
     status: Literal["allowed", "warning", "rejected"] = msgspec.field(default_factory=lambda: "rejected")
-    """Whether it was still open."""
+    """Whether requests were still allowed."""
     current: float | None = None
-    """How much of it is used; of `max`, or of 1 where that is not told."""
+    """The used amount, of `max`, or of 1 if `max` is unknown."""
     max: float | None = None
-    """How much there is."""
+    """The total amount."""
     reset_at: str | None = None
-    """When there will be more."""
+    """When the limit resets."""
     window: str | None = None
-    """The provider's own name for it, for example `five_hour`."""
+    """The provider's name of the limit, for example `five_hour`."""
 
 
 class Initialization(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What an agent says of itself when it is ready."""
+    """The description that an agent reports of itself when it is ready."""
 
     session_id: str | None = None
-    """The provider's own id of the session."""
+    """The provider's id of the session."""
     model: str | None = None
-    """The model that it will ask."""
+    """The model that the agent uses."""
     version: str | None = None
-    """Of the agent's program."""
+    """The version of the agent's program."""
     cwd: str | None = None
-    """The folder it works in."""
+    """Its working directory."""
     tools: list[str] | None = None
-    """The tools that it has."""
+    """The available tools."""
     permission_mode: str | None = None
-    """What it may do without asking, in the provider's word."""
+    """What the agent may do without approval, in the provider's term."""
     context_tokens: int | None = None
-    """How many tokens it has read before the first instruction, where it tells."""
+    """The number of tokens read before the first instruction, if the agent reports it."""
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What an agent's program says, and no model: that it is ready, that it tries again, that something is wrong."""
+    """A status message of the agent's program, not of its model: ready, retrying, failed and so on."""
 
     kind: Literal["ready", "retry", "limit", "denied", "warning", "error", "left"]
-    """`retry`: a model call failed and is made again; `denied`: a tool was not allowed; `error`: it goes no further;
-    `left`: it is gone on with later, and the message has what it has spent up to here."""
+    """`retry`: a model call failed and is retried; `denied`: a tool was not allowed; `error`: the agent stops;
+    `left`: the session continues later, and the message has the usage up to here."""
     message: str | None = None
-    """In the program's words."""
+    """The text of the program."""
     code: str | None = None
-    """The stable word of the error, as an outcome has it."""
+    """The stable error code, as in an outcome."""
     status: int | None = None
-    """The HTTP status that it met."""
+    """The HTTP status of the failed call."""
     try_: int | None = msgspec.field(default=None, name="try")
-    """Which try failed, from 1."""
+    """The number of the try that failed, from 1."""
     tries: int | None = None
-    """How many there will be."""
+    """The maximum number of tries."""
     retry_after: float | None = None
-    """Seconds until the next."""
+    """Seconds until the next try."""
     limit: Limit | None = None
-    """The limit that it is about."""
+    """The limit that the note is about."""
     ready: Initialization | None = None
-    """What it begins with."""
+    """The agent's description of itself, for `ready`."""
 
 
 class FileChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A file that a tool changed, as the agent tells it."""
+    """A file that a tool changed, as the agent reports it."""
 
     path: str
     action: Literal["create", "modify", "delete"]
     lines_added: int | None = None
     lines_removed: int | None = None
     diff: str | None = None
-    """A unified diff, cut where it is long."""
+    """A unified diff, truncated if long."""
 
 
 Clock = Literal["reader"]
-"""Whose clock the timestamp is of, where it is not the agent's own: it was read at that time."""
+"""The clock of a timestamp that is not the agent's own: `reader`, the time at which the event was read."""

@@ -1,4 +1,4 @@
-"""Content blocks: the six things that a message can hold. The vocabulary is closed for writers."""
+"""Content blocks: the six kinds of content in a message. The vocabulary is closed for writers."""
 
 from __future__ import annotations
 
@@ -7,57 +7,57 @@ from typing import Any, Literal
 import msgspec
 
 Fidelity = Literal["router", "agent_emitted"]
-"""Who vouches for a block: `router`, we did it or saw it done; `agent_emitted`, the agent says so."""
+"""The source of a block: `router` if Shopfloor did or observed it, `agent_emitted` if the agent reported it."""
 
 ChunkKind = Literal["text", "thinking", "tool_input"]
-"""What a message that is being made consists of."""
+"""The kinds of blocks in a message that is still being generated."""
 
 FIDELITIES: frozenset[str] = frozenset({"router", "agent_emitted"})
 
 
 class _Block(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True, gc=False):
     fidelity: Fidelity
-    """Who vouches for it."""
+    """The source of the block."""
 
 
 class TextBlock(_Block, frozen=True, kw_only=True, tag="text"):
-    """Plain text: what an agent said, or what a command printed."""
+    """Plain text: a message of an agent, or the output of a command."""
 
     text: str
     """The text."""
     stream: Literal["stdout", "stderr"] | None = None
-    """For a command's output: where it was printed."""
+    """For the output of a command: the stream that it was printed to."""
     raw: str | None = None
-    """For output that was not UTF-8: its exact bytes in base64 (`text` has U+FFFD in their place)."""
+    """For output that is not UTF-8: its exact bytes in base64 (`text` has U+FFFD in their place)."""
 
 
 class ThinkingBlock(_Block, frozen=True, kw_only=True, tag="thinking"):
-    """What an agent thought."""
+    """Thinking of an agent."""
 
     thinking: str
-    """The text of the thought."""
+    """The text of the thinking."""
     signature: str | None = None
-    """What the provider wants back with the thought, to trust it."""
+    """The provider's signature, which it requires when the thinking is sent back."""
 
 
 class ToolUseBlock(_Block, frozen=True, kw_only=True, tag="tool_use", gc=True):
-    """An agent asks for a tool."""
+    """An agent's request to use a tool."""
 
     tool_name: str
     """The tool's exact name."""
     tool_id: str
-    """What joins a use and its result."""
+    """The id shared by a use and its result."""
     tool_input: Any
-    """What the tool is to be given."""
+    """The input of the tool."""
 
 
 class ToolResultBlock(_Block, frozen=True, kw_only=True, tag="tool_result", gc=True):
-    """What a tool gave back."""
+    """The result of a tool use."""
 
     tool_id: str
-    """The `tool_id` of the use that this answers."""
+    """The `tool_id` of the use."""
     tool_content: Any
-    """What the tool gave."""
+    """The output of the tool."""
 
 
 class CommandBlock(_Block, frozen=True, kw_only=True, tag="command", gc=True):
@@ -66,32 +66,32 @@ class CommandBlock(_Block, frozen=True, kw_only=True, tag="command", gc=True):
     command: str
     """The command line."""
     variables: dict[str, str] | None = None
-    """Environment variables by which the command line refers to values of the worker."""
+    """Environment variables through which the command line refers to values of the worker."""
 
 
 class StreamBlock(_Block, frozen=True, kw_only=True, tag="stream"):
-    """A piece of a provider's stream, kept as it came.
+    """A chunk of a provider's stream, unchanged.
 
-    With `kind`, `block` and `offset` it is a piece of a message that was not complete when it was written: the new text
-    of one of its blocks. The whole message takes the place of its pieces once it follows, under the same `message_id`.
+    With `kind`, `block` and `offset`, it is a chunk of a message that was still incomplete: the new text of one of its
+    blocks. The complete message, which follows under the same `message_id`, supersedes its chunks.
     """
 
     chunk: str
-    """The piece."""
+    """The text of the chunk."""
     unparsed: bool = False
-    """True where the piece was not understood and is kept so that nothing is lost."""
+    """True if the chunk was not understood; it is recorded so that nothing is lost."""
     raw: str | None = None
-    """For a piece that was not UTF-8: its exact bytes in base64 (`chunk` has U+FFFD in their place)."""
+    """For a chunk that is not UTF-8: its exact bytes in base64 (`chunk` has U+FFFD in their place)."""
     kind: ChunkKind | None = None
-    """For a piece of a message: what the block holds. The input of a tool is a piece of JSON."""
+    """For a chunk of a message: the kind of its block. The chunk of a tool's input is a fragment of JSON."""
     block: int | None = None
-    """For a piece of a message: which of the message's blocks, from 0."""
+    """For a chunk of a message: the index of its block in the message, from 0."""
     offset: int | None = None
-    """For a piece of a message: how many characters of that block come before it."""
+    """For a chunk of a message: the number of characters of the block before it."""
     tool_name: str | None = None
-    """For the input of a tool: the tool; only with the first piece of the block."""
+    """For the input of a tool: the tool; only in the first chunk of the block."""
     tool_id: str | None = None
-    """For the input of a tool: what joins the use and its result; only with the first piece of the block."""
+    """For the input of a tool: the id shared by the use and its result; only in the first chunk of the block."""
 
 
 Block = TextBlock | ThinkingBlock | ToolUseBlock | ToolResultBlock | CommandBlock | StreamBlock
@@ -107,7 +107,7 @@ BLOCK_TYPES: dict[str, type[Block]] = {
 
 
 class UnknownBlock(msgspec.Struct, frozen=True):
-    """A block of a later version, or a broken one: passed on as it is, never dropped, never written by us."""
+    """A block of a later version, or an invalid one: passed on unchanged, never dropped, never written by Shopfloor."""
 
     type: str
     data: dict[str, Any]

@@ -1,4 +1,7 @@
-"""Events to bytes and back. Encoding is strict, decoding tolerant: what it does not know it passes on."""
+"""Encoding and decoding of events, and the checks of an event before it is appended, the same for every log writer.
+
+Encoding is strict. Decoding is tolerant: unknown types and fields are passed on as plain data.
+"""
 
 from __future__ import annotations
 
@@ -33,44 +36,44 @@ from shopfloor.log.payloads import (
 )
 
 Check = Callable[[Any, str, int, str | None], None]
-"""Holds a payload and its place (path, iteration, child run) against what its kind of event may have."""
+"""Checks a payload with its path, iteration and child run against the rules of its type; raises `InvalidEvent`."""
 
 ENCODE_ERRORS: Final = (TypeError, ValueError, OverflowError, RecursionError)
-"""What `encode_into` raises for a line that only `encode` can mend or refuse."""
+"""The errors of `encode_into`. Retry with `encode`, which replaces invalid text or raises `InvalidEvent`."""
 
 _encoder = msgspec.json.Encoder()
 _encode = _encoder.encode
 encode_into: Final[Callable[[Line, bytearray], None]] = _encoder.encode_into
-"""Puts the bytes of a line into a buffer, in place of what is there: `encode`, without its care and its checks."""
+"""Replaces the content of a buffer by the bytes of a line: faster than `encode`, without its clean-up and checks."""
 
 _decode_any = msgspec.json.Decoder().decode
 _BLOCK_CLASSES = frozenset(BLOCK_TYPES.values())
 
 
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-_Known = TypeVar("_Known", bound=Payload)
+_PayloadT = TypeVar("_PayloadT", bound=Payload)
 
 
-class _Shell(Envelope, frozen=True, kw_only=True):
+class _RawPayloadEvent(Envelope, frozen=True, kw_only=True):
     payload: msgspec.Raw
 
 
-class _Fitting(Event, Generic[_Known], frozen=True, kw_only=True):
-    """An event whose payload is what its type says: decoded with its envelope, in one go."""
+class _TypedEvent(Event, Generic[_PayloadT], frozen=True, kw_only=True):
+    """An event with a payload of the class for its type, so that envelope and payload are decoded in one pass."""
 
-    payload: _Known
-
-
-_decode_shell = json_decoder(_Shell).decode
-# Each decoder is built when it is first needed: no command needs them all.
-_fitting_decoders: dict[str, Callable[[bytes], Event]] = {}
+    payload: _PayloadT
 
 
-def _new_fitting_decoder(event_type: str) -> Callable[[bytes], Event] | None:
+_decode_envelope = json_decoder(_RawPayloadEvent).decode
+# Decoders are built on first use: no command needs all of them.
+_typed_decoders: dict[str, Callable[[bytes], Event]] = {}
+
+
+def _new_typed_decoder(event_type: str) -> Callable[[bytes], Event] | None:
     cls: Any = PAYLOAD_TYPES.get(event_type)
     if cls is None:
         return None
-    return _fitting_decoders.setdefault(event_type, json_decoder(_Fitting[cls]).decode)
+    return _typed_decoders.setdefault(event_type, json_decoder(_TypedEvent[cls]).decode)
 
 
 @cache
@@ -79,7 +82,7 @@ def _payload_decoder(event_type: str) -> Callable[[msgspec.Raw], Payload]:
 
 
 def encode(line: Line) -> bytes:
-    """The line's bytes, without its end. Raises `InvalidEvent` for what is not of the format."""
+    """Return the bytes of a line without its LF. Raises `InvalidEvent` if the line does not fit the format."""
     try:
         raw = _encode(line)
     except UnicodeEncodeError:
@@ -91,16 +94,16 @@ def encode(line: Line) -> bytes:
 
 
 def check_size(line: Line, size: int) -> None:
-    """Raises `InvalidEvent` where a line, with its end, is longer than any may be."""
+    """Raise `InvalidEvent` if `size`, the bytes of a line with its LF, is over the limit."""
     if size > LOG_LINE_BYTES:
         raise InvalidEvent(
             f"a {line.type} event of {size:,} bytes is over the limit of {LOG_LINE_BYTES:,}",
-            hint="keep large content in a file and name the file in the event",
+            hint="store large content in a file and name the file in the event",
         )
 
 
 def _encode_cleaned(line: Line) -> bytes:
-    """The line with U+FFFD for lone surrogates, which UTF-8 cannot carry."""
+    """Encode the line with U+FFFD in place of lone surrogates, which UTF-8 cannot represent."""
     try:
         return _encode(_clean(msgspec.to_builtins(line, str_keys=True)))
     except ENCODE_ERRORS as error:
@@ -114,7 +117,7 @@ def _not_json(line: Line, error: Exception) -> InvalidEvent:
 def _clean(value: Any) -> Any:
     match value:
         case str():
-            # A pair of surrogates is one character; only those left alone are replaced.
+            # A pair of surrogates is one character; only unpaired ones are replaced.
             return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
         case dict():
             return {_clean(key): _clean(item) for key, item in cast("dict[str, Any]", value).items()}
@@ -125,18 +128,19 @@ def _clean(value: Any) -> Any:
 
 
 def check(payload: Payload, path: str, iteration: int, child_run_id: str | None) -> None:
-    """Holds an event against the closed vocabularies and the rules that a single event can break."""
-    hold = CHECKS.get(type(payload))
-    if hold is None:
+    """Raise `InvalidEvent` if an event breaks the closed vocabularies or a rule about single events."""
+    check_payload = CHECKS.get(type(payload))
+    if check_payload is None:
         raise unknown_payload_error(payload)
-    hold(payload, path, iteration, child_run_id)
+    check_payload(payload, path, iteration, child_run_id)
 
 
 def unknown_payload_error(payload: object) -> InvalidEvent:
+    """Return the error for a payload that is not an instance of one of the ten payload classes."""
     return InvalidEvent(f"{type(payload).__name__} is not one of the ten kinds of event")
 
 
-def _check_place(iteration: int, child_run_id: str | None) -> None:
+def _check_position(iteration: int, child_run_id: str | None) -> None:
     if iteration < 0:
         raise InvalidEvent(f"iteration is {iteration}; it counts from 0")
     if child_run_id is not None:
@@ -144,7 +148,7 @@ def _check_place(iteration: int, child_run_id: str | None) -> None:
 
 
 def _check_run(payload: Any, path: str, iteration: int, child_run_id: str | None) -> None:
-    _check_place(iteration, child_run_id)
+    _check_position(iteration, child_run_id)
     if path:
         raise InvalidEvent(f"{payload.event_type} is at run level, where the path is empty, not {path!r}")
     if type(payload) is RunStarted and payload.attempt < 1:
@@ -154,7 +158,7 @@ def _check_run(payload: Any, path: str, iteration: int, child_run_id: str | None
 
 
 def _check_step(payload: Any, path: str, iteration: int, child_run_id: str | None) -> None:
-    _check_place(iteration, child_run_id)
+    _check_position(iteration, child_run_id)
     if not path:
         raise InvalidEvent(f"{payload.event_type} needs the path of its step")
     if payload.try_ < 1:
@@ -170,7 +174,7 @@ def _check_call(payload: Any, path: str, iteration: int, child_run_id: str | Non
 
 def _check_message(payload: Any, path: str, iteration: int, child_run_id: str | None) -> None:
     if iteration < 0 or child_run_id is not None:
-        _check_place(iteration, child_run_id)
+        _check_position(iteration, child_run_id)
     for block in payload.blocks:
         if type(block) not in _BLOCK_CLASSES:
             raise InvalidEvent(f"{type(block).__name__} is not one of the six kinds of block")
@@ -179,7 +183,7 @@ def _check_message(payload: Any, path: str, iteration: int, child_run_id: str | 
 
 
 def _check_tool(payload: Any, path: str, iteration: int, child_run_id: str | None) -> None:
-    _check_place(iteration, child_run_id)
+    _check_position(iteration, child_run_id)
     if payload.fidelity not in FIDELITIES:
         raise InvalidEvent(f"{payload.fidelity!r} is not a fidelity: router or agent_emitted")
 
@@ -196,72 +200,73 @@ CHECKS: Final[dict[type, Check]] = {
     ToolCall: _check_tool,
     ToolResult: _check_tool,
 }
-"""What each kind of event is held against."""
+"""The check of each payload class."""
 
 
 def decode(raw: bytes, event_type: str = "") -> Event:
-    """The event in a line. Raises `InvalidEvent` only where there is no envelope to be read.
+    """Decode a line. Raises `InvalidEvent` only if the envelope is unreadable.
 
-    Whoever knows the type already, as an entry does, has the event sooner.
+    Passing the `event_type`, which an entry has, makes decoding faster.
     """
-    if decoder := _fitting_decoders.get(event_type) or _new_fitting_decoder(event_type):
+    if decoder := _typed_decoders.get(event_type) or _new_typed_decoder(event_type):
         try:
             event = decoder(raw)
         except _UNREADABLE:
             return _decode_tolerantly(raw)
-        # A line cannot say of itself what we did not understand.
+        # `problems` is set by the reader only: ignore a field of that name in the line.
         return event if not event.problems else _decode_tolerantly(raw)
     return _decode_tolerantly(raw)
 
 
 def _decode_tolerantly(raw: bytes) -> Event:
     try:
-        shell = _decode_shell(raw)
+        envelope = _decode_envelope(raw)
     except _UNREADABLE as error:
         raise InvalidEvent(f"not an event: {error}") from error
-    payload, problems = decode_payload(shell.type, shell.payload)
+    payload, problems = decode_payload(envelope.type, envelope.payload)
     return Event(
-        seq=shell.seq,
-        run_id=shell.run_id,
-        parent_run_id=shell.parent_run_id,
-        child_run_id=shell.child_run_id,
-        type=shell.type,
-        path=shell.path,
-        iteration=shell.iteration,
-        timestamp=shell.timestamp,
+        seq=envelope.seq,
+        run_id=envelope.run_id,
+        parent_run_id=envelope.parent_run_id,
+        child_run_id=envelope.child_run_id,
+        type=envelope.type,
+        path=envelope.path,
+        iteration=envelope.iteration,
+        timestamp=envelope.timestamp,
         payload=payload,
         problems=problems,
     )
 
 
 def decode_payload(event_type: str, raw: msgspec.Raw | bytes) -> tuple[Payload | UnknownPayload, tuple[str, ...]]:
+    """Decode a payload and return it with the problems found. Raises `InvalidEvent` if it is not JSON."""
     if event_type not in PAYLOAD_TYPES:
-        return UnknownPayload(_decode_freely(raw)), (f"unknown event type {event_type!r}",)
+        return UnknownPayload(_decode_plain(raw)), (f"unknown event type {event_type!r}",)
     try:
         return _payload_decoder(event_type)(msgspec.Raw(raw)), ()
     except _UNREADABLE as error:
-        return _decode_openly(event_type, raw, str(error))
+        return _decode_partially(event_type, raw, str(error))
 
 
-def _decode_freely(raw: msgspec.Raw | bytes) -> Any:
+def _decode_plain(raw: msgspec.Raw | bytes) -> Any:
     try:
         return _decode_any(raw)
     except _UNREADABLE as error:
         raise InvalidEvent(f"not an event: {error}") from error
 
 
-def _decode_openly(
-    event_type: str, raw: msgspec.Raw | bytes, why: str
+def _decode_partially(
+    event_type: str, raw: msgspec.Raw | bytes, reason: str
 ) -> tuple[Payload | UnknownPayload, tuple[str, ...]]:
-    """A payload that does not fit: a message may be whole but for blocks of a later version."""
-    data = _decode_freely(raw)
+    """Decode a payload that does not match its class: a message may be valid except for blocks of a later version."""
+    data = _decode_plain(raw)
     cls = PAYLOAD_TYPES[event_type]
     if not issubclass(cls, UserMessage | AssistantMessage) or not isinstance(data, dict):
-        return UnknownPayload(data), (f"payload of {event_type}: {why}",)
+        return UnknownPayload(data), (f"payload of {event_type}: {reason}",)
     message = cast("dict[str, Any]", data)
     blocks = message.get("blocks")
     if not isinstance(blocks, list):
-        return UnknownPayload(message), (f"payload of {event_type}: {why}",)
+        return UnknownPayload(message), (f"payload of {event_type}: {reason}",)
     known, problems = _decode_blocks(cast("list[Any]", blocks))
     try:
         empty = convert({**message, "blocks": []}, cls)
@@ -290,7 +295,7 @@ def _decode_blocks(blocks: list[Any]) -> tuple[list[Block | UnknownBlock], tuple
 
 
 def check_next(run_id: str, seq: int, payload: Payload, *, has_ended: bool) -> None:
-    """Raise where this event cannot follow the event `seq`, the last of the log so far."""
+    """Raise if this payload cannot follow the event `seq`, the last one in the log: `RunEnded` or `InvalidEvent`."""
     if has_ended:
         raise RunEnded(f"the run {run_id} has its outcome; nothing can follow it")
     if not seq and not isinstance(payload, RunStarted):
@@ -298,10 +303,10 @@ def check_next(run_id: str, seq: int, payload: Payload, *, has_ended: bool) -> N
 
 
 def event_time(newest: str, now: str, at: str | None, payload: Payload) -> tuple[str, Payload]:
-    """The time of an event, and its payload. Times never run backwards in a log, also if our clock was set back.
+    """Return the time of an event, and its payload. Times in a log never decrease, even if the clock was set back.
 
-    `newest` is the time of the event before it. Where `at` is earlier than that, or later than `now`, our clock's time
-    is used, and the payload says so.
+    `newest` is the time of the previous event. If `at` is earlier than `newest` or later than `now`, the clock's time
+    is used and the payload gets `clock="reader"`.
     """
     now = max(now, newest)
     if at is None:
@@ -310,7 +315,7 @@ def event_time(newest: str, now: str, at: str | None, payload: Payload) -> tuple
 
 
 def apply_mask(hook: MaskHook, payload: Payload) -> Payload:
-    """The payload as the hook wants it written. Raises `InvalidEvent` where the hook breaks it."""
+    """Return the payload after the mask hook. Raises `InvalidEvent` if the hook returns an invalid payload."""
     data = cast("dict[str, Any]", msgspec.to_builtins(payload, str_keys=True))
     changed = hook(data)
     try:
@@ -320,7 +325,7 @@ def apply_mask(hook: MaskHook, payload: Payload) -> Payload:
 
 
 def log_busy(run_id: str) -> LogBusy:
-    """The error for a second writer."""
+    """Return the error for a second writer of a log."""
     return LogBusy(
         f"another process is writing the log of {run_id}",
         hint="a log has one writer; read it with `shopfloor tail` or wait until the run ends",

@@ -1,4 +1,4 @@
-"""The envelope of an event, and an event as it stands in a log."""
+"""The envelope of an event, events and entries of a log, run ids and timestamps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FORMAT = 1
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """What every line has, in the order in which it is written."""
+    """The fields of every line, in the order in which they are written."""
 
     seq: int
     """From 1, without gaps."""
@@ -32,27 +32,27 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     path: str
     """The step, dot-separated, with the indexes of enclosing loops (`each.3.build`); empty at run level."""
     iteration: int
-    """The round of the innermost loop, from 0."""
+    """The iteration of the innermost loop, from 0."""
     timestamp: str
-    """When it was written: RFC 3339, UTC, milliseconds."""
+    """When the event was written: RFC 3339, UTC, milliseconds."""
 
 
 class Line(Envelope, frozen=True, kw_only=True, gc=False):
     """An event about to be written."""
 
     payload: Payload
-    """What the event type carries."""
+    """The fields of the event type."""
 
 
 class Event(Envelope, frozen=True, kw_only=True):
-    """An event that was read. `problems` names what in it was not understood; nothing of it is lost."""
+    """An event that was read. `problems` lists the parts that were not understood; their data is kept."""
 
     payload: Payload | UnknownPayload
     problems: tuple[str, ...] = ()
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """One event of a log, as everybody gets it: the bytes of the log, encoded once, without the line's end."""
+    """One event of a log as readers and subscribers get it: the bytes of the log, without the LF."""
 
     seq: int
     type: str
@@ -60,13 +60,13 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 
 class Reset(msgspec.Struct, frozen=True):
-    """The log ends before the reader's place: `last` is where it ends now, and the reader goes on from there."""
+    """The log was cut before the reader's position. `last` is its last `seq` now, after which the reader continues."""
 
     last: int
 
 
 class Gap(msgspec.Struct, frozen=True, rename={"first": "from", "last": "to"}):
-    """Events that a subscriber missed, first and last included. The log has them."""
+    """Events that were dropped for a subscriber, first and last included. The log has them."""
 
     first: int
     last: int
@@ -79,35 +79,37 @@ TIMESTAMP = re.compile(
 
 
 def new_run_id() -> str:
-    """A random UUID (version 4) as text. `uuid.uuid4` takes several times as long."""
+    """Return a random UUID (version 4) as text. `uuid.uuid4` takes several times as long."""
     digits = os.urandom(16).hex()
     variant = "89ab"[int(digits[16], 16) & 3]
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
 
 def is_run_id(text: str) -> bool:
+    """Return whether `text` is a UUID v4 in lower case."""
     return UUID4.fullmatch(text) is not None
 
 
 def validate_run_id(text: str) -> str:
-    """`text`, if it is a run's id: ids become file names, so nothing else may pass."""
+    """Return `text` if it is a run id, else raise `InvalidRunId`: ids become file names, so no other text may pass."""
     if not is_run_id(text):
         raise InvalidRunId(f"{text!r} is not a run id", hint="a run id is a UUID v4 in lower case")
     return text
 
 
 def format_timestamp(ms: int) -> str:
-    """Milliseconds since 1970 as RFC 3339 in UTC."""
+    """Format milliseconds since 1970 as RFC 3339 in UTC."""
     seconds, rest = divmod(ms, 1000)
-    return f"{_second(seconds)}.{rest:03d}Z"
+    return f"{_format_second(seconds)}.{rest:03d}Z"
 
 
 @lru_cache(maxsize=2)
-def _second(seconds: int) -> str:
-    # Not by strftime, which looks up the time zone each time.
+def _format_second(seconds: int) -> str:
+    # Not with strftime, which looks up the time zone each time.
     year, month, day, hour, minute, second, *_ = time.gmtime(seconds)
     return f"{year:04d}-{month:02d}-{day:02d}T{hour:02d}:{minute:02d}:{second:02d}"
 
 
 def now() -> str:
+    """Return the current time as a timestamp."""
     return format_timestamp(time.time_ns() // 1_000_000)

@@ -1,4 +1,8 @@
-"""Messages that are not complete: the pieces by which the log has them, and how pieces are joined again."""
+"""Incomplete messages: deltas for live viewers, the chunks that the log stores, and how chunks are merged.
+
+While a message is generated, viewers get its text as deltas. The log gets the same text as chunks from time to time,
+and then the complete message, which supersedes them.
+"""
 
 from __future__ import annotations
 
@@ -13,23 +17,23 @@ from shopfloor.log.payloads import AssistantMessage
 
 
 class Delta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A piece of a block of a message that is still being made."""
+    """New text of one block of a message that is still being generated."""
 
     after: int
-    """The `seq` of the last event before it."""
+    """The `seq` of the last event before the delta."""
     path: str
     """The step."""
     iteration: int = 0
     message_id: str
-    """The `message_id` that the whole message will have in the log."""
+    """The `message_id` that the complete message will have in the log."""
     block: int
-    """Which of the message's blocks, from 0."""
+    """The index of the block in the message, from 0."""
     kind: ChunkKind
-    """What it is a piece of."""
+    """The kind of the block."""
     offset: int
-    """How many characters of that block came before."""
+    """The number of characters of the block before this delta."""
     text: str
-    """The piece; for `tool_input` a piece of JSON."""
+    """The new text; for `tool_input` a fragment of JSON."""
     tool_name: str | None = None
     """For `tool_input`: the tool."""
     tool_id: str | None = None
@@ -37,7 +41,7 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 INTERRUPTED_STOP: Final = "interrupted"
-"""The stop reason of a message that was cut off. It stands for its pieces, as the whole message would."""
+"""The stop reason of a message that was interrupted. Such a message supersedes its chunks, as a complete one would."""
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _HIGH_SURROGATE: Final = re.compile("[\ud800-\udbff]")
@@ -46,15 +50,15 @@ _FIDELITY: Final = "agent_emitted"
 
 
 def chunk_blocks(message: AssistantMessage) -> Iterator[tuple[StreamBlock, ChunkKind, int, int]]:
-    """The blocks that are pieces, each with its kind, the number of its block and its offset."""
+    """Iterate over the blocks that are chunks, each with its kind, its block number and its offset."""
     for block in message.blocks:
         if isinstance(block, StreamBlock) and block.kind and block.block is not None and block.offset is not None:
             yield block, block.kind, block.block, block.offset
 
 
 def is_message_chunk(message: AssistantMessage) -> bool:
-    """Whether an event holds nothing but pieces of a message."""
-    # Asked of every message of every log: most end here.
+    """Return whether an event contains only chunks of a message."""
+    # Called for every message of every log; most are decided by the first block.
     return (
         bool(message.blocks)
         and isinstance(message.blocks[0], StreamBlock)
@@ -63,122 +67,123 @@ def is_message_chunk(message: AssistantMessage) -> bool:
 
 
 def supersedes_chunks(message: AssistantMessage) -> bool:
-    """Whether an event has the whole text of a message, or of some of its blocks, so that earlier pieces are void."""
+    """Return whether an event has complete blocks of a message, which make the earlier chunks of that message void."""
     return message.message_id is not None and bool(message.blocks) and not is_message_chunk(message)
 
 
-class _Part(msgspec.Struct):
-    """One block: its text since the last whole, and how much of that text is in pieces."""
+class _PartialBlock(msgspec.Struct):
+    """One block: its text since the last complete message in the log, and how much of that text chunks contain."""
 
     kind: ChunkKind
     tool_name: str | None = None
     tool_id: str | None = None
     base: int = 0
-    """How many characters came before the text."""
+    """The number of characters before the text."""
     texts: list[str] = []
     length: int = 0
     written: str = ""
-    """What the pieces say so far."""
+    """The text that chunks contain so far."""
 
     @property
     def text(self) -> str:
         self.texts = ["".join(self.texts)]
-        return _mended(self.texts[0])
+        return _join_surrogates(self.texts[0])
 
     @property
     def stable_text(self) -> str:
-        """The text without half a character at its end: the other half may still come."""
+        """The text without an unpaired surrogate at its end: the second half may still follow."""
         text = "".join(self.texts)
-        return _mended(text[:-1]) if _HIGH_SURROGATE.fullmatch(text[-1:]) else self.text
+        return _join_surrogates(text[:-1]) if _HIGH_SURROGATE.fullmatch(text[-1:]) else self.text
 
 
-def _mended(text: str) -> str:
-    """The text with one character for a pair of surrogates: its halves can come one after the other."""
+def _join_surrogates(text: str) -> str:
+    """Replace each pair of surrogates by its character: the halves of a pair can arrive in two deltas."""
     if not _SURROGATE.search(text):
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 class PartialMessage:
-    """A message that is being made: what there is of its blocks so far."""
+    """A message that is still being generated: the text of its blocks so far."""
 
     def __init__(self, message_id: str, *, model: str | None = None) -> None:
         self.message_id = message_id
         self._model = model
-        self._parts: dict[int, _Part] = {}
+        self._blocks: dict[int, _PartialBlock] = {}
 
     @property
     def has_text(self) -> bool:
-        """Whether there is text that no whole message has."""
-        return any(part.length for part in self._parts.values())
+        """Whether there is text that no complete message in the log contains."""
+        return any(partial.length for partial in self._blocks.values())
 
-    def grow(
+    def append_text(
         self, block: int, kind: ChunkKind, text: str, *, tool_name: str | None = None, tool_id: str | None = None
     ) -> int:
-        """Add text to a block and return its offset: how many characters of the block come before it."""
-        part = self._parts.get(block)
-        if part is None or part.kind != kind:
-            part = self._parts[block] = _Part(kind=kind, tool_name=tool_name, tool_id=tool_id, texts=[])
-        offset = part.base + part.length
-        part.texts.append(text)
-        part.length += len(text)
+        """Append text to a block and return its offset: the number of characters of the block before it."""
+        partial = self._blocks.get(block)
+        if partial is None or partial.kind != kind:
+            partial = self._blocks[block] = _PartialBlock(kind=kind, tool_name=tool_name, tool_id=tool_id, texts=[])
+        offset = partial.base + partial.length
+        partial.texts.append(text)
+        partial.length += len(text)
         return offset
 
-    def join(self, piece: AssistantMessage) -> None:
-        """Add what a piece of the log says. Text that is there already is not added twice."""
-        for block, kind, number, offset in chunk_blocks(piece):
-            part = self._parts.get(number)
-            if part is None:
-                part = self._parts[number] = _Part(kind=kind, base=offset, texts=[])
-            part.tool_name, part.tool_id = part.tool_name or block.tool_name, part.tool_id or block.tool_id
-            missing = offset - part.base - part.length
+    def merge_chunk(self, chunk: AssistantMessage) -> None:
+        """Add the text of a chunk from the log. Text that is already present is not added twice."""
+        for block, kind, number, offset in chunk_blocks(chunk):
+            partial = self._blocks.get(number)
+            if partial is None:
+                partial = self._blocks[number] = _PartialBlock(kind=kind, base=offset, texts=[])
+            partial.tool_name, partial.tool_id = partial.tool_name or block.tool_name, partial.tool_id or block.tool_id
+            missing = offset - partial.base - partial.length
             if missing > 0:
-                part.texts.append(_MISSING)
-                part.length += missing
+                partial.texts.append(_MISSING)
+                partial.length += missing
                 missing = 0
             new = block.chunk[-missing:]
-            part.texts.append(new)
-            part.length += len(new)
+            partial.texts.append(new)
+            partial.length += len(new)
 
     def clear(self) -> None:
-        """The log has the whole of all that there is so far."""
-        for part in self._parts.values():
-            part.base, part.length, part.texts, part.written = part.base + part.length, 0, [], ""
+        """Forget the text so far: the log has it in a complete message."""
+        for partial in self._blocks.values():
+            partial.base, partial.length, partial.texts, partial.written = partial.base + partial.length, 0, [], ""
 
-    def piece(self, settle: Callable[[str], str] | None = None) -> AssistantMessage | None:
-        """What no piece has yet; None where there is nothing. `settle` gives what of a text may be on record by now.
+    def next_chunk(self, mask: Callable[[str], str] | None = None) -> AssistantMessage | None:
+        """Return a chunk with the text that no chunk has yet, or None if there is none.
 
-        The piece counts as written; `unmark_written` takes that back.
+        `mask` returns the part of a growing text that may be written now, masked. The chunk counts as written until
+        `unmark_written`.
         """
         blocks: list[Block] = []
-        for number, part in self._parts.items():
-            before = part.written
-            settled = settle(part.stable_text) if settle is not None else part.stable_text
-            if len(settled) <= len(before) or not settled.startswith(before):
+        for number, partial in self._blocks.items():
+            before = partial.written
+            stable = mask(partial.stable_text) if mask is not None else partial.stable_text
+            if len(stable) <= len(before) or not stable.startswith(before):
                 continue
             blocks.append(
                 StreamBlock(
                     fidelity=_FIDELITY,
-                    chunk=settled[len(before) :],
-                    kind=part.kind,
+                    chunk=stable[len(before) :],
+                    kind=partial.kind,
                     block=number,
-                    offset=part.base + len(before),
-                    tool_name=None if before else part.tool_name,
-                    tool_id=None if before else part.tool_id,
+                    offset=partial.base + len(before),
+                    tool_name=None if before else partial.tool_name,
+                    tool_id=None if before else partial.tool_id,
                 )
             )
-            part.written = settled
+            partial.written = stable
         return AssistantMessage(message_id=self.message_id, blocks=blocks) if blocks else None
 
-    def unmark_written(self, piece: AssistantMessage) -> None:
-        """The piece could not be written: the next one has its text again."""
-        for block, _, number, _ in chunk_blocks(piece):
-            part = self._parts[number]
-            part.written = part.written[: -len(block.chunk)]
+    def unmark_written(self, chunk: AssistantMessage) -> None:
+        """Take back a chunk that could not be written: the next chunk contains its text again."""
+        for block, _, number, _ in chunk_blocks(chunk):
+            partial = self._blocks[number]
+            partial.written = partial.written[: -len(block.chunk)]
 
-    def interrupted(self, settle: Callable[[str], str] | None = None) -> AssistantMessage | None:
-        """The message as it was cut off; None where nothing of it is missing in the log."""
-        blocks = [_block(part, settle) for part in self._parts.values() if part.length]
+    def interrupted(self, mask: Callable[[str], str] | None = None) -> AssistantMessage | None:
+        """Return the interrupted message, or None if the log has all of its text. `mask` masks the text of a block."""
+        blocks = [_interrupted_block(partial, mask) for partial in self._blocks.values() if partial.length]
         if not blocks:
             return None
         return AssistantMessage(
@@ -186,13 +191,13 @@ class PartialMessage:
         )
 
 
-def _block(part: _Part, settle: Callable[[str], str] | None) -> Block:
-    text = settle(part.text) if settle is not None else part.text
-    match part.kind:
+def _interrupted_block(partial: _PartialBlock, mask: Callable[[str], str] | None) -> Block:
+    text = mask(partial.text) if mask is not None else partial.text
+    match partial.kind:
         case "text":
             return TextBlock(fidelity=_FIDELITY, text=text)
         case "thinking":
             return ThinkingBlock(fidelity=_FIDELITY, thinking=text)
         case "tool_input":
-            # No call came of it, so it must not look like one.
-            return StreamBlock(fidelity=_FIDELITY, chunk=text, tool_name=part.tool_name, tool_id=part.tool_id)
+            # Not a ToolUseBlock: the tool was never called.
+            return StreamBlock(fidelity=_FIDELITY, chunk=text, tool_name=partial.tool_name, tool_id=partial.tool_id)

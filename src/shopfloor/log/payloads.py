@@ -1,4 +1,4 @@
-"""Payloads: what each of the ten event types carries. A payload's class decides its event's type."""
+"""Payloads of the ten event types. The class of a payload determines the type of its event."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ STATUSES: frozenset[str] = frozenset({"completed", "failed", "cancelled"})
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Money, and who says so: `agent` for the agent's own total, else the price list's version."""
+    """A cost and its source: `agent` for the agent's own total, else computed from a price list."""
 
     usd: float | None
-    """US dollars; null where no price is known."""
+    """US dollars; null if the price is unknown."""
     source: str
-    """Who says so."""
+    """The source of the number."""
     prices: str | None = None
     """The version of the price list."""
 
@@ -29,28 +29,28 @@ class RunError(msgspec.Struct, frozen=True, kw_only=True):
     """Why a run did not complete."""
 
     code: str
-    """A stable word, for programs."""
+    """A stable error code, for programs."""
     message: str
     """What happened, for people."""
     retryable: bool = False
-    """Whether the same run could end well another time."""
+    """Whether the same run could succeed another time."""
     retry_after: float | msgspec.UnsetType = msgspec.UNSET
-    """Seconds until it makes sense to try again, where that is known."""
+    """Seconds until a retry makes sense, if known."""
     hint: str | msgspec.UnsetType = msgspec.UNSET
-    """What can be done about it, where there is something."""
+    """What to do about the error, if anything."""
 
 
 class Awaits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What an unanswered call waits for."""
 
     kind: str
-    """What would answer: a client tool, a question, an approval."""
+    """The kind of answer: of a client tool, to a question, an approval."""
     until: str | None = None
-    """When the wait ends by itself."""
+    """When the wait times out."""
     more: int = 0
-    """How many calls of the same message are still to come: only with the last of them does the step wait."""
+    """The number of calls of the same message that follow: the step starts to wait after the last of them."""
     cancels: bool = False
-    """True where the whole run is cancelled at `until`: its client has not come back with the result."""
+    """True if the run is cancelled at `until`, because its client did not return the result."""
 
 
 class _Payload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -59,15 +59,15 @@ class _Payload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class _Named(_Payload, frozen=True, kw_only=True):
     name: str
-    """What it is called."""
+    """The name of the run or step."""
     kind: str
     """`agent`, `command`, `operation`, `terminal`, `parallel`, `for_each`, `while`, `call_workflow`, or another."""
     clock: Clock | None = None
-    """`reader` where an agent gave no time for it, and that of reading, or of the event before it, is used."""
+    """`reader` if the agent reported no time; the timestamp is then the time of reading, or of the previous event."""
 
 
 class RunStarted(_Named, frozen=True, kw_only=True):
-    """An attempt begins. The first of a run carries all that its row shows."""
+    """The start of an attempt. The first one of a run has all that its row shows."""
 
     event_type = "run.started"
     attempt: int
@@ -75,41 +75,41 @@ class RunStarted(_Named, frozen=True, kw_only=True):
     host: str
     """The process that executes the run."""
     task: str | None = None
-    """What is to be done, in the words it was asked in."""
+    """The task, in the words of the request."""
     input: dict[str, Any] | None = None
-    """What the worker was given."""
+    """The input of the worker."""
     worker_type: str | None = None
-    """`builtin`, `plugin`, or the provider's name for a bare run."""
+    """`builtin`, `plugin`, or the provider's name for a run of a provider without a worker."""
     agent_id: str | None = None
-    """The owner: on whose behalf the run is made."""
+    """The owner: on whose behalf the run is executed."""
     channel_id: str | None = None
-    """Where the run came from."""
+    """The id of the channel that the request came from."""
     channel_name: str | None = None
-    """What people call that place."""
+    """The display name of that channel."""
     root_run_id: str | None = None
-    """The run at the top of the tree; its own id where there is no parent."""
+    """The run at the top of the tree; its own id without a parent."""
     queued_at: str | None = None
-    """When it was asked for."""
+    """When the run was requested."""
     parent: dict[str, Any] | None = None
-    """What the parent says of the call, where there is a parent."""
+    """The parent's description of the call, for a sub-run."""
     definition: Any = None
-    """The worker as it was defined when the run began."""
+    """The definition of the worker when the run started."""
     definition_hash: str | None = None
     """The hash of that definition."""
     idempotency_key: str | None = None
-    """The caller's key, by which the same order twice is one run."""
+    """The caller's key: two requests with the same key are one run."""
     cwd: str | None = None
-    """The folder it works in, where one was named."""
+    """The working directory, if the request names one."""
     client_wait_seconds: float | None = None
     """How long each client tool call waits for the client that executes the run; then the run is cancelled."""
     executor: Literal["caller"] | None = None
-    """`caller` where the process that asked for a run of a worker executes the attempt, as `shopfloor run` does."""
+    """`caller` if the process that requested the run executes the attempt itself, as `shopfloor run` does."""
     masked: bool = False
-    """Whether that process masks what it records."""
+    """Whether that process masks secrets in the log."""
     import_source: dict[str, Any] | None = None
-    """Where an imported run was taken from."""
+    """The source of an imported run."""
     format: int | None = None
-    """The version of the format."""
+    """The version of the log format."""
 
 
 class RunCompleted(_Named, frozen=True, kw_only=True):
@@ -117,24 +117,24 @@ class RunCompleted(_Named, frozen=True, kw_only=True):
 
     event_type = "run.completed"
     status: Status
-    """How it ended."""
+    """The final status."""
     error: RunError | None = None
-    """Why, where it did not complete."""
+    """Why the run did not complete."""
     result: Any = None
-    """What it gave; for a command the end of its output."""
+    """The result; for a command the end of its output."""
     usage: Usage | None = None
-    """Tokens of the whole run, without those of its sub-runs."""
+    """Tokens of the run, without its sub-runs."""
     cost: Cost | None = None
-    """Cost of the same."""
+    """Cost of the run, without its sub-runs."""
     covers: Covers | None = None
-    """What `usage` and `cost` are of, for agents with sub-agents: their own alone, or with those of sub-agents, where
-    they cannot be told apart. Left out where there were none."""
+    """What `usage` and `cost` include, for agents with sub-agents: the agents alone, or also their sub-agents, if the
+    two cannot be separated. Omitted without sub-agents."""
     sub_usage: Usage | None = None
-    """Tokens of the runs that it called, with those that they called."""
+    """Tokens of all sub-runs, at every depth."""
     sub_cost: Cost | None = None
-    """Cost of the same."""
+    """Cost of all sub-runs, at every depth."""
     duration_ms: int | None = None
-    """From the start of the run, by a clock that is never set back."""
+    """Time since the start of the run, by a monotonic clock."""
 
 
 class _StepPayload(_Named, frozen=True, kw_only=True):
@@ -143,90 +143,90 @@ class _StepPayload(_Named, frozen=True, kw_only=True):
 
 
 class StepStarted(_StepPayload, frozen=True, kw_only=True):
-    """A step begins: written before anything happens."""
+    """The start of a step, written before the step does anything."""
 
     event_type = "step.started"
     process: Process | None = None
-    """The process that will do it, already there and waiting to be let go."""
+    """The process of the step, already created and waiting to start."""
     session: Session | None = None
-    """The session that serves it, for an agent."""
+    """The session that executes the step, for an agent."""
     branches: list[str] | None = None
-    """The path segments that it begins at once, for one with branches."""
+    """The path segments that the step starts at once, for a step with branches."""
 
 
-class _Ended(_StepPayload, frozen=True, kw_only=True):
+class _StepEnd(_StepPayload, frozen=True, kw_only=True):
     error: str | None = None
-    """What went wrong; left out where nothing did."""
+    """What went wrong; omitted on success."""
     error_code: str | None = None
-    """The same as a stable word, for programs; left out for a bad exit of a command, which `result` tells."""
+    """The stable error code, for programs; omitted if a command exited with an error, which `result` shows."""
     error_hint: str | None = None
-    """What to do about it, where there is something to do."""
+    """What to do about the error, if anything."""
     retryable: bool | None = None
-    """Whether the same step could end well another time."""
+    """Whether the same step could succeed another time."""
     result: Any = None
-    """What it gave; for a command `exit_code`, `signal` where one killed it, and `stdout_truncated` where later steps
+    """The result; for a command `exit_code`, `signal` if a signal killed it, and `stdout_truncated` if later steps
     got only the end of its output."""
     usage: Usage | None = None
     """Tokens of this step."""
     cost: Cost | None = None
-    """Cost of the same."""
+    """Cost of this step."""
     covers: Covers | None = None
-    """What `usage` and `cost` are of, for an agent with sub-agents: its own alone, or with theirs, where they cannot be
-    told apart. Left out where it had none."""
+    """What `usage` and `cost` include, for an agent with sub-agents: the agent alone, or also its sub-agents, if the
+    two cannot be separated. Omitted without sub-agents."""
     sub_usage: Usage | None = None
-    """Tokens of an agent's sub-agents that no run of theirs tells of."""
+    """Tokens of the agent's sub-agents that have no run of their own."""
     sub_cost: Cost | None = None
-    """Cost of the same."""
+    """Cost of the agent's sub-agents that have no run of their own."""
     session: Session | None = None
-    """The session as it was at the end, for an agent."""
+    """The session at the end of the step, for an agent."""
     rate_limits: list[Limit] | None = None
-    """The provider's limits that it met."""
+    """The provider's limits that the step met."""
     ended_processes: list[EndedProcess] | None = None
-    """Processes that outlived the command or agent and were ended, at most 100; left out where there were none."""
+    """Processes that outlived the command or agent and were terminated, at most 100; omitted if there are none."""
     duration_ms: int | None = None
-    """By a clock that is never set back."""
+    """The duration by a monotonic clock."""
 
 
-class StepCompleted(_Ended, frozen=True, kw_only=True):
-    """A step ended, well or not."""
+class StepCompleted(_StepEnd, frozen=True, kw_only=True):
+    """The end of a step, successful or not."""
 
     event_type = "step.completed"
 
 
 class CallStarted(_StepPayload, frozen=True, kw_only=True):
-    """A sub-run begins; the envelope has its `child_run_id`."""
+    """The start of a sub-run; the envelope has its `child_run_id`."""
 
     event_type = "step.call_workflow.started"
     worker: str | None = None
     """The worker that is called."""
     input: Any = None
-    """What it is given."""
+    """The input of the worker."""
 
 
-class CallCompleted(_Ended, frozen=True, kw_only=True):
-    """A sub-run ended, as its parent saw it."""
+class CallCompleted(_StepEnd, frozen=True, kw_only=True):
+    """The end of a sub-run, as its parent saw it."""
 
     event_type = "step.call_workflow.completed"
 
 
 class UserMessage(_Payload, frozen=True, kw_only=True, tag_field="role", tag="user", gc=False):
-    """What was said to the agent, or the command that was given."""
+    """A message to the agent, or the command of a step."""
 
     event_type = "message.user"
     system_prompt: str | None = None
-    """The system prompt as it was composed."""
+    """The composed system prompt."""
     synthetic: bool = False
-    """True where the agent's program wrote it, and nobody asked for it."""
+    """True if the agent's program wrote the message by itself."""
     clock: Clock | None = None
-    """`reader` where the timestamp is not the agent's own."""
+    """`reader` if the timestamp is not the agent's own."""
     truncated: bool = False
-    """True where texts were cut, with a remark at their end, because the line would have been over the limit."""
+    """True if texts were truncated, with a remark at their end, because the line would have exceeded the limit."""
     blocks: list[Block]
-    """The prompt as it was resolved, or the command."""
+    """The resolved prompt, or the command."""
 
 
 class AssistantMessage(_Payload, frozen=True, kw_only=True, tag_field="role", tag="assistant", gc=False):
-    """What the agent said, or what the command printed. Pieces of one message share `message_id`."""
+    """A message of the agent, or the output of a command. Chunks of one message share `message_id`."""
 
     event_type = "message.assistant"
     message_id: str | None = None
@@ -238,60 +238,60 @@ class AssistantMessage(_Payload, frozen=True, kw_only=True, tag_field="role", ta
     cost: Cost | None = None
     """Cost of this message."""
     usage: Usage | None = None
-    """Tokens of this message; where it has no blocks, what an agent says that it has spent since it last did."""
+    """Tokens of this message; in a message without blocks, the agent's usage since its last report."""
     stop_reason: str | None = None
-    """Why the model stopped, in the provider's word; `interrupted` where the message was cut off."""
+    """Why the model stopped, in the provider's term; `interrupted` if the message is incomplete."""
     synthetic: bool = False
-    """True where the agent's program wrote it in the model's name."""
+    """True if the agent's program wrote the message in the model's name."""
     note: Note | None = None
-    """What the program says of itself; then there may be no blocks."""
+    """A status message of the program; the message may then have no blocks."""
     clock: Clock | None = None
-    """`reader` where the timestamp is not the agent's own."""
+    """`reader` if the timestamp is not the agent's own."""
     truncated: bool = False
-    """True where texts were cut, with a remark at their end, because the line would have been over the limit."""
+    """True if texts were truncated, with a remark at their end, because the line would have exceeded the limit."""
     blocks: list[Block]
-    """What was said, in order."""
+    """The content, in order."""
 
 
 class _Tool(_Payload, frozen=True, kw_only=True):
     name: str
     """The tool's exact name, never translated."""
     call_id: str
-    """What joins a call and its result."""
+    """The id shared by a call and its result."""
     input: Any
-    """What the tool was given."""
+    """The input of the tool."""
     output: Any
-    """What the tool gave."""
+    """The output of the tool."""
     clock: Clock | None = None
-    """`reader` where the timestamp is not the agent's own."""
+    """`reader` if the timestamp is not the agent's own."""
     truncated: bool = False
-    """True where texts were cut, with a remark at their end, because the line would have been over the limit."""
+    """True if texts were truncated, with a remark at their end, because the line would have exceeded the limit."""
 
 
 class ToolCall(_Tool, frozen=True, kw_only=True):
-    """A tool is called. `output` is null."""
+    """A call of a tool. `output` is null."""
 
     event_type = "tool.call"
     fidelity: Fidelity
-    """Who vouches for it."""
+    """The source of the call."""
     awaits: Awaits | None = None
-    """Present where the run waits for somebody outside to answer."""
+    """Present if the run waits for an answer from outside."""
 
 
 class ToolResult(_Tool, frozen=True, kw_only=True):
-    """A tool gave its result. `input` is null."""
+    """The result of a tool call. `input` is null."""
 
     event_type = "tool.result"
     error: str | None = None
-    """What went wrong; left out where nothing did."""
+    """What went wrong; omitted on success."""
     duration_ms: int | None = None
-    """By a clock that is never set back."""
+    """The duration by a monotonic clock."""
     exit_code: int | None = None
-    """For a command: how it ended."""
+    """For a command: its exit code."""
     files: list[FileChange] | None = None
-    """The files that it changed, where the agent tells."""
+    """The files that the tool changed, if the agent reports them."""
     fidelity: Fidelity
-    """Who vouches for it."""
+    """The source of the result."""
 
 
 Payload = (
@@ -322,10 +322,10 @@ PAYLOAD_TYPES: dict[str, type[Payload]] = {
         ToolResult,
     )
 }
-"""The closed vocabulary of events, and what each carries."""
+"""The payload class of each event type; the vocabulary is closed."""
 
 
 class UnknownPayload(msgspec.Struct, frozen=True):
-    """The payload of a type that we do not know, or one that does not fit its type: passed on as it is."""
+    """The payload of an unknown event type, or one that does not match its type: passed on unchanged."""
 
     data: Any

@@ -1,4 +1,4 @@
-"""The rules of the format, each with a name: what `shopfloor verify` holds a file against."""
+"""The named rules of the log format, and the verifier that checks a file against them for `shopfloor verify`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from shopfloor.log.partial import chunk_blocks, is_message_chunk, supersedes_chu
 from shopfloor.log.payloads import PAYLOAD_TYPES, AssistantMessage
 
 RULES: Final[dict[str, str]] = {
-    "line-end": "every line ends with LF, and with nothing else",
+    "line-end": "every line ends with LF, not with CR LF",
     "line-size": "a line has at most 64 MiB",
     "utf-8": "a line is UTF-8",
     "empty": "a file has at least one event",
@@ -38,16 +38,16 @@ RULES: Final[dict[str, str]] = {
     "start": "run.started comes first, and opens every attempt with a higher number",
     "outcome": "there is at most one run.completed, and nothing follows it",
     "step-once": "(path, iteration, try) starts once in a run",
-    "step-pair": "what completes has started, and completes once",
-    "piece": "a piece of a message goes on where the one before it ended, until the whole message follows",
-    "step-end": "every step has completed before the run has",
+    "step-pair": "a step that completes has started, and completes once",
+    "piece": "a chunk of a message starts where the chunk before it ended, until the complete message follows",
+    "step-end": "every step completes before its run completes",
     "tool-pair": "a tool.result answers a tool.call before it",
     "mode": "a file in a transcripts folder has mode 0600",
 }
 
 
 class RuleViolation(msgspec.Struct, frozen=True):
-    """A rule that a line breaks. `line` counts from 1; 0 is the file as a whole."""
+    """A rule that a line breaks. `line` counts from 1; 0 means the whole file."""
 
     line: int
     rule: str
@@ -69,7 +69,7 @@ _Step = tuple[str, int, int]
 
 
 class Verifier:
-    """Holds the lines of one file against the rules, one after the other. Memory grows with steps and calls alone."""
+    """Checks the lines of one file against the rules, in order. Memory grows with the number of steps and calls."""
 
     def __init__(self, run_id: str | None = None) -> None:
         self.lines = 0
@@ -79,17 +79,17 @@ class Verifier:
         self._seq = 0
         self._attempt = 0
         self._steps: dict[_Step, bool] = {}
-        self._pieces: dict[str, dict[int, int]] = {}
-        """Where the pieces of messages end that are not complete, by message and block."""
+        self._chunk_ends: dict[str, dict[int, int]] = {}
+        """The offset after the last chunk of each incomplete message, by message id and block."""
         self._calls: set[str] = set()
         self._timestamp = ""
 
     def end(self) -> list[RuleViolation]:
-        """What the file as a whole breaks, after its last line."""
+        """Return the violations of the whole file. Call after the last line."""
         return [] if self.lines else [RuleViolation(0, "empty", "the file has no event")]
 
     def line(self, raw: bytes) -> list[RuleViolation]:
-        """What the next line breaks; `raw` is with its line end, if it has one."""
+        """Return the violations of the next line; `raw` includes its LF, if present."""
         self.lines += 1
         return [RuleViolation(self.lines, rule, message) for rule, message in self._problems(raw)]
 
@@ -117,12 +117,12 @@ class Verifier:
             return
         yield from _key_problems(raw)
         event = cast("dict[str, Any]", data)
-        broken = list(_envelope_problems(event))
-        yield from broken
-        if not broken:
+        envelope_problems = list(_envelope_problems(event))
+        yield from envelope_problems
+        if not envelope_problems:
             yield from self._event_problems(event)
         elif type(event.get("seq")) is int:
-            # What is wrong with this line is said; the next one is not to blame for it.
+            # Continue from this `seq`, so that the next line is not reported for the fault of this one.
             self._seq = event["seq"]
 
     def _event_problems(self, event: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -141,21 +141,21 @@ class Verifier:
         if not problems:
             yield from self._order_problems(event)
         if isinstance(payload, AssistantMessage):
-            yield from (("piece", problem) for problem in self._piece_problems(payload))
+            yield from (("piece", problem) for problem in self._chunk_problems(payload))
 
-    def _piece_problems(self, message: AssistantMessage) -> Iterator[str]:
+    def _chunk_problems(self, message: AssistantMessage) -> Iterator[str]:
         if message.message_id is not None and is_message_chunk(message):
-            ends = self._pieces.setdefault(message.message_id, {})
+            ends = self._chunk_ends.setdefault(message.message_id, {})
             for block, _, number, offset in chunk_blocks(message):
                 if ends.get(number, offset) != offset:
-                    yield f"a piece of block {number} begins at {offset}, and the one before it ends at {ends[number]}"
+                    yield f"a chunk of block {number} starts at {offset}, but the one before it ends at {ends[number]}"
                 ends[number] = offset + len(block.chunk)
         elif supersedes_chunks(message):
-            self._pieces.pop(message.message_id or "", None)
+            self._chunk_ends.pop(message.message_id or "", None)
 
     def _identity_problems(self, event: dict[str, Any]) -> Iterator[tuple[str, str]]:
         if event["seq"] != self._seq + 1:
-            yield "seq", f"seq is {event['seq']}, and {self._seq + 1} was due"
+            yield "seq", f"seq is {event['seq']}, expected {self._seq + 1}"
         self._seq = event["seq"]
         run_id = event["run_id"]
         if not is_run_id(run_id):
@@ -163,14 +163,14 @@ class Verifier:
         elif self._run_id is None:
             self._run_id = run_id
         elif run_id != self._run_id:
-            yield "run-id", f"run_id is {run_id}, and {self._run_id} was due"
+            yield "run-id", f"run_id is {run_id}, expected {self._run_id}"
         parent = event.get("parent_run_id")
         if self.lines == 1:
             self._parent = parent
         if parent is not None and not is_run_id(parent):
             yield "parent-link", f"{parent!r} is not a UUID v4"
         elif parent != self._parent:
-            yield "parent-link", f"parent_run_id is {parent}, and {self._parent} was due"
+            yield "parent-link", f"parent_run_id is {parent}, expected {self._parent}"
 
     def _order_problems(self, event: dict[str, Any]) -> Iterator[tuple[str, str]]:
         event_type, payload = event["type"], event["payload"]
@@ -184,7 +184,7 @@ class Verifier:
             self._attempt = payload["attempt"]
         elif event_type == "run.completed":
             self.ended = True
-            yield from self._open_steps(payload["status"])
+            yield from self._open_step_problems(payload["status"])
         elif event_type == "tool.call":
             self._calls.add(payload["call_id"])
         elif event_type == "tool.result":
@@ -197,49 +197,49 @@ class Verifier:
         if not TIMESTAMP.fullmatch(timestamp):
             return
         if timestamp < self._timestamp:
-            yield "clock", f"timestamp is {timestamp}, and the line before has {self._timestamp}"
+            yield "clock", f"timestamp is {timestamp}, but the line before has {self._timestamp}"
         self._timestamp = timestamp
 
-    def _open_steps(self, status: str) -> Iterator[tuple[str, str]]:
-        """A run that failed or was cancelled may have left steps open."""
+    def _open_step_problems(self, status: str) -> Iterator[tuple[str, str]]:
+        """Report open steps of a completed run. A run that failed or was cancelled may have open steps."""
         for step, is_open in self._steps.items():
             if is_open and status == "completed":
-                yield "step-end", f"{_named(step)} has not completed, and the run has"
+                yield "step-end", f"{_describe_step(step)} has not completed, but the run has"
 
     def _step_problems(self, event_type: str, step: _Step) -> Iterator[tuple[str, str]]:
-        name = _named(step)
+        name = _describe_step(step)
         if step[2] < 1:
             yield "payload", f"try is {step[2]}; it counts from 1"
-        known = self._steps.get(step)
+        is_open = self._steps.get(step)
         if event_type in _STEP_STARTS:
-            if known is not None:
+            if is_open is not None:
                 yield "step-once", f"{name} starts a second time"
             self._steps[step] = True
         else:
-            if not known:
+            if not is_open:
                 yield (
                     "step-pair",
-                    f"{name} completes {'without having started' if known is None else 'twice'}",
+                    f"{name} completes {'without having started' if is_open is None else 'twice'}",
                 )
             self._steps[step] = False
 
 
-def _named(step: _Step) -> str:
+def _describe_step(step: _Step) -> str:
     return f"step {step[0]} (iteration {step[1]}, try {step[2]})"
 
 
 def _key_problems(raw: bytes) -> Iterator[tuple[str, str]]:
-    """Keys that stand twice in an object: readers differ in which of the values they take."""
-    twice: list[str] = []
+    """Report keys that occur twice in an object: readers differ in which of the values they use."""
+    duplicates: list[str] = []
 
-    def look(pairs: list[tuple[str, Any]]) -> None:
+    def collect_duplicates(pairs: list[tuple[str, Any]]) -> None:
         names = {name for name, _ in pairs}
         if len(names) < len(pairs):
-            twice.extend(name for name in names if sum(name == other for other, _ in pairs) > 1)
+            duplicates.extend(name for name in names if sum(name == other for other, _ in pairs) > 1)
 
     with contextlib.suppress(RecursionError):
-        json.loads(raw, object_pairs_hook=look, parse_int=str, parse_float=str)
-    yield from (("keys", f"an object has the key {name!r} twice") for name in twice)
+        json.loads(raw, object_pairs_hook=collect_duplicates, parse_int=str, parse_float=str)
+    yield from (("keys", f"an object has the key {name!r} twice") for name in duplicates)
 
 
 def _envelope_problems(event: dict[str, Any]) -> Iterator[tuple[str, str]]:

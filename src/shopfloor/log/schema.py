@@ -1,4 +1,4 @@
-"""The JSON Schema of a line, made from the types."""
+"""The JSON Schema of a log line, generated from the types."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UUID: Final = {"type": "string", "pattern": f"^{UUID4.pattern}$"}
 
 
 def event_schema() -> dict[str, Any]:
-    """One schema for every line that a writer of this version writes."""
+    """Return the JSON Schema of every line that this version writes."""
     names, defs = msgspec.json.schema_components(PAYLOAD_TYPES.values(), ref_template=_REF)
     payloads = dict(zip(PAYLOAD_TYPES, names, strict=True))
     return {

@@ -1,4 +1,4 @@
-"""Files: the one writer of a log, its readers, its repair, and the live events."""
+"""Log files: the single writer of a log, its readers, its repair, and the fan-out of live events."""
 
 from shopfloor.record.durability import Durability
 from shopfloor.record.fanout import UNKNOWN_SEQ, FanOut, SubscriberStats, Subscription, Waiter, wake_all

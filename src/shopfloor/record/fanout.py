@@ -1,7 +1,7 @@
-"""Live events to many readers, none of whom can hold up the writer.
+"""Fan-out of live events to many subscribers, none of which can block the writer.
 
-A subscriber has a buffer of its own. When it is full, the newest events are dropped for that subscriber and counted;
-once it drains, it is told the gap, which it can read back from the log by `seq`.
+Each subscription has a buffer. While the buffer is full, new events are dropped for that subscriber and counted.
+The next drain returns a `Gap` in their place, which the subscriber can read back from the log by `seq`.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ from shopfloor.log import Delta, Entry, Gap
 _log = logging.getLogger("shopfloor.record")
 
 UNKNOWN_SEQ = -1
-"""The `last` of a fan-out that nobody has told how long the log is."""
+"""The `last_seq` of a fan-out that does not know the length of the log yet."""
 
 
 class SubscriberStats(msgspec.Struct, frozen=True):
+    """Counters of one subscription."""
+
     name: str
     capacity: int
     pending: int
@@ -40,39 +42,39 @@ if TYPE_CHECKING:
 
 
 class Waiter:
-    """A task that waits for news, and can be woken from any thread. Not for two tasks at once."""
+    """The wait of one task, which any thread can wake. Not for two tasks at once."""
 
     def __init__(self) -> None:
         self.is_queued = False
-        """Whether it is in the list of whoever will wake it."""
+        """Whether this waiter is in the queue that `wake_all` empties."""
         self.loop_and_thread: tuple[asyncio.AbstractEventLoop, int] | None = None
         self.future: asyncio.Future[None] | None = None
-        self._until = 0.0
+        self._deadline = 0.0
         self._timer: tuple[asyncio.AbstractEventLoop, float] | None = None
-        """Where a timer runs, and until when. It is left running, since most waits end long before it."""
+        """The loop and the deadline of the running timer. The timer is not cancelled: most waits end long before it."""
 
     async def wait(self, seconds: float | None, waiters: deque[Waiter], is_ready: Callable[[], bool]) -> None:
-        """Return at the next `wake_all` of these sleepers, or after that many seconds."""
-        import asyncio  # a subscriber that waits has loaded it; a process that only reads files need not
+        """Return at the next `wake_all` of these waiters, after `seconds`, or immediately if `is_ready()`."""
+        import asyncio  # imported here: a process that only reads files does not load asyncio
 
         loop = asyncio.get_running_loop()
         self.future, self.loop_and_thread = future, _ = loop.create_future(), (loop, threading.get_ident())
-        # Listed once, however often it gives up waiting and starts again.
+        # Queued once, however often the wait times out and starts again.
         if not self.is_queued:
             self.is_queued = True
             waiters.append(self)
-        # Listed before this check, so that news that comes in between is not slept through.
+        # Queue before this check, so that a concurrent wake-up is not lost.
         if is_ready():
             return
         if seconds is not None:
-            self._until = loop.time() + seconds
-            if self._timer is None or self._timer[0] is not loop or self._timer[1] > self._until:
+            self._deadline = loop.time() + seconds
+            if self._timer is None or self._timer[0] is not loop or self._timer[1] > self._deadline:
                 self._start_timer(loop)
         await future
 
     def _start_timer(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._timer = (loop, self._until)
-        loop.call_later(max(self._until - loop.time(), 0), self._check_time, self._timer)
+        self._timer = (loop, self._deadline)
+        loop.call_later(max(self._deadline - loop.time(), 0), self._check_time, self._timer)
 
     def _check_time(self, timer: tuple[asyncio.AbstractEventLoop, float]) -> None:
         if timer is not self._timer:
@@ -80,90 +82,92 @@ class Waiter:
         self._timer = None
         if self.future is None or self.future.done():
             return
-        if timer[0].time() < self._until:
+        if timer[0].time() < self._deadline:
             self._start_timer(timer[0])
         else:
             self.future.set_result(None)
 
 
 def wake_all(waiters: deque[Waiter]) -> None:
-    """Wake them all, from any thread."""
-    # One call per loop, however many sleep in it: that call costs more than all else here.
+    """Wake all waiters and empty the queue. Callable from any thread."""
+    # One call per loop for all of its waiters: that call costs more than everything else here.
     futures: dict[tuple[asyncio.AbstractEventLoop, int], list[asyncio.Future[None]]] = {}
     with contextlib.suppress(IndexError):
         while True:
-            sleeper = waiters.popleft()
-            sleeper.is_queued = False
-            if sleeper.loop_and_thread is not None and sleeper.future is not None:
-                futures.setdefault(sleeper.loop_and_thread, []).append(sleeper.future)
-    here = threading.get_ident()
-    for (loop, thread), sleeping in futures.items():
-        # A loop that is closed has no subscribers left to wake.
+            waiter = waiters.popleft()
+            waiter.is_queued = False
+            if waiter.loop_and_thread is not None and waiter.future is not None:
+                futures.setdefault(waiter.loop_and_thread, []).append(waiter.future)
+    this_thread = threading.get_ident()
+    for (loop, thread), loop_futures in futures.items():
+        # A closed loop raises RuntimeError; it has no waiters left to wake.
         with contextlib.suppress(RuntimeError):
-            # In the loop's own thread there is nobody to rouse, which saves two system calls.
-            (loop.call_soon if thread == here else loop.call_soon_threadsafe)(_finish, sleeping)
+            # From the loop's own thread `call_soon` suffices, which saves two system calls.
+            (loop.call_soon if thread == this_thread else loop.call_soon_threadsafe)(_finish, loop_futures)
 
 
 class FanOut:
-    """Hands each event to every subscriber. `publish` costs a step per subscriber and never waits.
+    """Delivery of each event to every subscription. `publish` takes constant time per subscription and never waits.
 
-    It takes no lock either: there is one publisher at a time, a list's `append` and `del` are atomic, and a
-    subscriber finds its gaps by itself, from the numbers of what it got and of what was published.
+    `publish` takes no lock: there is one publisher at a time, `append` and `del` of a list are atomic, and a
+    subscription finds its gaps by comparing the `seq` of its entries with `last_seq`.
     """
 
-    def __init__(self, last: int = 0) -> None:
-        self.last = last
-        """The newest event that every subscriber has been offered."""
+    def __init__(self, last_seq: int = 0) -> None:
+        self.last_seq = last_seq
+        """The `seq` of the newest event that was offered to every subscription."""
         self.waiters: deque[Waiter] = deque()
         self._subscriptions: tuple[Subscription, ...] = ()
         self._lock = threading.Lock()
         self._closed = False
-        self._made = 0
+        self._subscribed_count = 0
         self._pushes: tuple[Callable[[Entry], None], ...] = ()
-        self._room_until = last
-        """Up to which event no buffer needs to be looked at, because each has room for them all."""
+        self._room_until = last_seq
+        """The `seq` up to which every buffer is known to have room, so that none needs to be checked."""
 
     def subscribe(
         self, name: str | None = None, capacity: int = SUBSCRIBER_EVENTS, *, deltas: bool = False
     ) -> Subscription:
-        """Events from the next one on. The caller keeps the publisher out meanwhile."""
+        """Subscribe from the next event on. The caller must prevent a concurrent `publish`."""
         with self._lock:
-            self._made += 1
+            self._subscribed_count += 1
             max_deltas = FOLLOWER_DELTAS if deltas else 0
-            subscription = Subscription(self, name or f"subscriber-{self._made}", capacity, max_deltas)
+            subscription = Subscription(self, name or f"subscriber-{self._subscribed_count}", capacity, max_deltas)
             subscription.ended = self._closed
             self._subscriptions = (*self._subscriptions, subscription)
             self._pushes = (*self._pushes, subscription.push)
-            self._room_until = self.last
+            self._room_until = self.last_seq
         return subscription
 
     def __len__(self) -> int:
         return len(self._subscriptions)
 
     def publish(self, entry: Entry) -> None:
+        """Add the entry to every buffer that has room, and wake the subscribers."""
         seq = entry.seq
         if seq <= self._room_until:
             for push in self._pushes:
                 push(entry)
         else:
             self._offer(entry)
-        self.last = seq
+        self.last_seq = seq
         if self.waiters:
             wake_all(self.waiters)
 
     def _offer(self, entry: Entry) -> None:
-        """Looks at each buffer, and finds for how many events nobody needs to look again: readers only make room."""
+        """Check each buffer, and compute for how many events no check is needed: readers only make more room."""
         room = sys.maxsize
         for subscription in self._subscriptions:
-            left = subscription.capacity - len(subscription.pending)
-            if left > 0:
+            remaining = subscription.capacity - len(subscription.pending)
+            if remaining > 0:
                 subscription.push(entry)
             else:
                 subscription.drop()
-            room = min(room, max(left - 1, 0))
+            room = min(room, max(remaining - 1, 0))
         self._room_until = entry.seq + room
 
     def publish_delta(self, delta: Delta) -> None:
+        """Add the delta to every buffer that has room; drop it silently for the others."""
         for subscription in self._subscriptions:
             if len(subscription.deltas) < subscription.max_deltas:
                 subscription.deltas.append(delta)
@@ -171,32 +175,36 @@ class FanOut:
             wake_all(self.waiters)
 
     def notify(self) -> None:
-        """Have every subscriber look at the log."""
+        """Make every subscriber read the log."""
         for subscription in self._subscriptions:
             subscription.notified = True
         if self.waiters:
             wake_all(self.waiters)
 
-    def restart(self, last: int) -> None:
-        """Continue after the event `last`. What was published does not lead there, so subscribers look at the log."""
-        is_known, self.last, self._room_until = self.last != UNKNOWN_SEQ, last, last
+    def restart(self, last_seq: int) -> None:
+        """Continue after the event `last_seq`.
+
+        The events published so far do not lead up to `last_seq`, so subscribers read the log.
+        """
+        is_known, self.last_seq, self._room_until = self.last_seq != UNKNOWN_SEQ, last_seq, last_seq
         for subscription in self._subscriptions:
-            subscription.restart(last)
+            subscription.restart(last_seq)
             subscription.notified = subscription.notified or is_known
 
     def stats(self) -> list[SubscriberStats]:
         return [subscription.stats() for subscription in self._subscriptions]
 
     def remove(self, subscription: Subscription) -> None:
+        """End one subscription. Calling twice is fine."""
         with self._lock:
             subscription.ended = True
-            subscription.closed_at = self.last
-            self._subscriptions = tuple(one for one in self._subscriptions if one is not subscription)
-            self._pushes = tuple(one.push for one in self._subscriptions)
+            subscription.closed_at_seq = self.last_seq
+            self._subscriptions = tuple(other for other in self._subscriptions if other is not subscription)
+            self._pushes = tuple(other.push for other in self._subscriptions)
         wake_all(self.waiters)
 
     def close(self) -> None:
-        """Ends every subscription, once it has been drained. Twice is fine."""
+        """End every subscription as soon as it is drained. Calling twice is fine."""
         with self._lock:
             self._closed = True
             for subscription in self._subscriptions:
@@ -205,7 +213,7 @@ class FanOut:
 
 
 class Subscription:
-    """One subscriber's buffer, for one reader. `async for` gives entries and gaps; `drain()` what is pending."""
+    """The buffer of one subscriber, for one reader: iterate with `async for`, or call `drain()`."""
 
     def __init__(self, fanout: FanOut, name: str, capacity: int, max_deltas: int = 0) -> None:
         self.name = name
@@ -216,59 +224,60 @@ class Subscription:
         self.deltas: list[Delta] = []
         self.notified = False
         self.ended = False
-        self.closed_at: int | None = None
+        self.closed_at_seq: int | None = None
         self._fanout = fanout
-        self._seen = fanout.last
+        self._seen = fanout.last_seq
         self._delivered = 0
         self._dropped = 0
         self._warned_at = -DROP_WARNING_SECONDS
-        self._sleeper = Waiter()
+        self._waiter = Waiter()
 
     def drop(self) -> None:
-        """Counts an event that there is no room for."""
+        """Count an event that does not fit into the buffer, and log a warning from time to time."""
         self._dropped += 1
         now = time.monotonic()
         if now - self._warned_at >= DROP_WARNING_SECONDS:
             self._warned_at = now
             _log.warning("subscriber %s is slow: %d events dropped so far (the log has them)", self.name, self._dropped)
 
-    def restart(self, last: int) -> None:
+    def restart(self, last_seq: int) -> None:
+        """Discard the buffer and continue after the event `last_seq`."""
         del self.pending[:]
-        self._seen = last
+        self._seen = last_seq
 
     def drain(self) -> list[Entry | Gap | Delta]:
-        """What is pending, oldest first, with the gaps where something was dropped. Never waits.
+        """Take and return all pending items, oldest first, with a `Gap` where events were dropped. Never waits.
 
-        An empty list, once, after `notify`: what is pending comes with the next call.
+        Returns an empty list, once, after `notify`; the next call returns the pending items.
         """
         if self.notified:
             self.notified = False
             return []
-        # Read before the buffer: all up to here has been offered, so what is not in the buffer was dropped.
-        offered = self._fanout.last if self.closed_at is None else self.closed_at
+        # Read before the buffer: every event up to `offered` was offered, so one that is not in the buffer was dropped.
+        offered = self._fanout.last_seq if self.closed_at_seq is None else self.closed_at_seq
         entries = self.pending[:]
         del self.pending[: len(entries)]
         self._delivered += len(entries)
         seen, self._seen = self._seen, max(offered, entries[-1].seq if entries else UNKNOWN_SEQ)
-        whole = self._seen - seen == len(entries)
-        items = cast("list[Entry | Gap]", entries) if whole else list(_with_gaps(entries, seen, self._seen))
+        has_no_gaps = self._seen - seen == len(entries)
+        items = cast("list[Entry | Gap]", entries) if has_no_gaps else list(_with_gaps(entries, seen, self._seen))
         if not self.deltas:
             return cast("list[Entry | Gap | Delta]", items)
-        # After the events: a delta of a message whose event was taken here is taken here, too.
+        # Taken after the events, so that a delta comes no later than the event of its own message.
         deltas = self.deltas[:]
         del self.deltas[: len(deltas)]
         return list(_with_deltas(items, deltas))
 
-    def _has_news(self) -> bool:
-        return bool(self.pending or self.notified or self.deltas or self.ended or self._seen != self._fanout.last)
+    def _is_ready(self) -> bool:
+        return bool(self.pending or self.notified or self.deltas or self.ended or self._seen != self._fanout.last_seq)
 
     async def wait(self, seconds: float | None = None) -> None:
-        """Return when something was published or notified since the last `drain`, or after that many seconds."""
-        if not self._has_news():
-            await self._sleeper.wait(seconds, self._fanout.waiters, self._has_news)
+        """Return when something was published or notified since the last `drain`, or after `seconds`."""
+        if not self._is_ready():
+            await self._waiter.wait(seconds, self._fanout.waiters, self._is_ready)
 
     async def batch(self) -> list[Entry | Gap | Delta]:
-        """Waits until something is pending and gives all of it; an empty list is the end."""
+        """Wait until items are pending and return all of them. An empty list means the end, or follows `notify`."""
         while True:
             ended = self.ended
             if (items := self.drain()) or ended:
@@ -284,7 +293,7 @@ class Subscription:
         return SubscriberStats(self.name, self.capacity, len(self.pending), self._delivered, self._dropped)
 
     def close(self) -> None:
-        """No more events. Twice is fine."""
+        """Receive no more events. Calling twice is fine."""
         self._fanout.remove(self)
 
     def __enter__(self) -> Subscription:
@@ -307,14 +316,14 @@ def _with_gaps(entries: list[Entry], seen: int, until: int) -> Iterator[Entry | 
 
 
 def _with_deltas(items: list[Entry | Gap], deltas: list[Delta]) -> Iterator[Entry | Gap | Delta]:
-    """Each delta after the event that it follows, and before the next."""
-    left = deque(deltas)
+    """Merge the deltas into the items: each after the event that it follows, and before the next event."""
+    remaining = deque(deltas)
     for item in items:
         first = item.first if isinstance(item, Gap) else item.seq
-        while left and left[0].after < first:
-            yield left.popleft()
+        while remaining and remaining[0].after < first:
+            yield remaining.popleft()
         yield item
-    yield from left
+    yield from remaining
 
 
 def _finish(futures: list[asyncio.Future[None]]) -> None:

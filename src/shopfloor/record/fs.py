@@ -1,4 +1,4 @@
-"""The system calls under the record: opening, locking, cutting."""
+"""File system helpers of the record: private files, locks, atomic writes and durable directory entries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from shopfloor.limits import FOLDER_MODE, LOCK_ATTEMPTS, LOCK_RETRY_SECONDS, LOG
 
 
 def force_to_disk(descriptor: int) -> None:
-    """What is in the file, and as much of what is known about it as it takes to read it again."""
+    """Force the content of a file to disk, and as much of its metadata as reading it again takes."""
     if hasattr(os, "fdatasync"):
         os.fdatasync(descriptor)
     else:
@@ -25,20 +25,23 @@ def force_to_disk(descriptor: int) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """The folder and those above it, for nobody but us."""
+    """Create the folder and its missing parents, accessible to the current user only. Raises `StorageError`."""
     try:
         if folder.is_dir():
             return
-        missing = [one for one in (folder, *folder.parents) if not one.exists()]
-        for one in reversed(missing):
-            one.mkdir(mode=FOLDER_MODE, exist_ok=True)
-            one.chmod(FOLDER_MODE)  # whatever the umask is
+        missing = [path for path in (folder, *folder.parents) if not path.exists()]
+        for path in reversed(missing):
+            path.mkdir(mode=FOLDER_MODE, exist_ok=True)
+            path.chmod(FOLDER_MODE)  # whatever the umask is
     except OSError as error:
-        raise storage_error(error, f"cannot make the folder {folder}") from error
+        raise storage_error(error, f"cannot create the folder {folder}") from error
 
 
 def open_for_append(path: Path, *, new: bool = False) -> int:
-    """The file, open for appending and mode 0600 whatever the umask is."""
+    """Open a file for appending, with mode 0600 whatever the umask is, and return its descriptor.
+
+    Creates the file and its folder if missing. With `new`, raises `FileExistsError` if the file exists.
+    """
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | (os.O_EXCL if new else 0)
     try:
         descriptor = os.open(path, flags, LOG_MODE)
@@ -51,14 +54,14 @@ def open_for_append(path: Path, *, new: bool = False) -> int:
 
 
 def write_private(path: Path, content: bytes, *, durable: bool = False) -> None:
-    """The whole file at once, so that nobody reads half of it, and never for others to read.
+    """Replace the file atomically, so that no reader sees half of it, with mode 0600 from the start.
 
-    With `durable` it is on disk, under its name, when this returns.
+    With `durable`, content and name are on disk when this returns. Raises `StorageError`.
     """
     import tempfile
 
     try:
-        # Made with mode 0600.
+        # `mkstemp` creates the file with mode 0600.
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
         try:
             with os.fdopen(descriptor, "wb") as new:
@@ -78,10 +81,10 @@ def write_private(path: Path, content: bytes, *, durable: bool = False) -> None:
 
 
 def try_lock(descriptor: int) -> bool:
-    """Takes the file's one lock; False where somebody else holds it."""
+    """Take the exclusive lock of a file. Return False if another descriptor holds it; blocks for some retries only."""
     for attempt in range(LOCK_ATTEMPTS):
         if attempt:
-            # Readers that ask `is_locked` hold the lock for an instant; a writer holds it for good.
+            # `is_locked` takes the lock for an instant, so retry; a writer keeps it until it closes the file.
             time.sleep(LOCK_RETRY_SECONDS)
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -90,7 +93,7 @@ def try_lock(descriptor: int) -> bool:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a live process holds the file's lock: a lock goes with its process, whatever kills it."""
+    """Return whether a live process holds the lock of a file. The system releases locks when their process ends."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -110,43 +113,44 @@ def is_locked(path: Path) -> bool:
 
 
 class DirectorySync:
-    """The names in a folder, made safe from a power cut: whoever asks the disk does so for all that are there."""
+    """Durable directory entries of one folder: a single fsync of the folder serves every file created before it."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._lock = threading.Lock()
-        self._begun = 0
-        self._done = 0
+        self._started_syncs = 0
+        self._finished_syncs = 0
 
     def ticket(self) -> int:
-        """For a name that has just been made: the first time that the disk is asked from now on makes it safe."""
-        return self._begun + 1
+        """Return the number of the next fsync, to pass to `sync`: it makes a file that was just created durable."""
+        return self._started_syncs + 1
 
     def sync(self, ticket: int) -> None:
-        if self._done >= ticket:
+        """Return when the fsync with the number `ticket` has finished; does the fsync if no other thread did."""
+        if self._finished_syncs >= ticket:
             return
         with self._lock:
-            # Somebody else may have asked meanwhile.
-            if self._done >= ticket:
+            # Another thread may have finished it while this one waited for the lock.
+            if self._finished_syncs >= ticket:
                 return
-            self._begun += 1
+            self._started_syncs += 1
             descriptor = os.open(self._folder, os.O_RDONLY)
             try:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
-            self._done = self._begun
+            self._finished_syncs = self._started_syncs
 
 
 @cache
 def directory_sync(folder: str) -> DirectorySync:
-    """The one of that folder in this process."""
+    """Return the process-wide `DirectorySync` of a folder."""
     return DirectorySync(folder)
 
 
 @contextlib.contextmanager
 def lock_file(path: Path) -> Generator[None]:
-    """Holds a file of its own locked, and waits for whoever holds it."""
+    """Hold the exclusive lock of a lock file. Blocks while another process holds it."""
     descriptor = open_for_append(path)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -1,4 +1,8 @@
-"""Who may write a storage folder. Whoever may can exchange tokens, workers and logs, whatever the files' own modes."""
+"""Who owns a run and who may write a storage folder.
+
+A process owns a run while it holds a file lock: the system releases the lock when the process ends, however it ends.
+A user who can write the storage folder can replace its tokens, workers and logs, whatever the modes of those files are.
+"""
 
 from __future__ import annotations
 
@@ -16,28 +20,32 @@ _HOST_NAME = re.compile(r"[a-z0-9-]{1,64}")
 
 
 def host_lock_path(hosts: Path, host: str) -> Path | None:
-    """The file that a host locks in the folder `hosts`; None for what is no host's name: a log may hold anything."""
+    """Return the file that a host locks in the folder `hosts`.
+
+    Returns None if `host` is not a valid host name: names come from logs, which may contain anything.
+    """
     return hosts / f"{host}.lock" if _HOST_NAME.fullmatch(host) else None
 
 
 def is_host_alive(hosts: Path, host: str) -> bool:
-    """Whether the host of that name holds its lock in the folder `hosts`."""
-    file = host_lock_path(hosts, host)
-    return file is not None and is_locked(file)
+    """Return whether the host of that name holds its lock in the folder `hosts`."""
+    path = host_lock_path(hosts, host)
+    return path is not None and is_locked(path)
 
 
 def has_active_host(log: Path, host: str | None) -> bool:
-    """Whether a process works on the run with this log: it writes the log, or is the host of the newest attempt.
+    """Return whether a process executes the run with this log: it writes the log, or is the host of the newest attempt.
 
-    The hosts are those of the storage that the log is in. A log elsewhere has none.
+    Hosts are looked up in the storage that contains the log. A log outside a storage has none.
     """
     return is_locked(log) or (host is not None and is_host_alive(log.parent.parent / "hosts", host))
 
 
 def require_private_folder(folder: Path) -> None:
-    """Raise `StorageUnsafe` where users other than us and root can write the folder. A missing folder is fine.
+    """Raise `StorageUnsafe` if users other than the current one and root can write the folder.
 
-    A group that has no other member, as Linux distributions make one for each user, may write it.
+    A missing folder is accepted. So is write access for a group without other members: Linux distributions create
+    such a group for each user.
     """
     try:
         status = folder.stat()
@@ -49,19 +57,19 @@ def require_private_folder(folder: Path) -> None:
     if status.st_uid not in (user, 0) and user != 0:
         raise StorageUnsafe(
             f"the storage folder {folder} belongs to {_user_name(status.st_uid)}, who could read what you record",
-            hint="name a folder of your own with --storage, or ask the server of that user with SHOPFLOOR_URL",
+            hint="use a folder of your own with --storage, or connect to the server of that user with SHOPFLOOR_URL",
         )
     writers = [
-        who
-        for who, is_writer in (
+        writer
+        for writer, can_write in (
             ("its group", status.st_mode & stat.S_IWGRP and not _is_private_group(status.st_gid, status.st_uid)),
             ("everybody", status.st_mode & stat.S_IWOTH),
         )
-        if is_writer
+        if can_write
     ]
     if writers:
         raise StorageUnsafe(
-            f"the storage folder {folder} can be written by {' and '.join(writers)}: tokens and workers are kept in it",
+            f"the storage folder {folder} can be written by {' and '.join(writers)}: it holds tokens and workers",
             hint=f"chmod go-w {folder}; to share runs, give others a token of your server",
         )
 

@@ -1,4 +1,4 @@
-"""Reading a log: lazily, from any `seq`, while somebody writes it, and whatever a crash left in it."""
+"""Readers of a log: lazy, from any `seq`, during writes, and tolerant of the damage that a crash leaves."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _log = logging.getLogger("shopfloor.record")
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """Something in a log that was not understood. An event that has one is passed on all the same."""
+    """Bytes in a log that are not an event, or an event of an unknown type, which readers still return."""
 
     offset: int
     reason: str
@@ -44,7 +44,7 @@ ProblemHandler = Callable[[Problem], None]
 
 
 _LAST_SEQ = 2**53
-"""No log has so many events: a larger number is damage, and nothing that others would have to cope with."""
+"""A larger `seq` is damage, since no log has so many events; readers reject it, so that their callers need not."""
 
 
 class _Head(msgspec.Struct):
@@ -55,13 +55,13 @@ class _Head(msgspec.Struct):
 _decode_head = json_decoder(_Head).decode
 _MARK_BYTES = 256
 _OUTCOME = RunCompleted.event_type
-_find_seq = re.compile(rb'\{"seq":(\d+),').match
+_match_seq = re.compile(rb'\{"seq":(\d+),').match
 
 
 class _Mark(msgspec.Struct, frozen=True):
-    """The last line that was read: where it is, and how it begins.
+    """The last line that was read: its offsets and its first bytes.
 
-    Its number and its time tell it from any other line that may come to stand there.
+    The first bytes contain `seq` and timestamp, which distinguish the line from any other written at that offset later.
     """
 
     start: int
@@ -70,7 +70,7 @@ class _Mark(msgspec.Struct, frozen=True):
 
 
 class _Chunk(msgspec.Struct, frozen=True):
-    """What a poll gave, and where it led."""
+    """The result of one poll, and the position after it."""
 
     entries: list[Entry | Reset]
     offset: int
@@ -79,29 +79,29 @@ class _Chunk(msgspec.Struct, frozen=True):
 
 
 class ReadCache:
-    """What cursors have read, for others that come the same way: a hundred watchers of a run parse it once.
+    """Parsed chunks shared by cursors, so that a hundred watchers of a run parse its log once.
 
-    The newest chunks, and whole ones only: what is being written is read by each for itself.
+    Holds the newest chunks, and full ones only: each cursor reads the end of a growing log by itself.
     """
 
     def __init__(self, max_chunks: int = SHARED_CHUNKS) -> None:
-        self._most = max_chunks
+        self._max_chunks = max_chunks
         self._chunks: OrderedDict[tuple[int, ...], _Chunk] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._chunks)
 
-    def find(self, place: tuple[int, ...]) -> _Chunk | None:
-        return self._chunks.get(place)
+    def get(self, key: tuple[int, ...]) -> _Chunk | None:
+        return self._chunks.get(key)
 
-    def put(self, place: tuple[int, ...], chunk: _Chunk) -> None:
-        self._chunks[place] = chunk
-        if len(self._chunks) > self._most:
+    def put(self, key: tuple[int, ...], chunk: _Chunk) -> None:
+        self._chunks[key] = chunk
+        if len(self._chunks) > self._max_chunks:
             self._chunks.popitem(last=False)
 
 
 class Cursor:
-    """A place in a log. `poll()` gives the whole lines after it, about a chunk at a time, and moves on."""
+    """A position in a log. `poll()` reads the complete lines after it, about a chunk at a time, and moves forward."""
 
     def __init__(
         self,
@@ -115,10 +115,10 @@ class Cursor:
         self.path = path
         self.seq = after
         self._chunk_bytes = chunk_bytes
-        self._report = on_problem or _warn
-        self._shared = read_cache
+        self._on_problem = on_problem or _warn
+        self._read_cache = read_cache
         try:
-            # Not waiting: a pipe in the place of a file would be waited for, for ever.
+            # O_NONBLOCK: opening a named pipe in place of a file would otherwise block forever.
             self.descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         except FileNotFoundError as error:
             raise FileMissing(f"there is no file {path}") from error
@@ -133,25 +133,28 @@ class Cursor:
         self._mark: _Mark | None = None
 
     def poll(self) -> list[Entry | Reset]:
-        """The next events; an empty list where there are none for now. The list may be others' too: read it only."""
-        if not self._stands():
+        """Return the next events; an empty list if there are no new ones. Cursors share the list: do not change it.
+
+        The list is `[Reset]` if the log was cut before the position of this cursor.
+        """
+        if not self._is_position_valid():
             reset = self._rewind()
             if reset:
                 return reset
-        if self._shared is None:
+        if self._read_cache is None:
             return self._read()
-        place = (*self._file, self._offset, self.seq)
-        chunk = self._shared.find(place)
-        if chunk is not None and self._holds(chunk.mark):
+        key = (*self._file, self._offset, self.seq)
+        chunk = self._read_cache.get(key)
+        if chunk is not None and self._is_unchanged(chunk.mark):
             self._offset, self.seq, self._mark = chunk.offset, chunk.seq, chunk.mark
             return chunk.entries
-        began, entries = self._offset, self._read()
-        if self._mark and READ_CHUNK_BYTES // 2 < self._offset - began <= SHARED_CHUNK_BYTES:
-            self._shared.put(place, _Chunk(entries, self._offset, self.seq, self._mark))
+        start, entries = self._offset, self._read()
+        if self._mark and READ_CHUNK_BYTES // 2 < self._offset - start <= SHARED_CHUNK_BYTES:
+            self._read_cache.put(key, _Chunk(entries, self._offset, self.seq, self._mark))
         return entries
 
     def advance(self, entry: Entry) -> None:
-        """Move behind an event that its writer gave us: the next. Whether it stands there is checked by `poll`."""
+        """Move behind the next event, which the caller got from its writer. The next `poll` checks that it is there."""
         line = entry.raw + b"\n"
         self.seq, start = entry.seq, self._offset
         self._offset += len(line)
@@ -159,9 +162,9 @@ class Cursor:
 
     def _read(self) -> list[Entry | Reset]:
         entries: list[Entry | Reset] = []
-        while not entries and (lines := self._lines()):
+        while not entries and (lines := self._read_lines()):
             for raw in lines:
-                entry = self._entry(raw)
+                entry = self._parse_entry(raw)
                 if entry is not None and entry.seq > self.seq:
                     entries.append(entry)
                     self.seq = entry.seq
@@ -170,30 +173,30 @@ class Cursor:
             self._mark = _Mark(self._offset - len(last), self._offset, last[:_MARK_BYTES])
         return entries
 
-    def _stands(self) -> bool:
-        """Whether what we read last still stands before our place: a repair or a power cut may have taken it."""
-        return self.seq == 0 if self._mark is None else self._holds(self._mark)
+    def _is_position_valid(self) -> bool:
+        """Return whether the last line read is still in the file: a repair or a power cut may have removed it."""
+        return self.seq == 0 if self._mark is None else self._is_unchanged(self._mark)
 
-    def _holds(self, mark: _Mark) -> bool:
+    def _is_unchanged(self, mark: _Mark) -> bool:
         if not mark.end:
             return True
-        whole = os.pread(self.descriptor, 1, mark.end - 1) == b"\n"
-        return whole and os.pread(self.descriptor, len(mark.data), mark.start) == mark.data
+        is_complete = os.pread(self.descriptor, 1, mark.end - 1) == b"\n"
+        return is_complete and os.pread(self.descriptor, len(mark.data), mark.start) == mark.data
 
     def _rewind(self) -> list[Entry | Reset]:
-        """Finds our place anew, by `seq`; or the end of the log, where it ends before that."""
+        """Find the position again by `seq`. Return a `Reset` if the log now ends before it."""
         last = find_tail(self.descriptor, os.fstat(self.descriptor).st_size).last
         end = last.seq if last else 0
         reset: list[Entry | Reset] = [Reset(end)] if end < self.seq else []
         self.seq = min(self.seq, end)
-        self._offset = self._find(self.seq)
+        self._offset = self._find_offset(self.seq)
         self._mark = _Mark(self._offset, self._offset, b"")
         return reset
 
-    def _lines(self) -> list[bytes]:
-        """The whole lines from the offset on, about a chunk of them, without their ends.
+    def _read_lines(self) -> list[bytes]:
+        """Return the complete lines from the offset on, about a chunk of them, without their LFs.
 
-        A half line is read again next time rather than kept: its writer may yet take it back.
+        An incomplete line is not kept but read again next time: its writer may still remove it.
         """
         size = self._chunk_bytes
         while True:
@@ -201,31 +204,31 @@ class Cursor:
             end = chunk.rfind(b"\n")
             if end >= 0:
                 return chunk[:end].split(b"\n")
-            if len(chunk) < size or (size > LOG_LINE_BYTES and not self._pass_over()):
+            if len(chunk) < size or (size > LOG_LINE_BYTES and not self._skip_oversized_line()):
                 return []
             size = self._chunk_bytes if size > LOG_LINE_BYTES else min(size * 4, LOG_LINE_BYTES + 1)
 
-    def _pass_over(self) -> bool:
-        """Goes past bytes that are too many for a line; False where they go on to the end of the file."""
+    def _skip_oversized_line(self) -> bool:
+        """Skip bytes that are too many for a line. Return False if they extend to the end of the file."""
         after = self._next_line(self._offset)
         if os.pread(self.descriptor, 1, after - 1) != b"\n":
             return False
-        self._report(Problem(self._offset, f"{after - self._offset:,} bytes are no line"))
+        self._on_problem(Problem(self._offset, f"{after - self._offset:,} bytes are not a line"))
         self._offset = after
         return True
 
-    def _entry(self, raw: bytes) -> Entry | None:
+    def _parse_entry(self, raw: bytes) -> Entry | None:
         try:
             head = _decode_head(raw)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            self._report(Problem(self._offset, f"not an event: {error}"))
+            self._on_problem(Problem(self._offset, f"not an event: {error}"))
             return None
         if head.type not in PAYLOAD_TYPES:
-            self._report(Problem(self._offset, f"unknown event type {head.type!r}"))
+            self._on_problem(Problem(self._offset, f"unknown event type {head.type!r}"))
         return Entry(head.seq, head.type, raw)
 
-    def _find(self, after: int) -> int:
-        """The offset of a line at or shortly before the first whose `seq` is over `after`, by bisecting."""
+    def _find_offset(self, after: int) -> int:
+        """Return the offset of a line at or shortly before the first line with a `seq` over `after`, by bisection."""
         if after <= 0:
             return 0
         low, high = 0, os.fstat(self.descriptor).st_size
@@ -239,9 +242,9 @@ class Cursor:
         return low
 
     def _first_seq(self, start: int, end: int) -> tuple[int, int] | None:
-        """Offset and `seq` of the first readable line that begins after `start` and before `end`."""
+        """Return offset and `seq` of the first readable line that starts after `start` and before `end`."""
         while (offset := self._next_line(start)) < end:
-            match = _find_seq(os.pread(self.descriptor, 32, offset))
+            match = _match_seq(os.pread(self.descriptor, 32, offset))
             if match:
                 return offset, int(match[1])
             with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -251,7 +254,7 @@ class Cursor:
         return None
 
     def _next_line(self, offset: int) -> int:
-        """The offset after the first LF at or after `offset`; the end of the file where there is none."""
+        """Return the offset after the first LF at or after `offset`, or the end of the file without an LF."""
         while chunk := os.pread(self.descriptor, PROBE_CHUNK_BYTES, offset):
             found = chunk.find(b"\n")
             if found >= 0:
@@ -278,7 +281,7 @@ def _warn(problem: Problem) -> None:
 
 
 def _ignore(problem: Problem) -> None:
-    """For whoever looks at one event only: the others' problems are none of its business."""
+    """Discard the problem: for readers of a single event, to whom problems elsewhere do not matter."""
 
 
 def read(
@@ -289,9 +292,12 @@ def read(
     limit: int | None = None,
     on_problem: ProblemHandler | None = None,
 ) -> Iterator[Entry]:
-    """The events with `after < seq < before` that the log holds now, at most `limit` of them."""
+    """Iterate over the events with `after < seq < before` that the log holds now, at most `limit` of them.
+
+    Raises `FileMissing` if the file does not exist or is not a regular file.
+    """
     left = limit if limit is not None else -1
-    # Of a single event's neighbours nobody wants to know.
+    # For a single event a small chunk is enough.
     size = PROBE_CHUNK_BYTES if limit == 1 else READ_CHUNK_BYTES
     with Cursor(path, after, on_problem=on_problem, chunk_bytes=size) as cursor:
         while left and (entries := cursor.poll()):
@@ -303,7 +309,7 @@ def read(
 
 
 def last_entry(path: Path) -> Entry | None:
-    """The last whole event of a log, however long the log is."""
+    """Return the last complete event of a log, in a time that does not depend on the length of the log."""
     with Cursor(path, on_problem=_ignore) as cursor:
         tail = find_tail(cursor.descriptor, os.fstat(cursor.descriptor).st_size)
         if tail.last is None:
@@ -313,7 +319,7 @@ def last_entry(path: Path) -> Entry | None:
 
 
 def complete_bytes(path: Path) -> int:
-    """How many bytes of a log are whole lines. Those that nobody understands count too: they are its bytes."""
+    """Return the size of the complete lines of a log. Lines that are not events count too."""
     with Cursor(path, on_problem=_ignore) as cursor:
         return line_start(cursor.descriptor, os.fstat(cursor.descriptor).st_size)
 
@@ -321,15 +327,18 @@ def complete_bytes(path: Path) -> int:
 def follow(
     path: Path, *, after: int = 0, done: Callable[[], bool] | None = None, on_problem: ProblemHandler | None = None
 ) -> Iterator[Entry | Reset]:
-    """The events after `after`, and then those that come, until the outcome or until `done` says so."""
+    """Iterate over the events after `after` and then over new ones, until the outcome or until `done()` is true.
+
+    Blocks while there are no new events.
+    """
     pause = FOLLOW_POLL_MIN_SECONDS
     last = last_entry(path)
     if last is not None and last.type == _OUTCOME and last.seq <= after:
         return
     with Cursor(path, after, on_problem=on_problem) as cursor:
         while True:
-            # Asked before reading: what was written before the writer went away is still given.
-            over = done is not None and done()
+            # Called before reading, so that events written before the writer ended are still returned.
+            is_done = done is not None and done()
             entries = cursor.poll()
             for entry in entries:
                 yield entry
@@ -337,7 +346,7 @@ def follow(
                     return
             if entries:
                 pause = FOLLOW_POLL_MIN_SECONDS
-            elif over:
+            elif is_done:
                 return
             else:
                 time.sleep(pause)

@@ -1,4 +1,4 @@
-"""The one writer of a log: disk first, then everybody else."""
+"""The single writer of a log: an event is written to the file first and published to subscribers afterwards."""
 
 from __future__ import annotations
 
@@ -49,32 +49,38 @@ from shopfloor.record.repair import Repair, Tail, find_tail, move_torn_tail
 
 _END = ord("\n")
 _OUTCOME = RunCompleted.event_type
-_DURABLE_AT_ONCE: dict[Durability, tuple[str, ...]] = {
+_SYNCED_TYPE_PREFIXES: dict[Durability, tuple[str, ...]] = {
     Durability.OS: (),
     Durability.GROUP: (_OUTCOME, "step."),
     Durability.EVENT: ("",),
 }
-"""How the types of those events begin that are forced to disk before they are acknowledged."""
+"""Prefixes of the types of events that are forced to disk before they are acknowledged."""
 
-_KINDS: dict[Durability, dict[type, tuple[Check, str, bool, bool]]] = {
+_TYPE_INFO: dict[Durability, dict[type, tuple[Check, str, bool, bool]]] = {
     durability: {
-        cls: (CHECKS[cls], name, name.startswith(at_once), name == _OUTCOME) for name, cls in PAYLOAD_TYPES.items()
+        cls: (CHECKS[cls], name, name.startswith(prefixes), name == _OUTCOME) for name, cls in PAYLOAD_TYPES.items()
     }
-    for durability, at_once in _DURABLE_AT_ONCE.items()
+    for durability, prefixes in _SYNCED_TYPE_PREFIXES.items()
 }
-"""All that `append` asks of a payload's class, for one look: its check, its type, is it durable at once, an outcome?"""
+"""For `append`, in one lookup per payload class: its check, its event type, whether it is synced at once, whether it is
+the outcome."""
 
 
 class RecorderStats(msgspec.Struct, frozen=True):
+    """Counters of a recorder: events and bytes written, and its subscriptions."""
+
     events: int
     size: int
     subscribers: list[SubscriberStats]
 
 
 class Recorder:
-    """Appends the events of one run to its file. Safe from any number of threads and tasks at once.
+    """Appends the events of one run to its file. Safe for any number of threads and tasks.
 
-    `append` returns when the event has reached the recorder's durability level; only then does anybody else see it.
+    `append` returns when the event has reached the recorder's durability level; only then do subscribers see it. It
+    raises `InvalidEvent`, `RunEnded`, `LogClosed` or `StorageError`; then nothing is written and no `seq` is used.
+    The constructor locks the file and repairs it. It raises `LogBusy` if another process writes the log, and with `new`
+    `LogExists` if the log exists. `repaired` describes what the repair moved.
     """
 
     def __init__(
@@ -93,8 +99,8 @@ class Recorder:
         self.repaired: Repair | None = None
         self._durability = durability
         self._grouped = durability is Durability.GROUP
-        self._kinds = _KINDS[durability]
-        # The line that is being written. One buffer for all, which is faster than a new one for each.
+        self._type_info = _TYPE_INFO[durability]
+        # The buffer of the line that is being written: reused, which is faster than a new one per line.
         self._line = bytearray()
         self._mask = mask
         self._lock = threading.Lock()
@@ -125,8 +131,8 @@ class Recorder:
 
     def _repair(self) -> Tail:
         size = os.fstat(self._descriptor).st_size
-        self._names = directory_sync(os.path.dirname(os.path.abspath(self.path)))  # noqa: PTH100, PTH120 - for every run
-        self._new_name = 0 if size else self._names.ticket()
+        self._directory_sync = directory_sync(os.path.dirname(os.path.abspath(self.path)))  # noqa: PTH100, PTH120 - for every run
+        self._name_ticket = 0 if size else self._directory_sync.ticket()
         tail = find_tail(self._descriptor, size)
         if tail.end < size:
             try:
@@ -142,14 +148,14 @@ class Recorder:
         if last:
             self.parent_run_id = last.parent_run_id
         seq, ended = (last.seq, last.type == _OUTCOME) if last else (0, False)
-        # In one attribute, so that no interruption can leave them at odds.
+        # `seq`, size and `has_ended` in one attribute, so that no interruption can leave them inconsistent.
         self._written: tuple[int, int, bool] = (seq, tail.end, ended)
-        self._newest = last.timestamp if last and TIMESTAMP.fullmatch(last.timestamp) else ""
+        self._newest_timestamp = last.timestamp if last and TIMESTAMP.fullmatch(last.timestamp) else ""
         self._fanout = FanOut(seq)
 
     @property
     def seq(self) -> int:
-        """The `seq` of the last event; 0 while there is none."""
+        """The `seq` of the last event; 0 while the log is empty."""
         return self._written[0]
 
     @property
@@ -158,8 +164,8 @@ class Recorder:
         return self._written[2]
 
     def waits_for_disk(self, payload: Payload) -> bool:
-        """Whether `append` of this payload waits until it is forced to disk."""
-        return payload.event_type.startswith(_DURABLE_AT_ONCE[self._durability])
+        """Return whether `append` of this payload blocks until the event is forced to disk."""
+        return payload.event_type.startswith(_SYNCED_TYPE_PREFIXES[self._durability])
 
     def append(
         self,
@@ -170,27 +176,26 @@ class Recorder:
         child_run_id: str | None = None,
         at: str | None = None,
     ) -> Entry:
-        """Writes one event and tells the subscribers. On an error nothing was written and no `seq` is used up.
-        `at` is its time, where somebody else knows it better than our clock (see `event_time`)."""
+        """Append one event at the time `at` (see `event_time`) or now. After an error nothing is written."""
         if self._mask is not None:
             payload = apply_mask(self._mask, payload)
         try:
-            check, event_type, durable, outcome = self._kinds[type(payload)]
+            check, event_type, durable, outcome = self._type_info[type(payload)]
         except KeyError:
             raise unknown_payload_error(payload) from None
         check(payload, path, iteration, child_run_id)
         with self._lock:
             if not self._ready:
                 self._prepare(payload)
-            # Until this event is done with: an exception that comes from outside, as Ctrl-C does, leaves it so.
+            # False until this event is finished: after Ctrl-C in between, the next append repairs the file.
             self._ready = False
             seq, size, _ = self._written
             seq += 1
             since, until, timestamp = self._clock
             if not since <= (now := time()) < until:
-                timestamp = self._tick(now)
-            if at is not None or timestamp < self._newest:
-                timestamp, payload = event_time(self._newest, timestamp, at, payload)
+                timestamp = self._format_now(now)
+            if at is not None or timestamp < self._newest_timestamp:
+                timestamp, payload = event_time(self._newest_timestamp, timestamp, at, payload)
             event = Line(
                 seq=seq,
                 run_id=self.run_id,
@@ -207,88 +212,88 @@ class Recorder:
                 encode_into(event, line)
             except ENCODE_ERRORS:
                 line[:] = encode(event)
-            raw = b"" + line  # what `bytes(line)` is, in half the time
+            raw = b"" + line  # same as `bytes(line)`, in half the time
             line.append(_END)
             length = len(line)
             if length > LINE_BUFFER_BYTES:
                 self._line = bytearray()
                 check_size(event, length)
             try:
-                # The disk may fill up in the middle of a line: then this gives less than was asked, and no error.
-                short = os.write(self._descriptor, line) != length
-                if short or durable:
-                    self._settle(short=short)
+                # If the disk fills up in the middle of a line, `write` returns a smaller count and raises no error.
+                is_short = os.write(self._descriptor, line) != length
+                if is_short or durable:
+                    self._sync_line(is_short=is_short)
             except OSError as error:
                 raise self._undo(error) from error
-            self._written, self._newest = (seq, size + length, outcome), timestamp
+            self._written, self._newest_timestamp = (seq, size + length, outcome), timestamp
             if not self._unsynced and self._grouped and not durable:
                 self._unsynced = True
                 group_commit.add(self)
             entry = Entry(seq, event_type, raw)
             self._fanout.publish(entry)
             self._ready = not outcome
-            # After it, so that neither misses the other: forcing to disk may have failed meanwhile.
+            # Checked after setting `_ready`, so that a concurrent failure of the sync thread is not lost.
             if self._failure is not None:
                 self._ready = False
         return entry
 
-    def _tick(self, now: float) -> str:
-        """The text of this millisecond, which the next events may share."""
+    def _format_now(self, now: float) -> str:
+        """Return the timestamp of this millisecond, and keep it for the next events of the same millisecond."""
         ms = int(now * 1000)
         text = format_timestamp(ms)
         self._clock = (ms / 1000, (ms + 1) / 1000, text)
         return text
 
     def _prepare(self, payload: Payload) -> None:
-        """What need not be asked for every event: may this one be written, and is there something to mend first?"""
+        """Do the checks that not every event needs: that the payload may follow, and that the file is intact."""
         seq, size, ended = self._written
         if self._descriptor < 0:
             raise LogClosed(f"the log of {self.run_id} is closed")
         check_next(self.run_id, seq, payload, has_ended=ended)
         if self._failure is not None or os.fstat(self._descriptor).st_size != size:
-            self._mend()
+            self._recover()
 
-    def _settle(self, *, short: bool) -> None:
-        if short:
+    def _sync_line(self, *, is_short: bool) -> None:
+        if is_short:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         now = os.fstat(self._descriptor)
         if now.st_nlink == 0 or now.st_size <= self._written[1]:
-            raise OSError(errno.EIO, "somebody deleted or cut the file")
+            raise OSError(errno.EIO, "another process deleted or truncated the file")
         self._force()
         self._unsynced = False
 
     def _force(self) -> None:
         force_to_disk(self._descriptor)
-        if self._new_name:
-            # What is on disk under a name that is not would be lost with it.
-            self._names.sync(self._new_name)
-            self._new_name = 0
+        if self._name_ticket:
+            # Content on disk is lost if the file's name is not on disk too.
+            self._directory_sync.sync(self._name_ticket)
+            self._name_ticket = 0
 
     def _undo(self, error: OSError) -> StorageError:
-        """Takes back what was written of a line that is not to count."""
+        """Truncate what was written of a failed line, and return the error to raise."""
         try:
-            self._cut_back()
-        except OSError as worse:
-            self._failure = worse
+            self._truncate_to_written()
+        except OSError as truncate_error:
+            self._failure = truncate_error
         return storage_error(error, f"cannot write to {self.path}")
 
-    def _cut_back(self) -> None:
+    def _truncate_to_written(self) -> None:
         size, written = os.fstat(self._descriptor).st_size, self._written[1]
         if size < written:
-            raise OSError(errno.EIO, "somebody cut the file")
+            raise OSError(errno.EIO, "another process truncated the file")
         os.ftruncate(self._descriptor, written)
 
-    def _mend(self) -> None:
-        """After a failure or an interruption: takes back what does not count, before anything else is written."""
+    def _recover(self) -> None:
+        """Truncate incomplete bytes after a failure or an interruption, before anything else is written."""
         try:
-            self._cut_back()
+            self._truncate_to_written()
             self._force()
         except OSError as error:
             raise storage_error(error, f"cannot write to {self.path}") from error
         self._failure = None
 
     def sync_pending(self) -> None:
-        """Forces to disk what was written since the last time. Called by the group commit's thread."""
+        """Force to disk what was written since the last sync. Called by the thread of the group commit."""
         with self._sync_lock:
             if self._descriptor < 0 or not self._unsynced:
                 return
@@ -302,19 +307,19 @@ class Recorder:
                 self._syncing = False
 
     def make_durable(self) -> None:
-        """Force everything that was written to disk. Raises a `StorageError` where the disk refuses."""
+        """Force everything that was written to disk. Raises `StorageError` if that fails."""
         self.sync_pending()
         with self._lock:
             if self._failure is not None:
-                self._mend()
+                self._recover()
 
     @property
     def is_on_disk(self) -> bool:
-        """Whether all that was written is on disk, as far as this durability goes."""
+        """Whether everything written is as durable as the durability level demands."""
         return not (self._unsynced or self._syncing or self._failure)
 
     def subscribe(self, name: str | None = None, capacity: int = SUBSCRIBER_EVENTS) -> Subscription:
-        """Live events from the next one on."""
+        """Subscribe to live events, from the next one on."""
         with self._lock:
             return self._fanout.subscribe(name, capacity)
 
@@ -322,7 +327,7 @@ class Recorder:
         return RecorderStats(*self._written[:2], self._fanout.stats())
 
     def close(self) -> None:
-        """Forces the log to disk, lets go of it and ends the subscriptions. Twice is fine."""
+        """Force the log to disk, release it and end the subscriptions. Calling twice is fine."""
         with self._lock:
             if self._descriptor < 0:
                 return

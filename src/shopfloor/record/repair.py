@@ -1,4 +1,4 @@
-"""What a crash left at the end of a log, and setting it aside."""
+"""Repair of a log: find the torn bytes that a crash left at its end and move them to a file beside it."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ _log = logging.getLogger("shopfloor.record")
 
 
 class Repair(msgspec.Struct, frozen=True):
-    """A torn tail that was set aside."""
+    """A torn tail that was moved out of a log."""
 
     torn_path: Path
     size: int
 
 
 class Tail(msgspec.Struct, frozen=True):
-    """Where the whole lines of a log end, and the last event among them."""
+    """The offset at which the complete lines of a log end, and the last event among them."""
 
     end: int
     last: Event | None
 
 
 def find_tail(descriptor: int, size: int) -> Tail:
-    """The end of the last line that is whole and is an event.
+    """Find the last line that is complete and decodes to an event.
 
     A power cut can leave more than a torn line: pages that were never written read as zeros. So lines are
-    given up from the end until one is an event.
+    skipped from the end of the file until one is an event.
     """
     end = line_start(descriptor, size)
     while end:
@@ -49,7 +49,7 @@ def find_tail(descriptor: int, size: int) -> Tail:
 
 
 def line_start(descriptor: int, before: int) -> int:
-    """The offset after the last LF that stands before `before`; 0 where there is none."""
+    """Return the offset after the last LF before the offset `before`, or 0 without an LF."""
     high = before
     while high:
         low = max(0, high - PROBE_CHUNK_BYTES)
@@ -61,8 +61,8 @@ def line_start(descriptor: int, before: int) -> int:
 
 
 def move_torn_tail(descriptor: int, path: Path, end: int, size: int) -> Repair:
-    """Moves the bytes after `end` into a file beside the log. The copy is safe before the log is cut."""
-    torn_path = _free_name(path)
+    """Move the bytes after `end` into a file beside the log. The copy is on disk before the log is truncated."""
+    torn_path = _unused_torn_path(path)
     copy = open_for_append(torn_path, new=True)
     try:
         offset = end
@@ -72,20 +72,26 @@ def move_torn_tail(descriptor: int, path: Path, end: int, size: int) -> Repair:
     finally:
         os.close(copy)
     os.ftruncate(descriptor, end)
-    _log.warning("%s ended in %d torn bytes; they are set aside in %s", path.name, size - end, torn_path.name)
+    _log.warning("%s ended in %d torn bytes; moved them to %s", path.name, size - end, torn_path.name)
     return Repair(torn_path, size - end)
 
 
 def torn_files(path: Path) -> list[Path]:
-    """What was set aside of a log, by name: nobody has to list a folder of a million files to find it."""
-    return list(takewhile(Path.exists, _names(path)))
+    """Return the files that torn tails of this log were moved to.
+
+    The names are tried in order, since listing a folder of a million files would be slow.
+    """
+    return list(takewhile(Path.exists, _torn_paths(path)))
 
 
-def _free_name(path: Path) -> Path:
-    return next(name for name in _names(path) if not name.exists())
+def _unused_torn_path(path: Path) -> Path:
+    return next(name for name in _torn_paths(path) if not name.exists())
 
 
-def _names(path: Path) -> Iterator[Path]:
-    """`<run-id>.torn`, numbered from the second on; never a name that ends in .jsonl."""
+def _torn_paths(path: Path) -> Iterator[Path]:
+    """Iterate over the candidates: `<run-id>.torn`, then `<run-id>.torn-2` and so on.
+
+    No candidate ends in .jsonl, so that none is taken for a log.
+    """
     yield path.with_suffix(".torn")
     yield from (path.with_suffix(f".torn-{number}") for number in count(2))

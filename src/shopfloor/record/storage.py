@@ -1,4 +1,4 @@
-"""Where runs are kept, and finding one by what a person says."""
+"""The storage folder: its files, the announcements of new logs, and the lookup of a run by id, prefix or `last`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from shopfloor.record.reader import read
 
 _PREFIX = re.compile(r"[0-9a-f][0-9a-f-]{0,35}")
 _CLOCK_STEP_SECONDS = 0.02
-"""The time of a file may be this much too early: systems take it from a clock that ticks slowly."""
+"""How much too early the modification time of a file can be: systems take it from a coarse clock."""
 
 
 class Storage:
@@ -40,23 +40,25 @@ class Storage:
 
     @classmethod
     def default(cls) -> Storage:
-        if named := os.environ.get("SHOPFLOOR_STORAGE"):
-            return cls(Path(named).expanduser().absolute())
+        """Return the storage that the environment names, else the one in the user's data folder."""
+        if folder := os.environ.get("SHOPFLOOR_STORAGE"):
+            return cls(Path(folder).expanduser().absolute())
         import platformdirs
 
         return cls(Path(platformdirs.user_data_dir("shopfloor", appauthor=False)) / "storage")
 
     def log_path(self, run_id: str) -> Path:
-        # Put together as text: for every run it is asked for many times.
+        """Return the path of a run's log. Raises `InvalidRunId` if `run_id` is not a run id."""
+        # Joined as text, which is faster than `Path /`: this is called many times for every run.
         return Path(f"{self._transcripts}/{validate_run_id(run_id)}.jsonl")
 
     def announce(self, run_id: str) -> None:
-        """Tells who keeps the rows that a log is new, or gone: so nobody has to list a million files to see it."""
+        """Announce that a log is new or deleted, so that the database is updated without listing a million files."""
         descriptor = open_for_append(self.announcements)
         try:
-            # Shared: any number announce at once, but not while the file is being emptied.
+            # A shared lock: any number of processes announce at once, but not while the file is truncated.
             fcntl.flock(descriptor, fcntl.LOCK_SH)
-            # On a line of its own, also where a full disk cut off the one before.
+            # The leading LF puts the id on a line of its own even if a full disk truncated the line before.
             line = f"\n{validate_run_id(run_id)}\n".encode()
             if os.write(descriptor, line) != len(line):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -64,23 +66,23 @@ class Storage:
             os.close(descriptor)
 
     def announced_since(self, offset: int) -> tuple[list[str], int]:
-        """The runs announced after that many bytes, and how many bytes there are now."""
+        """Return the runs announced after byte `offset`, and the offset to continue from."""
         try:
             with self.announcements.open("rb") as file:
                 if os.fstat(file.fileno()).st_size < offset:
-                    # It is not the file that it was: all of it is news.
+                    # The file was replaced: all of its content is new.
                     offset = 0
                 file.seek(offset)
                 data = file.read()
         except FileNotFoundError:
             return [], 0
-        whole = data[: data.rfind(b"\n") + 1]
-        return [word for word in whole.decode("ascii", "replace").split() if is_run_id(word)], offset + len(whole)
+        complete = data[: data.rfind(b"\n") + 1]
+        return [word for word in complete.decode("ascii", "replace").split() if is_run_id(word)], offset + len(complete)
 
     def truncate_announcements(self, offset: int) -> int:
-        """Empty the announcements, if all of them have been taken up; give the place that is the end then.
+        """Truncate the announcements if `offset` is their end, and return the offset to continue from.
 
-        One byte stays, so that a place of 0 always means that nothing was ever taken up.
+        One byte stays, so that an offset of 0 always means that nothing has been read yet.
         """
         try:
             descriptor = os.open(self.announcements, os.O_RDWR)
@@ -99,20 +101,20 @@ class Storage:
         return 1
 
     def rename_damaged_database(self) -> Path:
-        """Rename the database, and what SQLite keeps beside it, so that a new one can be made; give its new path."""
+        """Rename the database and SQLite's files beside it, so that a new one can be created. Return the new path."""
         number = 1
-        while (aside := self.database.with_name(f"{self.database.name}.damaged-{number}")).exists():
+        while (damaged_path := self.database.with_name(f"{self.database.name}.damaged-{number}")).exists():
             number += 1
-        for end in ("-wal", "-shm", ""):
+        for suffix in ("-wal", "-shm", ""):
             with contextlib.suppress(FileNotFoundError):
-                Path(f"{self.database}{end}").rename(f"{aside}{end}")
-        return aside
+                Path(f"{self.database}{suffix}").rename(f"{damaged_path}{suffix}")
+        return damaged_path
 
     def run_ids(self) -> Iterator[str]:
-        """The runs that have a log, in no order."""
-        return (name.removesuffix(".jsonl") for name in self._names())
+        """Iterate over the runs that have a log, in no particular order."""
+        return (name.removesuffix(".jsonl") for name in self._log_names())
 
-    def _names(self) -> Iterator[str]:
+    def _log_names(self) -> Iterator[str]:
         try:
             names = os.listdir(self.transcripts)
         except FileNotFoundError:
@@ -121,15 +123,18 @@ class Storage:
             raise storage_error(error, f"cannot read {self.transcripts}", reading=True) from error
         return (name for name in names if name.endswith(".jsonl") and is_run_id(name[: -len(".jsonl")]))
 
-    def _written(self) -> Iterator[tuple[float, Path]]:
-        """The logs, each with when it was last written to."""
-        for name in self._names():
+    def _logs_by_mtime(self) -> Iterator[tuple[float, Path]]:
+        """Iterate over the logs, each with its modification time."""
+        for name in self._log_names():
             with contextlib.suppress(FileNotFoundError):
                 path = self.transcripts / name
                 yield path.stat().st_mtime, path
 
     def find(self, reference: str) -> str:
-        """The run that `reference` means: an id, its first characters, or `last`."""
+        """Return the id of the run that `reference` names: an id, the first characters of an id, or `last`.
+
+        Raises `RunNotFound` if no run matches, `MultipleRuns` if several do.
+        """
         if reference.lower() == "last":
             return self._last()
         reference = reference.lower()
@@ -139,22 +144,22 @@ class Storage:
             raise RunNotFound(
                 f"{reference!r} does not name a run", hint="name it by the first characters of its id, or `last`"
             )
-        fitting = sorted(run_id for run_id in self.run_ids() if run_id.startswith(reference))
-        if not fitting:
+        matches = sorted(run_id for run_id in self.run_ids() if run_id.startswith(reference))
+        if not matches:
             raise RunNotFound(f"no run begins with {reference!r} in {self.root}", hint="`last` is the newest run")
-        if len(fitting) > 1:
-            raise ambiguous_run(reference, fitting)
-        return fitting[0]
+        if len(matches) > 1:
+            raise ambiguous_run(reference, matches)
+        return matches[0]
 
     def _last(self) -> str:
-        """The run that began last and is nobody's sub-run.
+        """Return the id of the run that started last and is not a sub-run.
 
-        A run began before its file was last written, so files are looked at by that, newest first, and no more of them
-        than can still matter.
+        A run starts before the last write to its file. So files are read newest modification first, until the
+        remaining ones are too old to hold a newer start.
         """
         newest: tuple[str, str] = ("", "")
-        for written, path in sorted(self._written(), reverse=True):
-            if newest[0] and _rfc3339(written + _CLOCK_STEP_SECONDS) < newest[0]:
+        for modified, path in sorted(self._logs_by_mtime(), reverse=True):
+            if newest[0] and _rfc3339(modified + _CLOCK_STEP_SECONDS) < newest[0]:
                 break
             event = _first_event(path)
             if event and event.parent_run_id is None:
@@ -167,7 +172,7 @@ class Storage:
 
 
 def _first_event(path: Path) -> Event | None:
-    # A file may go, or be no log at all, while we look.
+    # The file may have been deleted meanwhile, or not be a log at all.
     with contextlib.suppress(FileMissing, InvalidEvent):
         first = next(read(path, limit=1, on_problem=lambda problem: None), None)
         return decode(first.raw) if first else None

@@ -35,7 +35,7 @@ class PartialMessages:
             case AssistantMessage(message_id=message_id) as message if message_id is not None:
                 if is_message_chunk(message):
                     _, partial = self._open.setdefault(message_id, (event, PartialMessage(message_id)))
-                    partial.join(message)
+                    partial.merge_chunk(message)
                     return []
                 if supersedes_chunks(message):
                     self._open.pop(message_id, None)

@@ -1,4 +1,4 @@
-"""Logs of other processes: a datagram tells the server of the storage that there is news."""
+"""Notices between processes: a datagram notifies the server of new events in a log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from shopfloor.record import Storage
 pytestmark = pytest.mark.anyio
 TIMEOUT_SECONDS = 30.0
 NEVER = 1_000.0
-"""How often the log is polled in these tests: what arrives was told."""
+"""The polling interval in these tests: so long that every event arrives by a notice."""
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ async def test_a_run_of_another_process_is_followed_and_listed_without_polling(s
     with bus.listen(storage), anyio.fail_after(TIMEOUT_SECONDS):
         async with anyio.create_task_group() as tasks, ingest.subscribe() as changes:
             tasks.start_soon(ingest.run)
-            # Until it has looked at all logs, so that only notices are left.
+            # Wait until the server has polled all logs, so that only notices are left.
             await anyio.sleep(0.3)
             go_on = storage.root / "go-on"
             command = f"echo begun; while [ ! -e {go_on} ]; do sleep 0.02; done; echo more; sleep 0.1; echo last"
@@ -91,44 +91,44 @@ async def test_a_run_of_another_process_is_followed_and_listed_without_polling(s
     assert got == list(range(1, len(got) + 1))
 
 
-async def test_what_a_process_writes_in_a_burst_is_told_in_few_notices_and_the_last_is_not_lost(
+async def test_a_burst_of_events_sends_few_notices_and_the_last_is_not_lost(
     storage: Storage,
 ) -> None:
     sender, run_id = NoticeSender(storage.notice_socket), new_run_id()
-    told: list[str] = []
-    with receive_notices(storage.notice_socket, told.append):
-        begun = time.monotonic()
+    notified: list[str] = []
+    with receive_notices(storage.notice_socket, notified.append):
+        started_at = time.monotonic()
         sender.notify(run_id)
-        await until(lambda: told == [run_id])
+        await until(lambda: notified == [run_id])
         for _ in range(2_000):
             sender.notify(run_id)
-        seconds = time.monotonic() - begun
-        count = len(told)
-        await until(lambda: len(told) > count)
+        seconds = time.monotonic() - started_at
+        count = len(notified)
+        await until(lambda: len(notified) > count)
         await anyio.sleep(20 * NOTIFY_INTERVAL_SECONDS)
-    assert set(told) == {run_id}
-    assert len(told) <= 3 + seconds / NOTIFY_INTERVAL_SECONDS
+    assert set(notified) == {run_id}
+    assert len(notified) <= 3 + seconds / NOTIFY_INTERVAL_SECONDS
 
 
-async def test_a_server_that_receives_nothing_holds_nobody_up_and_is_told_later(storage: Storage) -> None:
+async def test_a_busy_server_blocks_no_sender_and_gets_the_notice_later(storage: Storage) -> None:
     runs = [new_run_id() for _ in range(3_000)]
-    told: set[str] = set()
+    notified: set[str] = set()
     sender = NoticeSender(storage.notice_socket)
-    with receive_notices(storage.notice_socket, told.add):
-        # The loop that receives is busy with this.
+    with receive_notices(storage.notice_socket, notified.add):
+        # This blocks the receiving loop.
         for run_id in runs:
             sender.notify(run_id)
-        assert told == set()
-        await until(lambda: told == set(runs))
+        assert notified == set()
+        await until(lambda: notified == set(runs))
     assert len(runs) < NOTIFY_TRACKED_RUNS
 
 
-async def test_garbage_and_what_is_too_long_are_no_notices(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str] = []
+async def test_invalid_and_overlong_datagrams_are_ignored(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    notified: list[str] = []
     run_id = new_run_id()
     monkeypatch.chdir(storage.root)
     with (
-        receive_notices(storage.notice_socket, told.append),
+        receive_notices(storage.notice_socket, notified.append),
         socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender,
     ):
         for data in (
@@ -142,8 +142,8 @@ async def test_garbage_and_what_is_too_long_are_no_notices(storage: Storage, mon
             sender.sendto(data, storage.notice_socket.name)
             await anyio.sleep(0.01)
         sender.sendto(run_id.encode(), storage.notice_socket.name)
-        await until(lambda: bool(told))
-    assert told == [run_id]
+        await until(lambda: bool(notified))
+    assert notified == [run_id]
 
 
 async def test_only_the_owner_may_send(storage: Storage) -> None:
@@ -163,16 +163,16 @@ async def test_the_socket_of_a_server_that_was_killed_is_replaced(
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as killed:
         killed.bind(storage.notice_socket.name)
     sender, run_id = NoticeSender(storage.notice_socket), new_run_id()
-    sender.notify(run_id)  # to nobody
-    told: list[str] = []
-    with receive_notices(storage.notice_socket, told.append):
-        while not told:
+    sender.notify(run_id)  # no receiver
+    notified: list[str] = []
+    with receive_notices(storage.notice_socket, notified.append):
+        while not notified:
             sender.notify(run_id)
             await anyio.sleep(0.05)
-    assert set(told) == {run_id}
+    assert set(notified) == {run_id}
 
 
-async def test_without_a_server_nothing_is_made_and_nothing_goes_wrong(storage: Storage) -> None:
+async def test_without_a_server_sending_does_nothing(storage: Storage) -> None:
     run_id = new_run_id()
     async with LocalLogs(storage).open(run_id) as log:
         await log.append(RunStarted(name="w", kind="worker", attempt=1, host="h"))
@@ -180,7 +180,7 @@ async def test_without_a_server_nothing_is_made_and_nothing_goes_wrong(storage: 
     assert not storage.notice_socket.exists()
 
 
-async def test_where_no_socket_can_be_made_logs_are_polled(storage: Storage, caplog: pytest.LogCaptureFixture) -> None:
+async def test_without_a_socket_logs_are_polled(storage: Storage, caplog: pytest.LogCaptureFixture) -> None:
     storage.notice_socket.mkdir()
     bus, run_id = LocalBus(storage), new_run_id()
     with caplog.at_level(logging.WARNING, "shopfloor.adapters"), bus.listen(storage):

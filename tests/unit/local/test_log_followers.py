@@ -1,4 +1,7 @@
-"""Following a log live: at once where the writer is here, soon where it is not, and text as it is typed."""
+"""Followers of local logs: notified by writers of this process, polling for others, with deltas.
+
+The behavior that all adapters share is tested in tests/contract/test_log_reader.py.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +17,17 @@ import pytest
 from tests.timeouts import TIMEOUT_SECONDS
 
 from shopfloor.adapters.local import LocalBus, LocalLogReader, LocalLogs
-from shopfloor.errors import RunNotFound
 from shopfloor.limits import FOLLOWER_DELTAS
 from shopfloor.log import (
     AssistantMessage,
     Delta,
     Entry,
-    Masking,
     Reset,
     RunCompleted,
     RunStarted,
     TextBlock,
     new_run_id,
 )
-from shopfloor.ports import Log
 from shopfloor.record import Recorder, Storage
 
 pytestmark = pytest.mark.anyio
@@ -58,30 +58,30 @@ def reader(storage: Storage, bus: LocalBus) -> LocalLogReader:
 
 
 @pytest.fixture
-def woken(storage: Storage, bus: LocalBus) -> LocalLogReader:
-    """One whose followers do not look again by themselves within the time of a test."""
+def notified_reader(storage: Storage, bus: LocalBus) -> LocalLogReader:
+    """Return a reader whose followers do not poll within the time of a test."""
     return LocalLogReader(storage, bus=bus, poll_seconds=10 * TIMEOUT_SECONDS)
 
 
-def said(text: str, message_id: str | None = None) -> AssistantMessage:
+def message(text: str, message_id: str | None = None) -> AssistantMessage:
     return AssistantMessage(message_id=message_id, blocks=[TextBlock(fidelity="router", text=text)])
 
 
-def piece(after: int, text: str, message_id: str = "m1", offset: int = 0) -> Delta:
+def delta(after: int, text: str, message_id: str = "m1", offset: int = 0) -> Delta:
     return Delta(after=after, path="s", message_id=message_id, block=0, kind="text", offset=offset, text=text)
 
 
-def shown(one: Entry | Reset | Delta) -> Any:
-    """An event as its number, a piece as its text."""
-    return one.seq if isinstance(one, Entry) else one.text if isinstance(one, Delta) else one
+def simplify(item: Entry | Reset | Delta) -> Any:
+    """Return the `seq` of an event, the text of a delta, a reset unchanged."""
+    return item.seq if isinstance(item, Entry) else item.text if isinstance(item, Delta) else item
 
 
-class Following:
-    """What a follower was given so far, while something else goes on."""
+class Follower:
+    """A follower, and the items it has received so far."""
 
     def __init__(self, batches: AsyncIterator[Batch]) -> None:
         self._batches = batches
-        self.got: list[Any] = []
+        self.received: list[Any] = []
         self.quiet = 0
 
     async def until(self, done: Callable[[], bool]) -> None:
@@ -89,34 +89,34 @@ class Following:
             while not done():
                 batch = await anext(self._batches)
                 self.quiet += not batch
-                self.got += map(shown, batch)
+                self.received += map(simplify, batch)
 
     async def has(self, *wanted: Any) -> None:
-        await self.until(lambda: len(self.got) >= len(wanted))
-        assert self.got == list(wanted)
+        await self.until(lambda: len(self.received) >= len(wanted))
+        assert self.received == list(wanted)
 
     async def rest(self) -> list[Any]:
         with anyio.fail_after(TIMEOUT_SECONDS):
             async for batch in self._batches:
-                self.got += map(shown, batch)
-        return self.got
+                self.received += map(simplify, batch)
+        return self.received
 
 
-# At once
+# Notifications
 
 
 @pytest.mark.req("SF-39")
-async def test_a_follower_hears_at_once_of_what_is_written_in_its_process(
-    logs: LocalLogs, woken: LocalLogReader, bus: LocalBus
+async def test_a_follower_gets_events_of_its_own_process_at_once(
+    logs: LocalLogs, notified_reader: LocalLogReader, bus: LocalBus
 ) -> None:
-    got: list[Any] = []
-    given = anyio.Event()
+    received: list[Any] = []
+    has_items = anyio.Event()
 
     async def follow() -> None:
-        nonlocal given
-        async for batch in woken.follow(run_id):
-            got.extend(map(shown, batch))
-            given.set()
+        nonlocal has_items
+        async for batch in notified_reader.follow(run_id):
+            received.extend(map(simplify, batch))
+            has_items.set()
 
     run_id = new_run_id()
     with anyio.fail_after(TIMEOUT_SECONDS):
@@ -124,29 +124,29 @@ async def test_a_follower_hears_at_once_of_what_is_written_in_its_process(
             await log.append(STARTED)
             tasks.start_soon(follow)
             for number in range(2, 8):
-                while len(got) < number - 1:
-                    given = anyio.Event()
-                    await given.wait()
-                # It sleeps by now.
+                while len(received) < number - 1:
+                    has_items = anyio.Event()
+                    await has_items.wait()
+                # The follower is waiting by now.
                 await anyio.sleep(0.01)
-                await log.append(said(str(number)))
+                await log.append(message(str(number)))
             await log.append(ENDED)
-    assert got == list(range(1, 9))
+    assert received == list(range(1, 9))
     assert bus._fanouts == {}
 
 
 async def test_a_writer_in_another_thread_wakes_its_followers_too(
-    logs: LocalLogs, woken: LocalLogReader, bus: LocalBus
+    logs: LocalLogs, notified_reader: LocalLogReader, bus: LocalBus
 ) -> None:
     run_id = new_run_id()
-    begun, go_on = threading.Event(), threading.Event()
+    has_started, go_on = threading.Event(), threading.Event()
 
     async def write() -> None:
         async with logs.open(run_id) as log:
             await log.append(STARTED)
-            begun.set()
+            has_started.set()
             for number in range(2, 30):
-                await log.append(said(str(number)))
+                await log.append(message(str(number)))
                 await anyio.sleep(0.002 * (number % 3))
             go_on.wait(TIMEOUT_SECONDS)
             await anyio.sleep(0.05)
@@ -154,28 +154,30 @@ async def test_a_writer_in_another_thread_wakes_its_followers_too(
 
     writer = threading.Thread(target=anyio.run, args=(write,))
     writer.start()
-    begun.wait(TIMEOUT_SECONDS)
-    following = Following(woken.follow(run_id))
-    await following.until(lambda: len(following.got) == 29)
+    has_started.wait(TIMEOUT_SECONDS)
+    follower = Follower(notified_reader.follow(run_id))
+    await follower.until(lambda: len(follower.received) == 29)
     go_on.set()
-    assert await following.rest() == list(range(1, 31))
+    assert await follower.rest() == list(range(1, 31))
     writer.join()
     assert bus._fanouts == {}
 
 
-async def test_a_follower_hears_at_once_that_the_writer_is_gone(logs: LocalLogs, woken: LocalLogReader) -> None:
+async def test_a_follower_is_notified_at_once_when_the_writer_ends(
+    logs: LocalLogs, notified_reader: LocalLogReader
+) -> None:
     run_id = new_run_id()
-    got: list[Any] = []
+    received: list[Any] = []
 
     async def follow() -> None:
-        got.extend(await Following(woken.follow(run_id)).rest())
+        received.extend(await Follower(notified_reader.follow(run_id)).rest())
 
     with anyio.fail_after(TIMEOUT_SECONDS):
         async with anyio.create_task_group() as tasks, logs.open(run_id) as log:
             await log.append(STARTED)
             tasks.start_soon(follow)
             await anyio.sleep(0.05)
-    assert got == [1]
+    assert received == [1]
 
 
 _OTHER_PROCESS = """
@@ -192,17 +194,15 @@ with Recorder(Path(sys.argv[1]), sys.argv[2]) as recorder:
 """
 
 
-async def test_a_log_that_another_process_writes_is_followed_all_the_same(
-    storage: Storage, reader: LocalLogReader
-) -> None:
+async def test_a_log_that_another_process_writes_is_followed(storage: Storage, reader: LocalLogReader) -> None:
     run_id = new_run_id()
     path = storage.log_path(run_id)
     async with await anyio.open_process([sys.executable, "-c", _OTHER_PROCESS, str(path), run_id]) as writer:
-        assert await Following(reader.follow(run_id, deltas=True, wait_for_writer=True)).rest() == list(range(1, 33))
+        assert await Follower(reader.follow(run_id, deltas=True, wait_for_writer=True)).rest() == list(range(1, 33))
         assert await writer.wait() == 0
 
 
-async def test_a_follower_whose_loop_is_gone_does_not_disturb_the_writer(logs: LocalLogs, bus: LocalBus) -> None:
+async def test_a_follower_with_a_closed_loop_does_not_disturb_the_writer(logs: LocalLogs, bus: LocalBus) -> None:
     run_id = new_run_id()
     listening = bus.subscribe(run_id, deltas=True)
 
@@ -214,110 +214,73 @@ async def test_a_follower_whose_loop_is_gone_does_not_disturb_the_writer(logs: L
     thread.join()
     async with logs.open(run_id) as log:
         await log.append(STARTED)
-        log.publish_delta(piece(1, "a"))
+        log.publish_delta(delta(1, "a"))
         await log.append(ENDED)
 
 
-# Pieces of messages
+# Deltas
 
 
-async def test_pieces_come_between_the_event_they_follow_and_the_message(
-    logs: LocalLogs, reader: LocalLogReader
-) -> None:
-    run_id = new_run_id()
-    async with logs.open(run_id) as log:
-        await log.append(STARTED)
-        with_pieces = Following(reader.follow(run_id, deltas=True))
-        without = Following(reader.follow(run_id))
-        await with_pieces.has(1)
-        log.publish_delta(piece(1, "Hel"))
-        log.publish_delta(piece(1, "lo", offset=3))
-        await with_pieces.has(1, "Hel", "lo")
-        await log.append(said("Hello", "m1"), path="s")
-        log.publish_delta(piece(2, "Bye", "m2"))
-        await with_pieces.has(1, "Hel", "lo", 2, "Bye")
-        await log.append(said("Bye", "m2"), path="s")
-        await log.append(ENDED)
-    assert await with_pieces.rest() == [1, "Hel", "lo", 2, "Bye", 3, 4]
-    assert await without.rest() == [1, 2, 3, 4]
-
-
-async def test_a_piece_comes_after_the_event_that_it_follows_also_where_only_the_log_has_that(
+async def test_a_delta_comes_after_its_event_even_if_that_was_not_published(
     storage: Storage, logs: LocalLogs, reader: LocalLogReader, bus: LocalBus
 ) -> None:
     run_id = new_run_id()
     with Recorder(storage.log_path(run_id), run_id) as silent:
         silent.append(STARTED)
-        following = Following(reader.follow(run_id, deltas=True))
-        await following.has(1)
-        silent.append(said("between", "m0"), path="s")
-        bus.publish_delta(run_id, piece(2, "later"))
-        await following.has(1, 2, "later")
+        follower = Follower(reader.follow(run_id, deltas=True))
+        await follower.has(1)
+        silent.append(message("between", "m0"), path="s")
+        bus.publish_delta(run_id, delta(2, "later"))
+        await follower.has(1, 2, "later")
 
 
-async def test_pieces_and_events_that_come_together_are_given_in_their_order(
-    logs: LocalLogs, reader: LocalLogReader
-) -> None:
+async def test_deltas_and_events_that_arrive_together_keep_their_order(logs: LocalLogs, reader: LocalLogReader) -> None:
     run_id = new_run_id()
     async with logs.open(run_id) as log:
         await log.append(STARTED)
-        following = Following(reader.follow(run_id, deltas=True))
-        late = Following(reader.follow(run_id, deltas=True))
+        follower = Follower(reader.follow(run_id, deltas=True))
+        late = Follower(reader.follow(run_id, deltas=True))
         await late.has(1)
-        await following.until(lambda: following.quiet > 0)
-        # All of it while the followers do something else.
-        log.publish_delta(piece(1, "Hel", "m1"))
-        log.publish_delta(piece(1, "other", "m2"))
-        log.publish_delta(piece(1, "lo", "m1", offset=3))
-        await log.append(said("Hello", "m1"), path="s")
-        log.publish_delta(piece(2, "more", "m2", offset=5))
-        await following.has(1, "Hel", "other", "lo", 2, "more")
-        # One that reads the log meanwhile gets no piece of what is whole there.
+        await follower.until(lambda: follower.quiet > 0)
+        # All of this while the followers do not read.
+        log.publish_delta(delta(1, "Hel", "m1"))
+        log.publish_delta(delta(1, "other", "m2"))
+        log.publish_delta(delta(1, "lo", "m1", offset=3))
+        await log.append(message("Hello", "m1"), path="s")
+        log.publish_delta(delta(2, "more", "m2", offset=5))
+        await follower.has(1, "Hel", "other", "lo", 2, "more")
+        # A follower that reads the log meanwhile gets no delta of a message that is complete there.
         await late.has(1, 2, "more")
 
 
-async def test_a_reader_that_begins_late_gets_the_pieces_from_there_on(logs: LocalLogs, reader: LocalLogReader) -> None:
+async def test_a_late_follower_gets_only_new_deltas(logs: LocalLogs, reader: LocalLogReader) -> None:
     run_id = new_run_id()
     async with logs.open(run_id) as log:
         await log.append(STARTED)
-        log.publish_delta(piece(1, "missed"))
-        following = Following(reader.follow(run_id, after=1, deltas=True))
-        await following.until(lambda: following.quiet > 0)
-        log.publish_delta(piece(1, "heard", offset=6))
-        await following.has("heard")
+        log.publish_delta(delta(1, "missed"))
+        follower = Follower(reader.follow(run_id, after=1, deltas=True))
+        await follower.until(lambda: follower.quiet > 0)
+        log.publish_delta(delta(1, "heard", offset=6))
+        await follower.has("heard")
 
 
-async def test_a_follower_that_does_not_read_keeps_so_many_pieces_and_no_more(
+async def test_a_follower_that_does_not_read_buffers_a_limited_number_of_deltas(
     logs: LocalLogs, reader: LocalLogReader
 ) -> None:
     run_id = new_run_id()
     async with logs.open(run_id) as log:
         await log.append(STARTED)
-        following = Following(reader.follow(run_id, deltas=True))
-        await following.has(1)
+        follower = Follower(reader.follow(run_id, deltas=True))
+        await follower.has(1)
         for number in range(FOLLOWER_DELTAS + 500):
-            log.publish_delta(piece(1, str(number)))
-        await following.has(1, *map(str, range(FOLLOWER_DELTAS)))
-        # There is room again.
-        log.publish_delta(piece(1, "new"))
-        await following.until(lambda: following.got[-1] == "new")
+            log.publish_delta(delta(1, str(number)))
+        await follower.has(1, *map(str, range(FOLLOWER_DELTAS)))
+        # The buffer has room again.
+        log.publish_delta(delta(1, "new"))
+        await follower.until(lambda: follower.received[-1] == "new")
 
 
-async def test_where_secrets_are_masked_only_the_whole_is_told(
-    storage: Storage, bus: LocalBus, reader: LocalLogReader
-) -> None:
-    run_id = new_run_id()
-    async with LocalLogs(storage, mask=Masking(["hunter22"]), bus=bus).open(run_id) as log:
-        await log.append(STARTED)
-        following = Following(reader.follow(run_id, deltas=True))
-        await following.has(1)
-        log.publish_delta(piece(1, "hunt"))
-        log.publish_delta(piece(1, "er22", offset=4))
-        await log.append(ENDED)
-        assert await following.rest() == [1, 2]
-
-
-async def test_pieces_after_the_end_that_a_log_has_lost_are_dropped(
+async def test_deltas_after_the_lost_end_of_a_log_are_dropped(
     storage: Storage, logs: LocalLogs, reader: LocalLogReader, bus: LocalBus
 ) -> None:
     run_id = new_run_id()
@@ -325,118 +288,22 @@ async def test_pieces_after_the_end_that_a_log_has_lost_are_dropped(
     async with logs.open(run_id) as log:
         await log.append(STARTED)
         size = path.stat().st_size
-        await log.append(said("lost"), path="s")
-    following = Following(reader.follow(run_id, deltas=True, wait_for_writer=True))
-    await following.has(1, 2)
+        await log.append(message("lost"), path="s")
+    follower = Follower(reader.follow(run_id, deltas=True, wait_for_writer=True))
+    await follower.has(1, 2)
     os.truncate(path, size)
-    bus.publish_delta(run_id, piece(2, "of what is gone"))
-    await following.has(1, 2, Reset(1))
+    bus.publish_delta(run_id, delta(2, "of what is gone"))
+    await follower.has(1, 2, Reset(1))
     async with logs.open(run_id) as log:
-        await log.append(said("again"), path="s")
-        log.publish_delta(piece(2, "new"))
-        await following.has(1, 2, Reset(1), 2, "new")
+        await log.append(message("again"), path="s")
+        log.publish_delta(delta(2, "new"))
+        await follower.has(1, 2, Reset(1), 2, "new")
 
 
-async def test_followers_in_several_threads_all_get_everything_in_order(
-    logs: LocalLogs, reader: LocalLogReader, bus: LocalBus
-) -> None:
-    run_id = new_run_id()
-    messages, pieces = 40, 20
-    got: dict[int, Batch] = {}
-
-    async def follow(number: int) -> None:
-        got[number] = []
-        with anyio.fail_after(6 * TIMEOUT_SECONDS):
-            async for batch in reader.follow(run_id, deltas=number > 0, wait_for_writer=True):
-                got[number] += batch
-
-    threads = [threading.Thread(target=anyio.run, args=(follow, number)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    async with logs.open(run_id) as log:
-        await log.append(STARTED)
-        await _talk(log, messages, pieces)
-        await log.append(ENDED)
-    await anyio.to_thread.run_sync(lambda: [thread.join() for thread in threads])
-    for number, given in got.items():
-        assert [one.seq for one in given if isinstance(one, Entry)] == list(range(1, messages + 3))
-        _check_order(given)
-        assert any(isinstance(one, Delta) for one in given) == (number > 0)
-    assert bus._fanouts == {}
+# End
 
 
-async def _talk(log: Log, messages: int, pieces: int) -> None:
-    for number in range(messages):
-        for offset in range(pieces):
-            log.publish_delta(piece(number + 1, "x", f"m{number}", offset))
-            if offset % 7 == number % 7:
-                await anyio.sleep(0.001)
-        await log.append(said("x" * pieces, f"m{number}"), path="s")
-
-
-def _check_order(given: Batch) -> None:
-    """Each piece after its event, before its message, and in the order in which they were told."""
-    seq, offsets = 0, dict[str, int]()
-    for one in given:
-        if isinstance(one, Entry):
-            seq = one.seq
-        elif isinstance(one, Delta):
-            # The message m<n> is the event n + 2.
-            assert one.after <= seq < int(one.message_id[1:]) + 2
-            assert one.offset > offsets.get(one.message_id, -1)
-            offsets[one.message_id] = one.offset
-
-
-# Patience
-
-
-async def test_without_patience_a_log_that_is_not_there_is_an_error(reader: LocalLogReader, bus: LocalBus) -> None:
-    with pytest.raises(RunNotFound):
-        await anext(reader.follow(new_run_id()))
-    assert bus._fanouts == {}
-
-
-async def test_a_patient_follower_waits_for_the_log_and_for_whoever_goes_on_with_it(
-    logs: LocalLogs, reader: LocalLogReader
-) -> None:
-    run_id = new_run_id()
-    following = Following(reader.follow(run_id, deltas=True, wait_for_writer=True))
-    await following.until(lambda: following.quiet > 2)
-    async with logs.open(run_id) as log:
-        await log.append(STARTED)
-        await following.has(1)
-    # Nobody writes it for a while.
-    await following.until(lambda: following.quiet > 6)
-    async with logs.open(run_id) as log:
-        await log.append(STARTED)
-        log.publish_delta(piece(2, "again"))
-        await following.has(1, 2, "again")
-        await log.append(ENDED)
-    assert await following.rest() == [1, 2, "again", 3]
-
-
-async def test_a_patient_follower_of_a_run_that_has_ended_ends(logs: LocalLogs, reader: LocalLogReader) -> None:
-    run_id = new_run_id()
-    async with logs.open(run_id) as log:
-        await log.append(STARTED)
-        await log.append(ENDED)
-    assert await Following(reader.follow(run_id, wait_for_writer=True)).rest() == [1, 2]
-    assert await Following(reader.follow(run_id, after=2, wait_for_writer=True)).rest() == []
-
-
-async def test_a_patient_follower_does_not_wait_for_a_log_that_was_deleted(
-    storage: Storage, logs: LocalLogs, reader: LocalLogReader
-) -> None:
-    run_id = new_run_id()
-    async with logs.open(run_id) as log:
-        await log.append(STARTED)
-    following = Following(reader.follow(run_id, wait_for_writer=True))
-    await following.has(1)
-    storage.log_path(run_id).unlink()
-    assert await following.rest() == [1]
-
-
-async def test_leaving_a_follower_ends_its_subscription(logs: LocalLogs, reader: LocalLogReader, bus: LocalBus) -> None:
+async def test_closing_a_follower_ends_its_subscription(logs: LocalLogs, reader: LocalLogReader, bus: LocalBus) -> None:
     run_id = new_run_id()
     async with logs.open(run_id) as log:
         await log.append(STARTED)

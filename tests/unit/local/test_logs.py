@@ -1,4 +1,4 @@
-"""Logs in files, as the engine writes them: what is being forced to disk is waited for, whatever happens meanwhile."""
+"""Local logs as the engine writes them: a sync is always awaited, even if the task is cancelled."""
 
 import asyncio
 from pathlib import Path
@@ -17,7 +17,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-async def test_a_task_that_is_cancelled_while_the_disk_is_at_work_ends_when_it_is_done(tmp_path: Path):
+async def test_a_task_cancelled_during_a_sync_ends_after_the_sync(tmp_path: Path):
     async with LocalLogs(Storage(tmp_path)).open(new_run_id()) as log:
         await log.append(RunStarted(name="w", kind="agent", attempt=1, host="here"))
 
@@ -28,14 +28,14 @@ async def test_a_task_that_is_cancelled_while_the_disk_is_at_work_ends_when_it_i
         for number in range(50):
             task = asyncio.create_task(write_and_wait(number))
             await asyncio.sleep(0)
-            # As `gather` does it with its tasks: no shield of anyio's holds that back.
+            # As `gather` does with its tasks: no anyio shield delays that.
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
             assert log.seq == number + 2
 
 
-async def test_a_time_limit_that_ends_meanwhile_is_still_one(tmp_path: Path):
+async def test_a_timeout_during_a_sync_is_still_raised(tmp_path: Path):
     async with LocalLogs(Storage(tmp_path)).open(new_run_id()) as log:
         await log.append(RunStarted(name="w", kind="agent", attempt=1, host="here"))
 

@@ -1,4 +1,4 @@
-"""The scripted model server, for those who ask models."""
+"""The scripted model server."""
 
 from tests.model_server.fixtures import model_server, model_server_thread
 

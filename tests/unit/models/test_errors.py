@@ -1,4 +1,4 @@
-"""What goes wrong with a provider, over real HTTP, in our words."""
+"""Provider failures over real HTTP, mapped to `ProviderError`."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def failure(model_client: ModelClient) -> ProviderError:
         (529, "overloaded_error", ProviderOverloaded, True),
     ],
 )
-def test_each_status_has_a_meaning_and_is_asked_for_once(
+def test_each_status_maps_to_an_error_and_is_requested_once(
     model_client: ModelClient, status: int, kind: str, expected: type[ProviderError], retryable: bool
 ) -> None:
     model_client.set_turns(Turn(fail=Failure(status=status, type=kind, message="as the provider says"), times=0))
@@ -67,7 +67,7 @@ def test_each_status_has_a_meaning_and_is_asked_for_once(
     assert len(model_client.server.requests()) == 1
 
 
-def test_a_date_to_come_again_is_told_in_seconds(model_client: ModelClient) -> None:
+def test_a_retry_date_is_converted_to_seconds(model_client: ModelClient) -> None:
     then = format_datetime(datetime.now(UTC) + timedelta(seconds=90), usegmt=True)
     model_client.set_turns(Turn(fail=Failure(status=429, type="rate_limit_error", headers={"retry-after": then})))
     error = failure(model_client)
@@ -82,18 +82,18 @@ def test_an_error_inside_a_stream_is_an_error(model_client: ModelClient) -> None
     assert "too many guests" in failure(model_client).message
 
 
-def test_a_connection_that_is_cut_is_a_provider_that_cannot_be_reached(model_client: ModelClient) -> None:
+def test_a_broken_connection_is_an_unreachable_provider(model_client: ModelClient) -> None:
     model_client.set_turns(Turn(say=LONG, cut_after=2))
     assert type(failure(model_client)) is ProviderUnreachable
     assert model_client.server.wait_for_end() == "cut"
 
 
-def test_a_stream_that_ends_without_its_last_word_is_not_taken_for_a_reply(model_client: ModelClient) -> None:
+def test_a_stream_without_a_stop_reason_is_not_a_reply(model_client: ModelClient) -> None:
     model_client.set_turns(Turn(say=LONG, end_after=2))
     assert isinstance(failure(model_client), ProviderError)
 
 
-def test_garbage_in_a_stream_is_a_failure_of_the_provider(model_client: ModelClient) -> None:
+def test_garbage_in_a_stream_is_a_provider_error(model_client: ModelClient) -> None:
     model_client.set_turns(Turn(say=LONG, garbage_after=1))
     error = failure(model_client)
     assert type(error) is ProviderError
@@ -101,12 +101,12 @@ def test_garbage_in_a_stream_is_a_failure_of_the_provider(model_client: ModelCli
 
 
 @pytest.mark.parametrize("garbage", ["data: null\n\n", "data: []\n\n", 'data: {"type": 7}\n\n', "data: 3\n\n"])
-def test_json_of_another_shape_is_never_an_error_of_ours(model_client: ModelClient, garbage: str) -> None:
+def test_unexpected_json_is_a_provider_error(model_client: ModelClient, garbage: str) -> None:
     model_client.set_turns(Turn(say=LONG, garbage_after=1, garbage=garbage, end_after=2))
     assert isinstance(failure(model_client), ProviderError)
 
 
-def test_a_page_instead_of_an_answer_is_a_failure_of_the_provider(model_client: ModelClient) -> None:
+def test_an_html_page_as_response_is_a_provider_error(model_client: ModelClient) -> None:
     model_client.set_turns(Turn(fail=Failure(status=502, body="<html><h1>Bad Gateway</h1></html>")))
     assert type(failure(model_client)) is ProviderError
 
@@ -124,7 +124,7 @@ def test_silence_from_the_beginning_is_a_timeout(model_client: ModelClient) -> N
     assert type(failure(model_client)) is ProviderTimeout
 
 
-def test_a_refused_connection_is_a_provider_that_cannot_be_reached(model_client: ModelClient) -> None:
+def test_a_refused_connection_is_an_unreachable_provider(model_client: ModelClient) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         dead = f"http://127.0.0.1:{taken.getsockname()[1]}"

@@ -1,4 +1,4 @@
-"""Which provider a name means, what is sent to it, and what it costs to have them all."""
+"""The model router: provider lookup, requests, and the cost of importing clients."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
 
 
-def test_any_compatible_endpoint_is_a_provider_by_its_address() -> None:
+def test_any_compatible_endpoint_with_an_address_is_a_provider() -> None:
     models = ModelRouter(env={"SHOPFLOOR_MODEL_MY_HOUSE_URL": "http://127.0.0.1:1/v1"})
     models.check("my-house/qwen/qwen3")
     models.check("ollama/llama3")
@@ -55,7 +55,7 @@ def test_system_temperature_and_thinking_are_sent(model_server: ModelServer, tmp
     assert sent["generationConfig"]["thinkingConfig"]["include_thoughts"] is True
 
 
-def test_thoughts_of_another_provider_are_left_out(model_server: ModelServer, tmp_path: Path) -> None:
+def test_thinking_of_another_provider_is_omitted(model_server: ModelServer, tmp_path: Path) -> None:
     theirs = [
         ThinkingBlock(thinking="a secret", signature="openai:rs_1:c2ln", fidelity="agent_emitted"),
         ThinkingBlock(thinking="a secret", signature="google::c2ln", fidelity="agent_emitted"),
@@ -70,7 +70,7 @@ def test_thoughts_of_another_provider_are_left_out(model_server: ModelServer, tm
     assert "a secret" not in json.dumps(sent)
 
 
-def test_a_model_without_schemas_beside_tools_answers_by_a_tool(model_server: ModelServer, tmp_path: Path) -> None:
+def test_a_model_without_schemas_beside_tools_answers_with_a_tool(model_server: ModelServer, tmp_path: Path) -> None:
     model_client = ModelClient("google", model_server, tmp_path)
     model_client.set_turns(Turn(say=[Thinking(thinking="Hm."), ToolUse(name="answer", input={"city": "Essen"})]))
     deltas, reply = model_client.ask(user_message("Name a city"), schema=CITY, tools=[SEARCH])
@@ -78,7 +78,7 @@ def test_a_model_without_schemas_beside_tools_answers_by_a_tool(model_server: Mo
     assert [block.text for block in reply.blocks if isinstance(block, TextBlock)] == ['{"city":"Essen"}']
 
 
-def test_words_instead_of_the_answering_tool_are_the_answer(model_server: ModelServer, tmp_path: Path) -> None:
+def test_text_instead_of_the_answer_tool_is_the_answer(model_server: ModelServer, tmp_path: Path) -> None:
     model_client = ModelClient("compatible", model_server, tmp_path)
     model_client.set_turns(Turn(say=[Text(text='{"city": "Essen"}')]))
     deltas, reply = model_client.ask(user_message("Name a city"), schema=CITY)
@@ -86,25 +86,25 @@ def test_words_instead_of_the_answering_tool_are_the_answer(model_server: ModelS
     assert reply.blocks == [TextBlock(text='{"city": "Essen"}', fidelity="agent_emitted")]
 
 
-def test_many_ask_at_once_over_one_pool(model_server: ModelServer, tmp_path: Path) -> None:
+def test_concurrent_requests_share_one_pool(model_server: ModelServer, tmp_path: Path) -> None:
     model_client = ModelClient("anthropic", model_server, tmp_path)
     model_client.set_turns(Turn(say=[Text(text="Hi.")], times=0))
     replies: list[Reply] = []
 
-    async def one(models: ModelRouter, request: ModelRequest) -> None:
+    async def send_request(models: ModelRouter, request: ModelRequest) -> None:
         replies.extend([piece async for piece in models.reply(request) if isinstance(piece, Reply)])
 
     async def many(models: ModelRouter) -> None:
         async with anyio.create_task_group() as group:
             for _ in range(20):
-                group.start_soon(one, models, model_client.request(user_message("Hello")))
+                group.start_soon(send_request, models, model_client.request(user_message("Hello")))
 
     model_client.run(many)
     assert len(replies) == len(model_server.requests()) == 20
 
 
 @pytest.mark.parametrize(("env", "loaded"), [({}, "False"), ({"OPENAI_API_KEY": "sk-x"}, "True")])
-def test_the_slow_import_waits_for_a_warm_up_where_models_are_set_up(env: dict[str, str], loaded: str) -> None:
+def test_the_slow_import_happens_at_warm_up_if_models_are_configured(env: dict[str, str], loaded: str) -> None:
     done = python(
         f"import sys; from shopfloor.adapters.models import ModelRouter; models = ModelRouter(env={env!r});"
         "models.check('openai/gpt-5'); models.check('script/hello');"
@@ -113,7 +113,7 @@ def test_the_slow_import_waits_for_a_warm_up_where_models_are_set_up(env: dict[s
     assert (done.stdout.split(), done.stderr) == (["False", loaded], "")
 
 
-def test_without_the_extra_the_hint_says_how_to_get_it() -> None:
+def test_without_the_extra_the_hint_names_it() -> None:
     done = python(
         "import sys; sys.modules['pydantic_ai'] = None\n"
         "from shopfloor.adapters.models import ModelRouter\n"

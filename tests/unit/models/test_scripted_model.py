@@ -1,4 +1,4 @@
-"""The provider `script`: what it says, and when."""
+"""The provider `script`: its replies, their timing, and the validation of scripts."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_hello_greets_by_name(prompt: str, greeting: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["hello", "research", "summary", "report"])
-def test_every_script_that_comes_along_says_that_it_is_one(name: str) -> None:
+def test_every_bundled_script_identifies_itself(name: str) -> None:
     models = ModelRouter(env=FAST)
     models.check(f"script/{name}")
     reply = ask(models, ModelRequest(model=f"script/{name}", messages=[user_message("Topic: welding")]))
@@ -72,7 +72,7 @@ def test_research_searches_first_and_then_writes_from_what_it_found() -> None:
     assert "AI safety best practices" in text_of(second)
 
 
-def test_echo_says_the_last_message_again() -> None:
+def test_echo_repeats_the_last_message() -> None:
     reply = ask(
         ModelRouter(env=FAST),
         ModelRequest(model="script/echo", messages=[user_message("One"), user_message("Two  and\nmore")]),
@@ -86,17 +86,17 @@ def test_the_same_question_has_the_same_answer() -> None:
     assert first == second
 
 
-def test_words_take_their_time(tmp_path: Path) -> None:
+def test_words_are_delayed(tmp_path: Path) -> None:
     (tmp_path / "slow.yaml").write_text("delay_ms: 30\nturns: [{text: one two three four five}]")
-    began = time.monotonic()
+    started_at = time.monotonic()
     deltas, _ = anyio.run(
         collect, ModelRouter([tmp_path], env={}), ModelRequest(model="script/slow", messages=[user_message("x")])
     )
     assert [delta.text for delta in deltas] == ["one ", "two ", "three ", "four ", "five"]
-    assert time.monotonic() - began >= 0.15
+    assert time.monotonic() - started_at >= 0.15
 
 
-def test_a_turn_may_fail_so_many_times_and_then_go_well(tmp_path: Path) -> None:
+def test_a_turn_may_fail_a_number_of_times_and_then_succeed(tmp_path: Path) -> None:
     (tmp_path / "flaky.yaml").write_text(
         "turns: [{text: fine, error: {code: rate_limit_error, retry_after: 0.25, times: 2}}]"
     )
@@ -117,32 +117,32 @@ def test_a_turn_may_fail_so_many_times_and_then_go_well(tmp_path: Path) -> None:
         ("turns: []", ["1: a script needs `turns`: a list of at least one"]),
         ("- a", ["1: a script is a mapping with `turns`"]),
         ("turns: [\n", ["2: not YAML"]),
-        ("turns:\n  - text: a\n    text: b\n", ["3: duplicate key `text`"]),
-        ("trns: 1\nturns:\n  - text: a\n", ["1: Object contains unknown field `trns`; there are `captures`, "]),
+        ("turns:\n  - text: a\n    text: b\n", ["3: `text` stands here twice"]),
+        ("trns: 1\nturns:\n  - text: a\n", ["1: Object contains unknown field `trns`; known fields are `captures`, "]),
         (
             "turns:\n  - txt: a\n  - tool_calls: [{input: {}}]\n  - delay_ms: -1\n  - usage:\n      inptu: 3\n",
             [
-                "2: Object contains unknown field `txt`; there are `when`, `text`, ",
+                "2: Object contains unknown field `txt`; known fields are `when`, `text`, ",
                 "3: Object missing required field `name`",
                 "4: Expected `float` >= 0.0",
-                "6: Object contains unknown field `inptu`; there are `input`, `output`, ",
+                "6: Object contains unknown field `inptu`; known fields are `input`, `output`, ",
             ],
         ),
-        ("turns:\n  - text: a\n    error: {code: usage}\n", ["3: there is no error `usage` of a provider; "]),
-        ("turns:\n  - text: a\n    when: '('\n", ["3: `when` is no regular expression: "]),
-        ("turns: [{text: a}]\ncaptures:\n  A: {find: 'a'}\n", ["3: `find` is no regular expression with a group"]),
+        ("turns:\n  - text: a\n    error: {code: usage}\n", ["3: there is no provider error `usage`; "]),
+        ("turns:\n  - text: a\n    when: '('\n", ["3: `when` is not a regular expression: "]),
+        ("turns: [{text: a}]\ncaptures:\n  A: {find: 'a'}\n", ["3: `find` is not a regular expression with a group"]),
     ],
 )
-def test_what_is_wrong_with_a_script_is_said_with_file_and_line(tmp_path: Path, text: str, problems: list[str]) -> None:
+def test_problems_of_a_script_have_file_and_line(tmp_path: Path, text: str, problems: list[str]) -> None:
     (tmp_path / "bad.yaml").write_text(text)
     with pytest.raises(UnknownModel) as by_name:
         ModelRouter([tmp_path]).check("script/bad")
     with pytest.raises(UnknownModel) as by_path:
         ModelRouter().check(f"script/{tmp_path}/bad.yaml")
     assert by_name.value.message == by_path.value.message
-    told = by_path.value.message.split(f"{tmp_path}/bad.yaml:")[1:]
-    assert len(told) == len(problems)
-    assert all(one.startswith(problem) for one, problem in zip(told, problems, strict=True)), told
+    messages = by_path.value.message.split(f"{tmp_path}/bad.yaml:")[1:]
+    assert len(messages) == len(problems)
+    assert all(message.startswith(problem) for message, problem in zip(messages, problems, strict=True)), messages
 
 
 @pytest.mark.req("SDK-48")
@@ -154,7 +154,7 @@ def test_what_is_wrong_with_a_script_is_said_with_file_and_line(tmp_path: Path, 
         ("a.json", '{\n\t"turns": [{"text": "hi"}]\n}'),
     ],
 )
-def test_a_script_may_be_a_file_of_ones_own(tmp_path: Path, name: str, text: str) -> None:
+def test_a_script_may_be_any_file(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text)
     assert (
         text_of(
@@ -164,7 +164,7 @@ def test_a_script_may_be_a_file_of_ones_own(tmp_path: Path, name: str, text: str
     )
 
 
-def test_an_answer_of_a_schema_is_the_one_in_the_script(tmp_path: Path) -> None:
+def test_an_answer_with_a_schema_is_the_one_in_the_script(tmp_path: Path) -> None:
     (tmp_path / "city.yaml").write_text(
         "captures: {CITY: {find: 'in (\\w+)'}}\nturns: [{text: unused, answer: {city: '{{CITY}}', tags: [a, '{{CITY}}']}}]"
     )
@@ -176,13 +176,13 @@ def test_an_answer_of_a_schema_is_the_one_in_the_script(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "body", ["turns: []", "turns: [{txt: typo}]", "turns: [", "{captures: {A: {find: '('}}, turns: [{}]}"]
 )
-def test_a_script_that_cannot_be_read_says_so_when_it_is_checked(tmp_path: Path, body: str) -> None:
+def test_an_unreadable_script_is_reported_by_the_check(tmp_path: Path, body: str) -> None:
     (tmp_path / "broken.yaml").write_text(body)
     with pytest.raises(UnknownModel, match="broken"):
         ModelRouter([tmp_path]).check("script/broken")
 
 
-def test_a_script_of_ones_own_wins_over_one_that_comes_along(tmp_path: Path) -> None:
+def test_a_users_script_takes_precedence_over_a_bundled_one(tmp_path: Path) -> None:
     (tmp_path / "hello.yaml").write_text("turns: [{text: Moin}]")
     models = ModelRouter([tmp_path], env=FAST)
     assert text_of(ask(models, ModelRequest(model="script/hello", messages=[user_message("x")]))) == "Moin"

@@ -1,4 +1,4 @@
-"""This machine: logs in files, processes as children, a host known by the lock it holds."""
+"""Adapters for this machine: logs in files, child processes, and hosts identified by the lock they hold."""
 
 from shopfloor.adapters.local.audit import LocalAudit, local_process_name
 from shopfloor.adapters.local.bus import LocalBus

@@ -1,4 +1,4 @@
-"""The audit log of a storage: `audit.jsonl`, one JSON object to a line."""
+"""The audit log of a storage: `audit.jsonl`, one JSON object per line."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ _log = logging.getLogger("shopfloor.adapters")
 class LocalAudit:
     """Implements `Audit` with a file.
 
-    A file over its limit becomes `audit.1.jsonl`, and the one before that goes. Use an instance in one event loop only.
+    A file over its size limit is renamed to `audit.1.jsonl`, replacing the previous one. Use an instance in one event
+    loop only.
     """
 
     def __init__(self, path: Path, limit_bytes: int = AUDIT_BYTES) -> None:
         self.path = path
         self._limit_bytes = limit_bytes
-        # One thread at a time keeps the entries of this process in order.
+        # A single thread at a time keeps the entries of this process in order.
         self._thread = anyio.CapacityLimiter(1)
 
     @property
@@ -40,10 +41,10 @@ class LocalAudit:
 
     async def write(self, entry: AuditEntry) -> None:
         try:
-            # The shield keeps the entry where the request is cancelled after the deed.
+            # The action has happened: the shield writes its entry even if the request is cancelled.
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(self._append, msgspec.json.encode(entry), limiter=self._thread)
-        except Exception as error:  # noqa: BLE001 - for example a full disk, or no thread: the deed cannot be undone
+        except Exception as error:  # noqa: BLE001 - for example a full disk, or no thread: the action cannot be undone
             reason = (isinstance(error, OSError) and error.strerror) or error
             _log.error("cannot write %s: %s; %s by %s is not in it", self.path, reason, entry.action, entry.by)
 
@@ -51,7 +52,7 @@ class LocalAudit:
         descriptor = open_for_append(self.path)
         try:
             size = os.fstat(descriptor).st_size
-            # A full disk may have cut off the line before.
+            # A full disk may have truncated the line before.
             start = b"\n" if size and os.pread(descriptor, 1, size - 1) != b"\n" else b""
             data = start + line + b"\n"
             if os.write(descriptor, data) != len(data):
@@ -63,12 +64,12 @@ class LocalAudit:
 
     def _rotate(self) -> None:
         with lock_file(self.path.with_suffix(".lock")):
-            # Another process may have done it meanwhile.
+            # Another process may have rotated the file meanwhile.
             if self.path.stat().st_size > self._limit_bytes:
                 self.path.replace(self.rotated_path)
 
     def read(self) -> Iterator[dict[str, Any]]:
-        """The entries, oldest first. Lines that a full disk cut off are left out."""
+        """Iterate over the entries, oldest first. Skips lines that a full disk truncated."""
         for path in (self.rotated_path, self.path):
             try:
                 with path.open("rb") as file:
@@ -82,7 +83,7 @@ class LocalAudit:
 
 
 def local_process_name() -> str:
-    """Name this process for the audit log."""
+    """Return the name of this process for the audit log."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):

@@ -1,4 +1,8 @@
-"""The live bus of a storage on this machine: of this process, and with notices from and to others."""
+"""The bus of a storage on this machine: within this process, and with notices between processes.
+
+A process that writes a log notifies the server of the storage by a datagram with the run id. Notices only reduce the
+delay: after a lost notice, the server finds the events when it next polls the log.
+"""
 
 from __future__ import annotations
 
@@ -32,24 +36,24 @@ if TYPE_CHECKING:
 _log = logging.getLogger("shopfloor.adapters")
 _MODE = 0o600
 _RECEIVED_BYTES = 64
-"""More than an id has, so that a longer text is not taken for one."""
+"""More than the length of a run id, so that a longer text is not truncated to a valid id."""
 
 
 class NoticeSender:
-    """Tells the server, where there is one, that logs have news. Never waits; from any thread."""
+    """Notifies the server, if one is running, of new events in logs. Never blocks; callable from any thread."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._absent_until = 0.0
         self._lock = threading.Lock()
         self._sent_at: dict[str, float] = {}
-        self._late: dict[str, None] = {}
-        """The runs whose last notice is too fresh for another, or did not go through."""
-        self._has_late = threading.Event()
+        self._delayed: dict[str, None] = {}
+        """The runs to notify of later: their last notice is too recent, or the socket was full."""
+        self._has_delayed = threading.Event()
         self._thread: threading.Thread | None = None
 
     def notify(self, run_id: str, *, immediate: bool = False) -> None:
-        """Send the run's id, now or soon; `immediate` also where it was sent a moment ago."""
+        """Send the run id, now or soon; with `immediate` now, even if it was sent a moment ago."""
         now = time.monotonic()
         if now < self._absent_until:
             return
@@ -59,22 +63,22 @@ class NoticeSender:
                 self._send_later(run_id)
 
     def _send_later(self, run_id: str) -> None:
-        if len(self._late) < NOTIFY_TRACKED_RUNS:
-            self._late[run_id] = None
-        self._has_late.set()
+        if len(self._delayed) < NOTIFY_TRACKED_RUNS:
+            self._delayed[run_id] = None
+        self._has_delayed.set()
         if self._thread is None:
-            thread = threading.Thread(target=self._send_late, name="shopfloor-notices", daemon=True)
-            # Without a thread the server finds the events when it looks at the log, and the next notice tries again.
+            thread = threading.Thread(target=self._send_delayed, name="shopfloor-notices", daemon=True)
+            # Without a thread the server finds the events by polling the log, and the next notice tries again.
             with contextlib.suppress(RuntimeError):
                 thread.start()
                 self._thread = thread
 
     def _send(self, run_id: str, now: float) -> bool:
-        """Whether it needs no other try."""
+        """Send a notice. Return False if the socket is full and the notice has to be sent again."""
         import socket
 
         try:
-            # Opened each time: so nothing has to be closed, by a process that may fork, end or be killed.
+            # Opened each time, so that a process that forks, ends or is killed has no socket to close.
             with contextlib.ExitStack() as opened:
                 sender = opened.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
                 sender.settimeout(0)
@@ -82,28 +86,28 @@ class NoticeSender:
         except BlockingIOError:
             return False
         except OSError:
-            # No server, one that was killed, or one of somebody else.
+            # No server, a server that was killed, or a server of another user.
             self._absent_until = now + NOTIFY_ABSENT_RETRY_SECONDS
-            self._late.clear()
+            self._delayed.clear()
             return True
         if len(self._sent_at) >= NOTIFY_TRACKED_RUNS:
             self._sent_at.clear()
         self._sent_at[run_id] = now
         return True
 
-    def _send_late(self) -> None:
+    def _send_delayed(self) -> None:
         pause = NOTIFY_INTERVAL_SECONDS
         while True:
-            if not self._has_late.wait(NOTIFY_THREAD_IDLE_SECONDS):
+            if not self._has_delayed.wait(NOTIFY_THREAD_IDLE_SECONDS):
                 with self._lock:
-                    if not self._late:
+                    if not self._delayed:
                         self._thread = None
                         return
             time.sleep(pause)
             with self._lock:
-                self._has_late.clear()
-                late, self._late = self._late, {}
-                full = [run_id for run_id in late if not self._send(run_id, time.monotonic())]
+                self._has_delayed.clear()
+                delayed, self._delayed = self._delayed, {}
+                full = [run_id for run_id in delayed if not self._send(run_id, time.monotonic())]
                 for run_id in full:
                     self._send_later(run_id)
             pause = NOTIFY_FULL_RETRY_SECONDS if full else NOTIFY_INTERVAL_SECONDS
@@ -111,7 +115,10 @@ class NoticeSender:
 
 @contextmanager
 def receive_notices(path: Path, notify: Callable[[str], None]) -> Generator[None]:
-    """Call `notify` with the ids that are sent, in this event loop. Where that is impossible, logs are polled only."""
+    """Call `notify` with each run id received, in this event loop.
+
+    If the socket cannot be opened, logs a warning; events of other processes are then found by polling only.
+    """
     import asyncio
     import socket
 
@@ -120,9 +127,9 @@ def receive_notices(path: Path, notify: Callable[[str], None]) -> Generator[None
         receiver = opened.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
         receiver.settimeout(0)
         try:
-            # Before it has a name: nobody else may send at any time.
+            # Set the mode before the socket has a name: other users must not be able to send at any time.
             os.fchmod(receiver.fileno(), _MODE)
-            # A server that was killed has left its own.
+            # A server that was killed leaves its socket behind.
             path.unlink(missing_ok=True)
             receiver.bind(_address(path, opened))
             path.chmod(_MODE)
@@ -136,7 +143,7 @@ def receive_notices(path: Path, notify: Callable[[str], None]) -> Generator[None
             yield
         finally:
             loop.remove_reader(receiver.fileno())
-            # Another server may have put a socket of its own there meanwhile.
+            # Another server may have replaced the socket meanwhile.
             with contextlib.suppress(OSError):
                 if _identity(path) == bound:
                     path.unlink()
@@ -148,7 +155,7 @@ def _identity(path: Path) -> tuple[int, int]:
 
 
 def _receive(receiver: socket.socket, notify: Callable[[str], None]) -> None:
-    # So many at once and no more: others have their turn in a flood, too.
+    # At most this many at once, so that a flood of notices does not starve other tasks.
     for _ in range(NOTIFY_BURST):
         try:
             text = receiver.recv(_RECEIVED_BYTES).decode("ascii", "replace")
@@ -159,7 +166,7 @@ def _receive(receiver: socket.socket, notify: Callable[[str], None]) -> None:
 
 
 def _address(path: Path, folders: contextlib.ExitStack) -> str:
-    """The path, or where it is too long for a socket, the same by the descriptor of its folder."""
+    """Return the path, or if it is too long for a socket, a short path through a descriptor of its folder."""
     if len(os.fsencode(path)) <= SOCKET_PATH_BYTES:
         return str(path)
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
@@ -168,7 +175,7 @@ def _address(path: Path, folders: contextlib.ExitStack) -> str:
 
 
 class LocalBus(InProcessBus):
-    """What is published here is also told to the server of `storage`, if that is another process."""
+    """Implements `Bus`. Also notifies the server of `storage`, if it is another process, of what is published here."""
 
     def __init__(self, storage: Storage | None = None) -> None:
         super().__init__()
@@ -186,7 +193,7 @@ class LocalBus(InProcessBus):
 
     @contextmanager
     def listen(self, storage: Storage) -> Generator[None]:
-        """Be the bus of the server: have other processes tell of their logs. In the event loop of the subscribers."""
+        """Receive the notices of other processes, as the server does. Use in the event loop of the subscribers."""
         sender, self._sender = self._sender, None
         try:
             with receive_notices(storage.notice_socket, super().notify):

@@ -1,4 +1,4 @@
-"""Threads that force logs to disk."""
+"""A thread pool for forcing logs to disk."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class DiskJob(Generic[T]):
-    """Work that a thread does. It goes on where the task that waits for it is cancelled."""
+    """A job of a disk thread. It continues if the task that waits for it is cancelled."""
 
     def __init__(self, work: Callable[[], T]) -> None:
         self.is_done = False
@@ -26,7 +26,7 @@ class DiskJob(Generic[T]):
         self.waiter = self._loop.create_future()
 
     def wait_again(self) -> asyncio.Future[None]:
-        """A new future for a task whose wait was cancelled."""
+        """Return a new future for a task whose wait was cancelled."""
         self.waiter = self._loop.create_future()
         return self.waiter
 
@@ -36,12 +36,12 @@ class DiskJob(Generic[T]):
         return cast("T", self._result)
 
     def run(self) -> None:
-        """Called by the thread."""
+        """Execute the job. Called by the thread."""
         try:
             self._result = self._work()
         except BaseException as error:  # noqa: BLE001 - the caller gets it
             self._error = error
-        # Nobody waits in a loop that is closed.
+        # A closed loop raises RuntimeError; no task waits in it.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._wake)
 
@@ -52,9 +52,9 @@ class DiskJob(Generic[T]):
 
 
 class DiskThreads:
-    """Threads that block on the disk in the place of the event loop.
+    """Threads that block on the disk so that the event loop does not.
 
-    Every run needs one at its outcome. An executor takes twice the time, for its futures.
+    Every run uses one at its outcome. An executor would take twice the time because of its futures.
     """
 
     def __init__(self, count: int = DISK_THREADS) -> None:
@@ -64,7 +64,7 @@ class DiskThreads:
         self._jobs: queue.SimpleQueue[DiskJob[Any]] = queue.SimpleQueue()
 
     def submit(self, work: Callable[[], T]) -> DiskJob[T]:
-        """Have the work done by a thread. Raises where the first thread cannot be started."""
+        """Queue the work for a thread. Raises `RuntimeError` if not even the first thread can be started."""
         if not self._idle.acquire(blocking=False) and len(self._threads) < self._count:
             self._start()
         job = DiskJob(work)

@@ -1,4 +1,4 @@
-"""The hosts of this machine, by the locks that they hold."""
+"""Hosts on this machine: a host is alive as long as it holds its lock, and its children never outlive it."""
 
 from __future__ import annotations
 
@@ -23,10 +23,16 @@ from shopfloor.record import Storage, host_lock_path, is_host_alive, is_locked, 
 
 
 class LocalHost:
-    """Holds `hosts/<id>.try_lock` for life; the system lets go of it when we die, and then others know."""
+    """This process as a host. Holds the lock `hosts/<id>.lock`, which the system releases when the process ends.
+
+    Starts the reaper, which terminates the children of this host if the host dies.
+    """
 
     def __init__(self, storage: Storage, *, dedicated: bool = True) -> None:
-        """`dedicated` says that it does nothing but runs of its own, so that it may be ended with them."""
+        """Register the host and terminate the children of dead hosts. Raises `StorageError` or `ReaperLost`.
+
+        A `dedicated` host executes nothing but its own runs, so that it may be killed to end them.
+        """
         self.id = f"local-{uuid.uuid4().hex[:8]}"
         self._folder = storage.hosts
         self._path = storage.hosts / f"{self.id}.lock"
@@ -34,21 +40,21 @@ class LocalHost:
         self._has_leftovers = False
         self._lock = threading.Lock()
         make_folder(self._folder)
-        self._descriptor = self._take_lock(dedicated=dedicated)
+        self._descriptor = self._create_lock(dedicated=dedicated)
         self._reaper = self._start_reaper()
         reaper.SPARE_DESCRIPTOR.fill()
         self._sweep()
 
-    def _take_lock(self, *, dedicated: bool) -> int:
-        # Under its name only when it is locked: else a host that sweeps just now would take us for dead.
-        unborn = self._path.with_suffix(".new")
+    def _create_lock(self, *, dedicated: bool) -> int:
+        # The file gets its name only when it is locked: otherwise another host that sweeps now would take us for dead.
+        unlocked_path = self._path.with_suffix(".new")
         try:
-            descriptor = open_for_append(unborn, new=True)
+            descriptor = open_for_append(unlocked_path, new=True)
             try_lock(descriptor)
             os.write(descriptor, msgspec.json.encode(HostInfo(os.getpid(), dedicated)))
-            unborn.rename(self._path)
+            unlocked_path.rename(self._path)
         except OSError as error:
-            raise storage_error(error, f"cannot make {self._path}") from error
+            raise storage_error(error, f"cannot create {self._path}") from error
         return descriptor
 
     @property
@@ -57,7 +63,7 @@ class LocalHost:
 
     def _start_reaper(self) -> subprocess.Popen[bytes]:
         limits = (REAPER_GRACE_SECONDS, KILL_GRACE_SECONDS, PROCESS_POLL_SECONDS)
-        # Without our markers, and in a session of its own: it must outlive us, and whoever runs us.
+        # Without our markers and in its own session: the reaper must outlive this host and the host's parents.
         env = child_environment(os.environ)
         try:
             return subprocess.Popen(
@@ -70,52 +76,56 @@ class LocalHost:
                 cwd="/",
             )
         except OSError as error:
-            raise ReaperLost(f"cannot start the process that guards our children: {error}") from error
+            raise ReaperLost(f"cannot start the process that cleans up child processes: {error}") from error
 
     def register_group(self, group: int) -> None:
-        """Has the reaper look after a process group."""
+        """Make the reaper terminate a process group if this host dies."""
         with self._lock:
             self._groups.add(group)
-            self._tell(f"+{group}\n")
+            self._send(f"+{group}\n")
 
-    def release(self, group: int) -> None:
+    def unregister_group(self, group: int) -> None:
+        """Undo `register_group`, when the group has ended."""
         with self._lock:
             self._groups.discard(group)
-            self._tell(f"-{group}\n")
+            self._send(f"-{group}\n")
 
     def reap_marked(self, marker: str) -> None:
-        """Have the reaper end the processes with this marker, where we could not. The lock is kept until it has."""
+        """Make the reaper terminate the processes with this marker, if this host could not.
+
+        `close` then waits for the reaper before it releases the lock.
+        """
         with self._lock:
             self._has_leftovers = True
-            self._tell(f"!{marker}\n")
+            self._send(f"!{marker}\n")
 
-    def _tell(self, line: str) -> None:
+    def _send(self, line: str) -> None:
         try:
             self._write(line)
         except OSError:
-            # Somebody killed the reaper. A new one learns all that we have.
+            # The reaper was killed. Start a new one and register all groups with it.
             self._reaper.wait()
             self._reaper = self._start_reaper()
             try:
                 self._write("".join(f"+{group}\n" for group in self._groups))
             except OSError as error:
-                raise ReaperLost(f"the process that guards our children does not stay: {error}") from error
+                raise ReaperLost(f"the process that cleans up child processes keeps ending: {error}") from error
 
     def _write(self, text: str) -> None:
         assert self._reaper.stdin is not None  # noqa: S101 - it was started with a pipe
         os.write(self._reaper.stdin.fileno(), text.encode())
 
     def _sweep(self) -> None:
-        """Ends what hosts left behind that are gone together with their reapers."""
+        """Terminate the children of hosts that died together with their reapers."""
         for path in self._folder.glob("*.lock"):
             if path != self._path and not is_locked(path):
                 marker = f"{reaper.HOST_MARKER}={path.stem}"
-                # The file stays until they are gone: the next host tries again.
+                # The file stays until the children are gone, so that the next host tries again.
                 if reaper.terminate((), marker, grace=0, kill_timeout=KILL_GRACE_SECONDS, pause=PROCESS_POLL_SECONDS):
                     path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Sends the reaper away, if it has nothing left to do, and lets go of the lock. Twice is fine."""
+        """End the reaper, after its remaining work, and release the lock. Calling twice is fine."""
         if self._descriptor < 0:
             return
         if not self._groups and not self._has_leftovers:
@@ -138,14 +148,16 @@ class LocalHost:
 
 
 class HostInfo(msgspec.Struct, frozen=True):
-    """What a host says of itself, in the file that it locks."""
+    """The content of the file that a host locks."""
 
     pid: int
     alone: bool
-    """It does nothing but runs of its own."""
+    """Whether the host is dedicated: it executes nothing but its own runs."""
 
 
 class LocalHosts:
+    """Implements `Hosts` with the lock files of a storage."""
+
     def __init__(self, storage: Storage) -> None:
         self._folder = storage.hosts
 
@@ -153,28 +165,28 @@ class LocalHosts:
         return is_host_alive(self._folder, host)
 
     async def is_dedicated(self, host: str) -> bool:
-        card = self._card(host)
-        return card is not None and card.alone
+        info = self._read_info(host)
+        return info is not None and info.alone
 
     async def interrupt(self, host: str) -> None:
-        # Not INT: a shell has what it starts in the background ignore that.
+        # Not SIGINT: a shell makes its background processes ignore it.
         self._signal(host, signal.SIGTERM)
 
     async def kill(self, host: str) -> None:
         self._signal(host, signal.SIGKILL)
 
     def _signal(self, host: str, number: signal.Signals) -> None:
-        card = self._card(host)
-        # Looked at last: a process that has let go of its lock is gone, and its number may be somebody else's.
-        if card is not None and card.alone and is_host_alive(self._folder, host):
+        info = self._read_info(host)
+        # Checked last: after a host has released its lock, its pid may belong to another process.
+        if info is not None and info.alone and is_host_alive(self._folder, host):
             with contextlib.suppress(OSError):
-                os.kill(card.pid, number)
+                os.kill(info.pid, number)
 
-    def _card(self, host: str) -> HostInfo | None:
-        file = host_lock_path(self._folder, host)
-        if file is None:
+    def _read_info(self, host: str) -> HostInfo | None:
+        path = host_lock_path(self._folder, host)
+        if path is None:
             return None
         try:
-            return decode_json(file.read_bytes(), HostInfo)
+            return decode_json(path.read_bytes(), HostInfo)
         except (OSError, msgspec.MsgspecError):
             return None

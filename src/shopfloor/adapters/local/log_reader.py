@@ -1,4 +1,4 @@
-"""Logs in files, as anybody may read them."""
+"""Readers of logs in files: `LocalLogReader` for pages and followers, `LocalLogFeed` for the ingestion into views."""
 
 from __future__ import annotations
 
@@ -30,6 +30,8 @@ from shopfloor.record import (
 
 
 class LocalLogReader:
+    """Implements `LogReader` with the files of a storage."""
+
     def __init__(
         self,
         storage: Storage,
@@ -39,11 +41,11 @@ class LocalLogReader:
     ) -> None:
         self._storage = storage
         self._bus = bus or LocalBus()
-        self._look_seconds = poll_seconds
-        """How soon a follower that nobody wakes reads the log again."""
-        self._shared = ReadCache()
+        self._poll_seconds = poll_seconds
+        """How long a follower waits for a notification before it reads the log again."""
+        self._read_cache = ReadCache()
 
-    def _path(self, run_id: str) -> Path | None:
+    def _existing_path(self, run_id: str) -> Path | None:
         path = self._storage.log_path(run_id)
         return path if path.exists() else None
 
@@ -55,17 +57,17 @@ class LocalLogReader:
 
     async def _page(self, path: Path, after: int, before: int | None, limit: int) -> list[Entry]:
         if before is not None and not after:
-            # The page above `before` is the last of what stands before it.
+            # Without `after`, the page consists of the last events before `before`.
             last = last_entry(path)
             if limit == 1 and last is not None and last.seq < before:
                 return [last]
             after = max(0, min(before, last.seq + 1 if last else 0) - 1 - limit)
-        wanted = partial(read, path, after=after, before=before, limit=limit, on_problem=_pass_on)
-        # A single event is read sooner than a thread is woken, and is asked for of every open run.
-        return list(wanted()) if limit == 1 else await anyio.to_thread.run_sync(lambda: list(wanted()))
+        read_page = partial(read, path, after=after, before=before, limit=limit, on_problem=_ignore)
+        # Reading a single event, which is done for every open run, takes less time than a thread hand-over.
+        return list(read_page()) if limit == 1 else await anyio.to_thread.run_sync(lambda: list(read_page()))
 
     async def has_log(self, run_id: str) -> bool:
-        return self._path(run_id) is not None
+        return self._existing_path(run_id) is not None
 
     async def has_writer(self, run_id: str) -> bool:
         return is_locked(self._storage.log_path(run_id))
@@ -78,7 +80,7 @@ class LocalLogReader:
             while items := await anyio.to_thread.run_sync(cursor.poll):
                 entries = [item for item in items if isinstance(item, Entry)]
                 if len(entries) < len(items):
-                    # It ends before that place.
+                    # The log was cut before the cursor.
                     return
                 yield entries
 
@@ -91,7 +93,6 @@ class LocalLogReader:
     def follow(
         self, run_id: str, *, after: int = 0, deltas: bool = False, wait_for_writer: bool = False
     ) -> AsyncGenerator[list[Entry | Reset | Delta]]:
-        poll_seconds = self._look_seconds
         return follow(
             self,
             self._bus,
@@ -99,23 +100,23 @@ class LocalLogReader:
             after=after,
             deltas=deltas,
             wait_for_writer=wait_for_writer,
-            poll_seconds=poll_seconds,
+            poll_seconds=self._poll_seconds,
         )
 
     @contextmanager
     def cursor(self, run_id: str, after: int) -> Generator[LocalLogCursor]:
-        with self._cursor(run_id, after, self._shared) as cursor:
+        with self._cursor(run_id, after, self._read_cache) as cursor:
             yield LocalLogCursor(cursor)
 
     def _cursor(self, run_id: str, after: int, read_cache: ReadCache | None = None) -> Cursor:
         try:
-            return Cursor(self._storage.log_path(run_id), after, on_problem=_pass_on, read_cache=read_cache)
+            return Cursor(self._storage.log_path(run_id), after, on_problem=_ignore, read_cache=read_cache)
         except FileMissing as error:
-            raise RunNotFound(f"there is no log of a run {run_id}") from error
+            raise RunNotFound(f"there is no log of run {run_id}") from error
 
 
 class LocalLogCursor:
-    """A place in a file, for whoever follows it."""
+    """Implements `LogCursor` with a cursor of a file."""
 
     def __init__(self, cursor: Cursor) -> None:
         self._cursor = cursor
@@ -130,80 +131,76 @@ class LocalLogCursor:
 
 
 class LocalLogCopy:
-    """The first bytes of a file, which is only ever appended to."""
+    """Implements `LogCopy`: the first `size` bytes of a file, which is only ever appended to."""
 
     def __init__(self, path: Path, size: int) -> None:
-        self._path = path
+        self._existing_path = path
         self.size = size
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        # A log that is deleted meanwhile has no bytes left.
+        # The log may be deleted meanwhile; then the copy ends early.
         with suppress(FileNotFoundError):
-            async with await anyio.open_file(self._path, "rb") as file:
+            async with await anyio.open_file(self._existing_path, "rb") as file:
                 left = self.size
                 while left and (piece := await file.read(min(left, READ_CHUNK_BYTES))):
                     left -= len(piece)
                     yield piece
 
 
-def _pass_on(problem: Problem) -> None:
-    """What is not understood is passed on as it is; whoever shows it says so."""
-
-
 class LocalLogFeed:
-    """Holds no file open: there may be thousands of logs that have not ended."""
+    """Implements `LogFeed`. Keeps no file open: there may be thousands of open logs."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._sizes: dict[str, tuple[int, int]] = {}
-        """The `seq` that a log was read up to, and how large the file was when there was nothing more in it."""
+        """The last `seq` read of a log, and the size of the file when there were no more events."""
 
     async def run_ids(self, known: Collection[str] = ()) -> list[str]:
-        return await anyio.to_thread.run_sync(self._oldest_first, known)
+        return await anyio.to_thread.run_sync(self._run_ids_oldest_first, known)
 
-    def _oldest_first(self, known: Collection[str]) -> list[str]:
-        began: list[tuple[str, str]] = []
+    def _run_ids_oldest_first(self, known: Collection[str]) -> list[str]:
+        started: list[tuple[str, str]] = []
         for run_id in set(self._storage.run_ids()).difference(known):
             try:
                 first = next(read(self._storage.log_path(run_id), limit=1, on_problem=_ignore), None)
                 if first is not None:
-                    began.append((decode(first.raw, first.type).timestamp, run_id))
+                    started.append((decode(first.raw, first.type).timestamp, run_id))
             except (FileMissing, StorageError, InvalidEvent):
-                # No file, deleted meanwhile, or not ours to read: that is no reason to leave out the others.
+                # Not a regular file, deleted meanwhile, or not readable by us: list the other runs all the same.
                 continue
-        return [run_id for _, run_id in sorted(began)]
+        return [run_id for _, run_id in sorted(started)]
 
     async def updates(self, places: Mapping[str, int], *, limit: int) -> dict[str, LogUpdate]:
-        return await anyio.to_thread.run_sync(self._news, places, limit)
+        return await anyio.to_thread.run_sync(self._read_updates, places, limit)
 
-    def _news(self, places: Mapping[str, int], limit: int) -> dict[str, LogUpdate]:
+    def _read_updates(self, places: Mapping[str, int], limit: int) -> dict[str, LogUpdate]:
         updates: dict[str, LogUpdate] = {}
         events = 0
         for run_id, seq in places.items():
             try:
-                updates[run_id] = found = self._news_of(run_id, seq)
+                updates[run_id] = found = self._read_update(run_id, seq)
             except FileNotFoundError:
                 self._sizes.pop(run_id, None)
                 updates[run_id] = LogUpdate(is_missing=True)
                 continue
             except (OSError, FileMissing, StorageError):
-                # Deleted meanwhile, or not to be read just now: the next look may go better.
+                # Deleted meanwhile, or not readable now: the next poll tries again.
                 continue
             events += len(found.entries)
             if events >= limit:
                 break
         return updates
 
-    def _news_of(self, run_id: str, seq: int) -> LogUpdate:
+    def _read_update(self, run_id: str, seq: int) -> LogUpdate:
         path = self._storage.log_path(run_id)
         size = path.stat().st_size
-        # Asked before reading: what was written before the writer left is still read.
+        # Checked before reading, so that events written before the writer ended are still read.
         has_writer = is_locked(path)
         if self._sizes.get(run_id) == (seq, size):
             return LogUpdate(has_writer=has_writer)
         with Cursor(path, seq, on_problem=_ignore) as cursor:
             items = cursor.poll()
-            # Past lines that are no events, however many there are.
+            # Skip lines that are not events, however many there are.
             while items and not any(map(_is_event, reversed(items))) and (more := cursor.poll()):
                 items = more
         if items and isinstance(items[0], Reset):
@@ -232,4 +229,4 @@ def _is_event(item: Entry | Reset) -> bool:
 
 
 def _ignore(problem: Problem) -> None:
-    """Said where a log is shown, not where its rows are made."""
+    """Discard the problem: it is reported where a log is displayed, not where it is read for other purposes."""

@@ -1,4 +1,4 @@
-"""Logs in files."""
+"""Logs in files, as the engine writes them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _disk = DiskThreads()
 
 
 class LocalLog:
-    """A recorder for one run, as the engine sees it."""
+    """Implements `Log`: the recorder of one run, which also publishes on the bus."""
 
     def __init__(self, recorder: Recorder, bus: Bus, *, mask: Masking | None = None) -> None:
         self.recorder = recorder
@@ -51,7 +51,7 @@ class LocalLog:
         at: str | None = None,
     ) -> Entry:
         write = partial(self._append, payload, path=path, iteration=iteration, child_run_id=child_run_id, at=at)
-        return await _on_disk_time(write) if self.recorder.waits_for_disk(payload) else write()
+        return await _run_in_disk_thread(write) if self.recorder.waits_for_disk(payload) else write()
 
     def _append(
         self,
@@ -71,31 +71,31 @@ class LocalLog:
         return self.recorder.is_on_disk
 
     async def make_durable(self) -> None:
-        await _on_disk_time(self.recorder.make_durable)
+        await _run_in_disk_thread(self.recorder.make_durable)
 
     def append_now(self, payload: Payload) -> Entry:
         return self._append(payload)
 
     def publish_delta(self, delta: Delta) -> None:
-        # In pieces a secret cannot be seen: where something is to be masked, only the whole is told, by the log.
+        # A secret split over deltas cannot be recognized. So with masking, viewers get the text from the log only.
         if self.mask is None:
             self._bus.publish_delta(self.run_id, delta)
 
 
-async def _on_disk_time(work: Callable[[], T]) -> T:
-    """Forcing to disk takes as long as the disk likes: not on the loop's time. Nobody leaves before it is done."""
+async def _run_in_disk_thread(work: Callable[[], T]) -> T:
+    """Run work that blocks on the disk in a thread. Waits for its end even if the task is cancelled."""
     job = _disk.submit(work)
     try:
         await job.waiter
     except asyncio.CancelledError:
-        await _wait_out(job)
+        await _wait_uncancelled(job)
     return job.result()
 
 
-async def _wait_out(job: DiskJob[T]) -> None:
+async def _wait_uncancelled(job: DiskJob[T]) -> None:
     """Wait for a job in a task that is cancelled, and cancel the task again afterwards."""
-    # A cancelled scope cancels its task again by itself, at its next wait. What a worker does to tasks of its own, as
-    # `gather` does, comes once, and no shield holds it back.
+    # A cancelled anyio scope cancels its task again at the next wait. A `task.cancel()`, which `gather` calls
+    # on its tasks, comes once, and no shield delays it.
     is_task_cancelled = anyio.current_effective_deadline() != -math.inf
     with anyio.CancelScope(shield=True):
         while not job.is_done:
@@ -104,12 +104,14 @@ async def _wait_out(job: DiskJob[T]) -> None:
             except asyncio.CancelledError:
                 is_task_cancelled = True
     if is_task_cancelled and (task := asyncio.current_task()) is not None:
-        # As if once.
+        # Several cancellations count as one.
         task.uncancel()
         task.cancel()
 
 
 class LocalLogs:
+    """Implements `Logs` with the files of a storage."""
+
     def __init__(
         self,
         storage: Storage,
@@ -126,7 +128,7 @@ class LocalLogs:
         self._low_water = low_water
         self._on_repair = on_repair
         self._bus = bus or LocalBus(storage)
-        self._room, self._room_until = 0, 0.0
+        self._headroom_bytes, self._headroom_expires_at = 0, 0.0
 
     @asynccontextmanager
     async def open(self, run_id: str, *, parent_run_id: str | None = None) -> AsyncGenerator[LocalLog]:
@@ -137,7 +139,7 @@ class LocalLogs:
             yield LocalLog(recorder, self._bus, mask=self._mask)
         finally:
             recorder.close()
-            # The outcome says by itself that the writer is gone.
+            # After an outcome, followers know that the writer has ended.
             if not recorder.has_ended:
                 self._bus.notify(run_id)
 
@@ -150,15 +152,15 @@ class LocalLogs:
             durability=self._durability,
             mask=self._mask,
         )
-        # When the file is there: whoever hears of it looks at once. Also of one that was there before: nobody keeps
-        # looking at a log that has long been at rest.
+        # Announce after the file exists, since readers open it at once. Announce an existing log too: a log that was
+        # not written for long is not polled any more.
         try:
             self._announce(run_id)
         except BaseException:
             recorder.close()
             raise
         if recorder.seq:
-            # It may have been cut, or written by another process, since it was published of last.
+            # The log may have been cut, or written by another process, since its last entry was published.
             self._bus.notify(run_id)
         return recorder
 
@@ -177,7 +179,7 @@ class LocalLogs:
             raise storage_error(error, f"cannot delete {path}") from error
 
     async def announce_deletion(self, run_id: str) -> None:
-        # The log is gone also where the disk is too full to say so.
+        # The log is deleted even if the disk is too full for the announcement.
         with suppress(StorageError):
             self._announce(run_id)
         self._bus.notify(run_id)
@@ -187,12 +189,12 @@ class LocalLogs:
         return self._mask is not None
 
     def headroom_bytes(self) -> int:
-        # Asked for every run: a look is good for all who ask at about the same time.
-        if (now := time.monotonic()) >= self._room_until:
-            self._room, self._room_until = self._look_for_room(), now + FREE_SPACE_CACHE_SECONDS
-        return self._room
+        # Called for every run, so the value is cached for a moment.
+        if (now := time.monotonic()) >= self._headroom_expires_at:
+            self._headroom_bytes, self._headroom_expires_at = self._measure_headroom(), now + FREE_SPACE_CACHE_SECONDS
+        return self._headroom_bytes
 
-    def _look_for_room(self) -> int:
+    def _measure_headroom(self) -> int:
         folder = self._storage.transcripts
         try:
             try:
@@ -201,5 +203,5 @@ class LocalLogs:
                 make_folder(folder)
                 disk = os.statvfs(folder)
         except OSError as error:
-            raise storage_error(error, f"cannot look at {folder}") from error
+            raise storage_error(error, f"cannot read the free space of {folder}") from error
         return disk.f_bavail * disk.f_frsize - self._low_water

@@ -1,4 +1,4 @@
-"""Commands as children of ours: started behind a gate, heard on both pipes, ended with all they started."""
+"""Commands as child processes: started behind a gate, read on both pipes, terminated with all their descendants."""
 
 from __future__ import annotations
 
@@ -33,29 +33,31 @@ from shopfloor.limits import (
 from shopfloor.log import EndedProcess
 from shopfloor.ports import Command, Exit, OutputChunk, StreamName, child_environment
 
-# The gate: a shell that waits for a word on a pipe of ours and then becomes the program. So the pid is known, and on
-# record, before the program does anything; and should we die before the word, it never runs.
+# The gate: a shell that waits for a line on a pipe from this process and then executes the program. So the pid is known
+# and in the log before the program does anything; and if this process dies before that, the program never runs.
 _GATE = ("/bin/sh", "-c", 'gate=$1; shift; read -r go <"$gate" && exec "$@"', "shopfloor-gate")
 _OPEN_FILES = resource.getrlimit(resource.RLIMIT_NOFILE)
-"""The limit that we were started with. A server raises its own; children get this one back."""
+"""The limit that this process was started with. A server raises its own; children get this one back."""
 _STDIN = 0
-_PENDING_PIECES = 16
+_PENDING_CHUNKS = 16
 
 
 class LocalChild:
-    def __init__(self, host: LocalHost, popen: subprocess.Popen[bytes], mark: str, gate: int) -> None:
-        """`gate` is the pipe on which the program waits for its release; the child closes it."""
+    """Implements `Child` with a process of this machine."""
+
+    def __init__(self, host: LocalHost, popen: subprocess.Popen[bytes], marker_id: str, gate: int) -> None:
+        """Take ownership of `popen` and of `gate`, the pipe on which the program waits for its release."""
         self._host = host
         self._popen = popen
         self._gate: int | None = gate
-        self._marker = f"{reaper.CHILD_MARKER}={mark}"
+        self._marker = f"{reaper.CHILD_MARKER}={marker_id}"
         self._exit: Exit | None = None
-        self._over = anyio.Event()
-        self._silent = anyio.Event()
+        self._ended = anyio.Event()
+        self._pipes_closed = anyio.Event()
         self._open_pipes = 2
         self._send: MemoryObjectSendStream[OutputChunk]
         self._receive: MemoryObjectReceiveStream[OutputChunk]
-        self._send, self._receive = anyio.create_memory_object_stream[OutputChunk](_PENDING_PIECES)
+        self._send, self._receive = anyio.create_memory_object_stream[OutputChunk](_PENDING_CHUNKS)
 
     @property
     def pid(self) -> int:
@@ -79,15 +81,15 @@ class LocalChild:
             return None
 
     async def wait(self) -> Exit:
-        await self._over.wait()
+        await self._ended.wait()
         if self._exit is None:
-            raise ProcessError(f"process {self.pid} could not be ended")
+            raise ProcessError(f"process {self.pid} could not be terminated")
         return self._exit
 
     async def stop(self, grace: float) -> None:
-        await self._end(grace)
+        await self._terminate(grace)
 
-    async def _end(self, grace: float, signaled: dict[int, reaper.SignaledProcess] | None = None) -> None:
+    async def _terminate(self, grace: float, signaled: dict[int, reaper.SignaledProcess] | None = None) -> None:
         is_gone = await anyio.to_thread.run_sync(
             partial(
                 reaper.terminate,
@@ -107,27 +109,27 @@ class LocalChild:
         await self.stop(grace=0)
 
     async def watch(self) -> None:
-        """From the start to the end: both pipes, the exit, and what is left after it."""
+        """Read both pipes, wait for the exit, then terminate the descendants that are still running."""
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._listen, "stdout", _descriptor(self._popen.stdout))
-            tasks.start_soon(self._listen, "stderr", _descriptor(self._popen.stderr))
-            self._exit = await _exited(self._popen)
-            # Whoever holds the pipes still may have something to say; then the family is over.
+            tasks.start_soon(self._read_pipe, "stdout", _descriptor(self._popen.stdout))
+            tasks.start_soon(self._read_pipe, "stderr", _descriptor(self._popen.stderr))
+            self._exit = await _wait_for_exit(self._popen)
+            # Descendants that hold the pipes may still print output; after that they are terminated.
             with anyio.move_on_after(LEFTOVER_GRACE_SECONDS):
-                await self._silent.wait()
+                await self._pipes_closed.wait()
             outlived: dict[int, reaper.SignaledProcess] = {}
-            await self._end(LEFTOVER_GRACE_SECONDS, outlived)
+            await self._terminate(LEFTOVER_GRACE_SECONDS, outlived)
             self._exit = msgspec.structs.replace(self._exit, ended_processes=_ended_processes(outlived))
             with anyio.move_on_after(LEFTOVER_GRACE_SECONDS):
-                await self._silent.wait()
-            if not self._silent.is_set():
-                # Whoever still holds our pipes hides from us: another session, another environment.
+                await self._pipes_closed.wait()
+            if not self._pipes_closed.is_set():
+                # A process still holds the pipes but cannot be found: it has another session and environment.
                 self._exit = msgspec.structs.replace(self._exit, outlived=True)
             tasks.cancel_scope.cancel()
         self._send.close()
-        self._over.set()
+        self._ended.set()
 
-    async def _listen(self, stream: StreamName, descriptor: int) -> None:
+    async def _read_pipe(self, stream: StreamName, descriptor: int) -> None:
         os.set_blocking(descriptor, False)
         while True:
             try:
@@ -141,9 +143,10 @@ class LocalChild:
         self._open_pipes -= 1
         if not self._open_pipes:
             self._send.close()
-            self._silent.set()
+            self._pipes_closed.set()
 
     def dispose(self) -> None:
+        """Close the pipes and reap the process, which has been killed."""
         self._close_gate()
         for pipe in (self._popen.stdout, self._popen.stderr):
             if pipe is not None:
@@ -151,21 +154,23 @@ class LocalChild:
                     pipe.close()
         self._send.close()
         self._receive.close()
-        # Killed by now; a zombie otherwise.
+        # Without `wait` the killed process would remain as a zombie.
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._popen.wait(KILL_GRACE_SECONDS)
 
 
 class LocalProcesses:
+    """Implements `Processes` with child processes of this host."""
+
     def __init__(self, host: LocalHost) -> None:
         self._host = host
 
     @asynccontextmanager
     async def start(self, command: Command, *, run_id: str) -> AsyncGenerator[LocalChild]:
-        # Of its own: a run may have several children at once, and one that ends must not take the others with it.
-        mark = uuid.uuid4().hex
-        popen, gate = self._spawn(command, run_id, mark)
-        child = LocalChild(self._host, popen, mark, gate)
+        # One marker per child: a run may have several, and terminating one must not affect the others.
+        marker_id = uuid.uuid4().hex
+        popen, gate = self._spawn(command, run_id, marker_id)
+        child = LocalChild(self._host, popen, marker_id, gate)
         self._host.register_group(popen.pid)
         try:
             async with anyio.create_task_group() as tasks:
@@ -178,24 +183,24 @@ class LocalProcesses:
                     tasks.cancel_scope.cancel()
         finally:
             child.dispose()
-            self._host.release(popen.pid)
+            self._host.unregister_group(popen.pid)
 
-    def _spawn(self, command: Command, run_id: str, mark: str) -> tuple[subprocess.Popen[bytes], int]:
-        """The process, waiting at its gate, and our end of the gate."""
-        marks = dict(zip(reaper.MARKERS, (self._host.id, run_id, mark), strict=True))
-        env = {**child_environment(os.environ), **command.env, **marks}
+    def _spawn(self, command: Command, run_id: str, marker_id: str) -> tuple[subprocess.Popen[bytes], int]:
+        """Start the process behind its gate. Return the process and the writing end of the gate."""
+        markers = dict(zip(reaper.MARKERS, (self._host.id, run_id, marker_id), strict=True))
+        env = {**child_environment(os.environ), **command.env, **markers}
         if not Path(command.cwd).is_dir():
-            raise CommandNotFound(f"there is no folder {command.cwd}", hint="name one that exists with --cwd")
+            raise CommandNotFound(f"there is no folder {command.cwd}", hint="use an existing folder with --cwd")
         if shutil.which(command.argv[0], path=env.get("PATH")) is None:
             raise CommandNotFound(f"there is no program {command.argv[0]!r}", hint="install it, or check PATH")
         try:
-            with _gate() as (theirs, ours), _stdin_of(command) as stdin:
+            with _gate_pipe() as (child_end, parent_end), _open_stdin(command) as stdin:
                 popen = subprocess.Popen(
-                    [*_GATE, f"/dev/fd/{theirs}", *command.argv],
+                    [*_GATE, f"/dev/fd/{child_end}", *command.argv],
                     stdin=stdin,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
-                    pass_fds=(theirs,),
+                    pass_fds=(child_end,),
                     bufsize=0,
                     cwd=command.cwd,
                     env=env,
@@ -204,32 +209,32 @@ class LocalProcesses:
         except (OSError, ValueError) as error:
             raise ProcessError(f"cannot start {command.argv[0]!r}: {error}") from error
         _restore_open_files(popen.pid)
-        return popen, ours
+        return popen, parent_end
 
 
 def _restore_open_files(pid: int) -> None:
-    """Give a child that waits at its gate the limit of open files that our own user set, where the system can."""
+    """Reset the open files limit of a child behind its gate to the one this process started with, if possible."""
     if hasattr(resource, "prlimit") and resource.getrlimit(resource.RLIMIT_NOFILE) != _OPEN_FILES:
         with contextlib.suppress(OSError):
             resource.prlimit(pid, resource.RLIMIT_NOFILE, _OPEN_FILES)
 
 
 @contextmanager
-def _gate() -> Generator[tuple[int, int]]:
-    """Both ends of a pipe: the child's, which is closed here afterwards, and ours, which is closed on failure only."""
-    theirs, ours = os.pipe()
+def _gate_pipe() -> Generator[tuple[int, int]]:
+    """Open the pipe of a gate: closes the child's end on exit, and the parent's end on failure only."""
+    child_end, parent_end = os.pipe()
     try:
-        yield theirs, ours
+        yield child_end, parent_end
     except BaseException:
-        os.close(ours)
+        os.close(parent_end)
         raise
     finally:
-        os.close(theirs)
+        os.close(child_end)
 
 
 @contextmanager
-def _stdin_of(command: Command) -> Generator[int]:
-    """The descriptor that the program reads as its standard input."""
+def _open_stdin(command: Command) -> Generator[int]:
+    """Open the descriptor that the program reads as its standard input."""
     if command.inherits_stdin:
         yield _STDIN
     elif not command.stdin:
@@ -237,7 +242,7 @@ def _stdin_of(command: Command) -> Generator[int]:
     else:
         import tempfile
 
-        # A file without a name: a program may take its time to read it.
+        # An unnamed file, not a pipe: the program may read it at any time, and nothing blocks until then.
         with tempfile.TemporaryFile(buffering=0) as file:
             file.write(command.stdin)
             file.seek(0)
@@ -258,20 +263,20 @@ def _ended_processes(signaled: dict[int, reaper.SignaledProcess]) -> list[EndedP
 
 def _descriptor(pipe: IO[bytes] | None) -> int:
     if pipe is None:
-        raise ProcessError("a child was started without its pipes")
+        raise ProcessError("a child process was started without pipes")
     return pipe.fileno()
 
 
 def _process_descriptor(pid: int) -> int | None:
-    """A descriptor that is readable once the process has ended; None where the system has none, or none is left."""
+    """Return a descriptor that is readable once the process has ended, or None if the system cannot provide one."""
     if hasattr(os, "pidfd_open"):
         with contextlib.suppress(OSError):
             return os.pidfd_open(pid)
     return None
 
 
-async def _exited(popen: subprocess.Popen[bytes]) -> Exit:
-    """Waits for the process without a thread where the system can (Linux), else with one."""
+async def _wait_for_exit(popen: subprocess.Popen[bytes]) -> Exit:
+    """Wait for the process, without a thread if the system supports it (Linux), else in a thread."""
     descriptor = _process_descriptor(popen.pid)
     if descriptor is not None:
         try:
@@ -286,5 +291,5 @@ async def _exited(popen: subprocess.Popen[bytes]) -> Exit:
     try:
         return Exit(-code, signal.Signals(-code).name)
     except ValueError:
-        # A real-time signal between the two that have names.
+        # A real-time signal between SIGRTMIN and SIGRTMAX, which has no name.
         return Exit(-code, f"signal {-code}")

@@ -1,12 +1,12 @@
-"""The reaper: a small process that ends a host's children when the host is gone, however it went.
+"""The reaper: a small process that terminates the children of a host when the host ends, however it ends.
 
-It reads what to do from its standard input, one order to a line: `+<group>` and `-<group>` for the groups to look
-after, and `!<marker>` to end the processes with that marker now, where the host itself cannot: it may have no
-descriptor left to list the processes with, and the reaper has a table of its own. The end of that pipe is the host's
-death. Then it ends the groups that are still registered and every process that carries the host's marker in its
-environment, whatever session or group it has moved to.
+The reaper reads commands from its standard input, one per line: `+<group>` registers a process group, `-<group>`
+unregisters it, and `!<marker>` terminates the processes with that marker now. The host sends the latter if it cannot do
+so itself, for example without a free file descriptor to list the processes with; the reaper has its own descriptors.
+When the pipe closes, the host has ended. Then the reaper terminates the groups that are still registered and every
+process with the host's marker in its environment, whatever session or group that process has moved to.
 
-It runs as a script of its own, so this file needs nothing but the standard library.
+The reaper runs as a script, so this file imports the standard library only.
 """
 
 from __future__ import annotations
@@ -28,28 +28,29 @@ CHILD_MARKER = "SHOPFLOOR_CHILD"
 MARKERS = (HOST_MARKER, RUN_MARKER, CHILD_MARKER)
 
 _PROC = Path("/proc")
-_LOOKS = 3
+_EMPTY_SCANS = 3
 _CMDLINE_BYTES = 4096
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 _ROUNDS = 10
-"""How often the reaper tries to end what the host left before it gives up."""
+"""How often the reaper tries to terminate the host's processes before it gives up."""
 
 
 class SignaledProcess(NamedTuple):
-    """A process and the last signal that it was sent."""
+    """The command line of a process, and the last signal sent to it."""
 
     argv: list[str]
     number: signal.Signals
 
 
-class _Reserve:
-    """A descriptor that is held only to be given up when no other is left, so that /proc can still be read."""
+class _SpareDescriptor:
+    """A file descriptor held in reserve, so that /proc can still be read when no other descriptor is free."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._descriptor: int | None = None
 
     def fill(self) -> None:
+        """Open the descriptor, unless it is open or none is free."""
         with self._lock:
             self._fill()
 
@@ -60,7 +61,7 @@ class _Reserve:
 
     @contextlib.contextmanager
     def released(self) -> Generator[None]:
-        """Give the descriptor up for as long as the context lasts. Another thread may be faster in taking it."""
+        """Release the descriptor within the context. Another thread may take it first."""
         with self._lock:
             if self._descriptor is not None:
                 os.close(self._descriptor)
@@ -71,11 +72,11 @@ class _Reserve:
                 self._fill()
 
 
-SPARE_DESCRIPTOR = _Reserve()
+SPARE_DESCRIPTOR = _SpareDescriptor()
 
 
 def try_find_processes(groups: Collection[int], marker: str | None = None) -> list[int] | None:
-    """As `find_processes`; None where the processes cannot be listed for now."""
+    """Call `find_processes`, if necessary with the spare descriptor. Return None if processes cannot be listed now."""
     with contextlib.suppress(OSError):
         return find_processes(groups, marker)
     with contextlib.suppress(OSError), SPARE_DESCRIPTOR.released():
@@ -84,14 +85,15 @@ def try_find_processes(groups: Collection[int], marker: str | None = None) -> li
 
 
 def find_processes(groups: Collection[int], marker: str | None = None) -> list[int]:
-    """The live processes that are in one of the groups or carry the marker (`NAME=value`) in their environment.
+    """Return the live processes that are in one of the groups or have the marker (`NAME=value`) in their environment.
 
-    Raises OSError where they cannot be listed, as without a free descriptor: then nobody knows that they are gone.
+    Raises `OSError` if processes cannot be listed, for example without a free descriptor: an empty list would wrongly
+    mean that they are gone.
     """
     if not (_PROC / "self" / "stat").exists():
         return [group for group in groups if _group_exists(group)]
-    wanted = b"\0" + marker.encode() + b"\0" if marker else None
-    return [pid for pid in _pids() if _belongs(pid, groups, wanted)]
+    encoded_marker = b"\0" + marker.encode() + b"\0" if marker else None
+    return [pid for pid in _pids() if _belongs(pid, groups, encoded_marker)]
 
 
 def _pids() -> Iterator[int]:
@@ -101,9 +103,9 @@ def _pids() -> Iterator[int]:
 
 def _belongs(pid: int, groups: Collection[int], marker: bytes | None) -> bool:
     try:
-        # After the name in brackets, which can hold anything: state, parent, group and, as the 21st, the memory.
+        # After the name in brackets, which can contain anything: state, parent, group and, as the 21st field, memory.
         fields = (_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
-        # A process without memory is exiting: it has executed its last instruction.
+        # A process without memory is exiting and executes no more instructions.
         if fields[0] in (b"Z", b"X") or fields[20] == b"0":
             return False
         if int(fields[2]) in groups:
@@ -112,7 +114,7 @@ def _belongs(pid: int, groups: Collection[int], marker: bytes | None) -> bool:
     except OSError as error:
         if error.errno in _EXHAUSTED:
             raise
-        # The process is gone, or it is somebody else's.
+        # The process has ended, or belongs to another user.
         return False
 
 
@@ -125,6 +127,7 @@ def _group_exists(group: int) -> bool:
 
 
 def send_signal(number: signal.Signals, groups: Collection[int], pids: Collection[int]) -> None:
+    """Send a signal to process groups and processes. Those that have ended are ignored."""
     for group in groups:
         with contextlib.suppress(OSError):
             os.killpg(group, number)
@@ -134,7 +137,7 @@ def send_signal(number: signal.Signals, groups: Collection[int], pids: Collectio
 
 
 def command_line(pid: int) -> list[str]:
-    """What a process was started with; empty where the system does not tell."""
+    """Return the command line of a process; empty if the system does not report it."""
     with contextlib.suppress(OSError), (_PROC / str(pid) / "cmdline").open("rb") as file:
         return [word.decode(errors="replace") for word in file.read(_CMDLINE_BYTES).split(b"\0") if word]
     return []
@@ -149,9 +152,10 @@ def terminate(
     pause: float,
     signaled: dict[int, SignaledProcess] | None = None,
 ) -> bool:
-    """TERM, a grace, KILL, until nothing is left; False where something would not go, or nobody could look.
+    """Send SIGTERM, and after `grace` seconds SIGKILL until no process is left. Blocks meanwhile.
 
-    `signaled` gets every process that was found, by its pid.
+    Returns False if processes are still alive after `kill_timeout` seconds more, or could not be listed. `signaled`
+    receives every process found, by its pid.
     """
     found = {} if signaled is None else signaled
     members = try_find_processes(groups, marker)
@@ -159,24 +163,24 @@ def terminate(
         return True
     found.update((pid, SignaledProcess(command_line(pid), signal.SIGTERM)) for pid in members or ())
     send_signal(signal.SIGTERM, groups, members or ())
-    quiet = 0
+    empty_scans = 0
     deadline = time.monotonic() + grace
     while (members := try_find_processes(groups, marker)) != [] and time.monotonic() < deadline:
         time.sleep(pause)
-    # Gone is what is not seen several times in a row: a process that forks all the time can slip past one look.
+    # Require several empty scans in a row: a process that forks continuously can escape a single scan.
     deadline = time.monotonic() + kill_timeout
-    while quiet < _LOOKS and time.monotonic() < deadline:
+    while empty_scans < _EMPTY_SCANS and time.monotonic() < deadline:
         for pid in members or ():
             found[pid] = SignaledProcess(found[pid].argv if pid in found else command_line(pid), signal.SIGKILL)
         send_signal(signal.SIGKILL, groups, members or ())
-        time.sleep(pause / _LOOKS)
+        time.sleep(pause / _EMPTY_SCANS)
         members = try_find_processes(groups, marker)
-        quiet = quiet + 1 if members == [] else 0
+        empty_scans = empty_scans + 1 if members == [] else 0
     return members == []
 
 
 def read_groups(lines: Iterator[bytes], terminate_marked: Callable[[str], object] = lambda marker: None) -> set[int]:
-    """The groups that are registered when the host's end of the pipe closes."""
+    """Execute the host's commands, and return the groups that are registered when the host closes the pipe."""
     groups: set[int] = set()
     for line in lines:
         match line[:1]:
@@ -190,18 +194,19 @@ def read_groups(lines: Iterator[bytes], terminate_marked: Callable[[str], object
 
 
 def main(host: str, grace: str, kill_timeout: str, pause: str) -> None:
+    """Serve the host on standard input until it ends, then terminate its processes."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
 
-    def end_marked(groups: Collection[int], marker: str, grace: float) -> bool:
+    def terminate_marked(groups: Collection[int], marker: str, grace: float) -> bool:
         return terminate(groups, marker, grace=grace, kill_timeout=float(kill_timeout), pause=float(pause))
 
-    groups = read_groups(iter(sys.stdin.buffer.readline, b""), lambda marker: end_marked((), marker, 0))
-    # At least twice: a process that was between two programs has no environment to be read for an instant.
-    for turn in range(_ROUNDS):
-        is_gone = end_marked(groups, f"{HOST_MARKER}={host}", float(grace))
+    groups = read_groups(iter(sys.stdin.buffer.readline, b""), lambda marker: terminate_marked((), marker, 0))
+    # At least twice: during `exec` the environment of a process cannot be read for an instant.
+    for round_number in range(_ROUNDS):
+        is_gone = terminate_marked(groups, f"{HOST_MARKER}={host}", float(grace))
         time.sleep(float(pause))
-        if is_gone and turn:
+        if is_gone and round_number:
             break
 
 

@@ -1,4 +1,4 @@
-"""The access to a storage, in its file `tokens.json`."""
+"""The tokens of a storage, in its file `tokens.json`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _Stamp = tuple[int, int, int]
 
 
 class LocalTokens:
-    """Implements `Tokens` with a file, which is read again whenever another process has changed it.
+    """Implements `Tokens` with a file, which is read again after another process has changed it.
 
     Use an instance in one event loop only.
     """
@@ -38,8 +38,8 @@ class LocalTokens:
         self._lock = path.with_suffix(".lock")
         self._cached: tuple[_Stamp | None, Access] = (None, Access())
         self._folder: int | None = None
-        """The inode of the folder in which the file was found first."""
-        # Changes of one process queue up here, not in threads that wait for the file's lock.
+        """The inode of the folder in which the file was first found."""
+        # Changes of this process queue up at this limiter, not in threads that block on the file's lock.
         self._thread = anyio.CapacityLimiter(1)
 
     @property
@@ -47,7 +47,7 @@ class LocalTokens:
         return hashlib.sha256(os.fsencode(self._path.parent.resolve())).hexdigest()[:_NAME_CHARS]
 
     async def read(self) -> Access:
-        # Every request reads: a `stat` takes less time than handing it to a thread would.
+        # Called for every request: a `stat` takes less time than a thread hand-over.
         return self._read()
 
     async def update(self, change: Callable[[Access], tuple[Access, T]]) -> T:
@@ -57,7 +57,7 @@ class LocalTokens:
         make_folder(self._path.parent)
         try:
             with lock_file(self._lock):
-                access = self._read(cached=False)
+                access = self._read(use_cache=False)
                 changed, result = change(access)
                 if changed != access:
                     content = msgspec.json.format(msgspec.json.encode(changed), indent=2) + b"\n"
@@ -66,28 +66,28 @@ class LocalTokens:
         except OSError as error:
             raise storage_error(error, f"cannot write {self._path}") from error
 
-    def _read(self, *, cached: bool = True) -> Access:
+    def _read(self, *, use_cache: bool = True) -> Access:
         try:
             status = self._path.stat()
             stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
-            if cached and stamp == self._cached[0]:
+            if use_cache and stamp == self._cached[0]:
                 return self._cached[1]
             if status.st_mode & 0o077:
-                _log.warning("%s could be read by others; now it cannot", self._path)
+                _log.warning("%s was readable by other users; its mode is now 0600", self._path)
                 self._path.chmod(_MODE)
             access = decode_json(self._path.read_bytes(), Access)
         except FileNotFoundError as error:
             if self._folder not in (None, _inode(self._path.parent)):
                 raise StorageLost(
                     f"the storage folder {self._path.parent} was deleted or replaced",
-                    hint="put it back or name another --storage, then `shopfloor rebuild`",
+                    hint="restore it or use another --storage, then run `shopfloor rebuild`",
                 ) from error
             return Access()
         except OSError as error:
             raise storage_error(error, f"cannot read {self._path}") from error
         except msgspec.MsgspecError as error:
             raise StorageFailed(
-                f"{self._path} is not a list of tokens: {error}", hint="remove it: a new one is made"
+                f"{self._path} is not a list of tokens: {error}", hint="delete the file; a new one is created"
             ) from error
         self._cached = (stamp, access)
         self._folder = self._folder or _inode(self._path.parent)

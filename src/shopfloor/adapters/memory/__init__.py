@@ -1,4 +1,4 @@
-"""This process's memory, for tests and for small programs that embed us. Nothing outlives the process."""
+"""Adapters in memory, for tests and for small programs that embed Shopfloor. All data ends with the process."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Logs in memory."""
+"""Logs in memory: writers, readers, and the feed for the ingestion into views."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from shopfloor.ports import Bus, LogCopy, LogUpdate
 
 
 class MemoryLog:
-    """One run's log, open for writing."""
+    """Implements `Log`: one run's log, open for writing."""
 
     is_durable = True
 
@@ -56,7 +56,7 @@ class MemoryLog:
         self._bus = bus
         last = decode(stored.entries[-1].raw) if stored.entries else None
         self._parent_run_id = last.parent_run_id if last else parent_run_id and validate_run_id(parent_run_id)
-        self._newest = last.timestamp if last and TIMESTAMP.fullmatch(last.timestamp) else ""
+        self._newest_timestamp = last.timestamp if last and TIMESTAMP.fullmatch(last.timestamp) else ""
 
     @property
     def seq(self) -> int:
@@ -90,7 +90,7 @@ class MemoryLog:
         with self._storage.lock:
             self._check_open()
             check_next(self.run_id, self.seq, payload, has_ended=self._stored.has_ended)
-            timestamp, payload = event_time(self._newest, now(), at, payload)
+            timestamp, payload = event_time(self._newest_timestamp, now(), at, payload)
             line = Line(
                 seq=self.seq + 1,
                 run_id=self.run_id,
@@ -104,7 +104,7 @@ class MemoryLog:
             )
             entry = Entry(line.seq, line.type, encode(line))
             self._stored.entries.append(entry)
-            self._newest = timestamp
+            self._newest_timestamp = timestamp
             self._bus.publish(self.run_id, entry)
         return entry
 
@@ -115,15 +115,17 @@ class MemoryLog:
             raise StorageError(f"cannot write the log of {self.run_id}: it was deleted")
 
     async def make_durable(self) -> None:
-        """Nothing to do: what was appended is as safe as memory can be."""
+        """Do nothing: memory is always as durable as it can be."""
 
     def publish_delta(self, delta: Delta) -> None:
-        # A piece can hold a part of a secret, which no mask finds: where something is masked, only the log tells.
+        # A secret split over deltas cannot be recognized. So with masking, viewers get the text from the log only.
         if self.mask is None:
             self._bus.publish_delta(self.run_id, delta)
 
 
 class MemoryLogs:
+    """Implements `Logs`."""
+
     def __init__(self, storage: MemoryStorage, bus: Bus, *, mask: Masking | None = None) -> None:
         self._storage = storage
         self._bus = bus
@@ -144,14 +146,14 @@ class MemoryLogs:
             stored.has_writer = True
             storage.opened_logs.append(run_id)
         if log.seq:
-            # It may have lost its end since the last event was published.
+            # The log may have been cut since its last entry was published.
             self._bus.notify(run_id)
         try:
             yield log
         finally:
             with storage.lock:
                 log.is_closed, stored.has_writer = True, False
-            # The outcome says by itself that the writer is gone.
+            # After an outcome, followers know that the writer has ended.
             if not stored.has_ended:
                 self._bus.notify(run_id)
 
@@ -169,11 +171,13 @@ class MemoryLogs:
 
 
 class MemoryLogReader:
+    """Implements `LogReader`."""
+
     def __init__(self, storage: MemoryStorage, bus: Bus, *, poll_seconds: float = FOLLOW_FALLBACK_POLL_SECONDS) -> None:
         self._storage = storage
         self._bus = bus
-        self._look_seconds = poll_seconds
-        """How soon a follower that nobody wakes reads the log again."""
+        self._poll_seconds = poll_seconds
+        """How long a follower waits for a notification before it reads the log again."""
 
     async def page(self, run_id: str, *, after: int = 0, before: int | None = None, limit: int) -> list[Entry] | None:
         stored = self._storage.find(run_id)
@@ -197,7 +201,7 @@ class MemoryLogReader:
     async def batches(self, run_id: str, *, after: int = 0) -> AsyncIterator[list[Entry]]:
         stored = self._storage.find(run_id)
         if stored is None:
-            raise RunNotFound(f"there is no log of a run {run_id}")
+            raise RunNotFound(f"there is no log of run {run_id}")
         while entries := stored.after(after, REPLAY_PAGE_EVENTS):
             yield entries
             after = entries[-1].seq
@@ -210,7 +214,6 @@ class MemoryLogReader:
     def follow(
         self, run_id: str, *, after: int = 0, deltas: bool = False, wait_for_writer: bool = False
     ) -> AsyncGenerator[list[Entry | Reset | Delta]]:
-        poll_seconds = self._look_seconds
         return follow(
             self,
             self._bus,
@@ -218,7 +221,7 @@ class MemoryLogReader:
             after=after,
             deltas=deltas,
             wait_for_writer=wait_for_writer,
-            poll_seconds=poll_seconds,
+            poll_seconds=self._poll_seconds,
         )
 
     @contextmanager
@@ -227,7 +230,7 @@ class MemoryLogReader:
 
 
 class MemoryLogCursor:
-    """A place in a log, for whoever follows it."""
+    """Implements `LogCursor`."""
 
     def __init__(self, stored: StoredLog, seq: int) -> None:
         self._stored = stored
@@ -247,7 +250,7 @@ class MemoryLogCursor:
 
 
 class MemoryLogCopy:
-    """The bytes of a log at one moment, a line at a time."""
+    """Implements `LogCopy`: the bytes of a log at one moment, line by line."""
 
     def __init__(self, entries: list[Entry]) -> None:
         self._entries = entries
@@ -259,33 +262,35 @@ class MemoryLogCopy:
 
 
 class MemoryLogFeed:
+    """Implements `LogFeed`."""
+
     def __init__(self, storage: MemoryStorage) -> None:
         self._storage = storage
 
     async def run_ids(self, known: Collection[str] = ()) -> list[str]:
         with self._storage.lock:
             logs = [(run_id, stored.entries[0]) for run_id, stored in self._storage.logs.items() if stored.entries]
-        began = [(decode(first.raw, first.type).timestamp, run_id) for run_id, first in logs if run_id not in known]
-        return [run_id for _, run_id in sorted(began)]
+        started = [(decode(first.raw, first.type).timestamp, run_id) for run_id, first in logs if run_id not in known]
+        return [run_id for _, run_id in sorted(started)]
 
     async def updates(self, places: Mapping[str, int], *, limit: int) -> dict[str, LogUpdate]:
         updates: dict[str, LogUpdate] = {}
-        left = limit
+        remaining = limit
         for run_id, seq in places.items():
-            if left <= 0:
+            if remaining <= 0:
                 break
             with self._storage.lock:
-                updates[run_id] = _news(self._storage.find(run_id), seq)
-            left -= len(updates[run_id].entries)
+                updates[run_id] = _read_update(self._storage.find(run_id), seq)
+            remaining -= len(updates[run_id].entries)
         return updates
 
     async def opened_logs(self, after: int) -> tuple[list[str], int]:
         storage = self._storage
         with storage.lock:
-            feed_position = storage.forgotten + len(storage.opened_logs)
-            # A mark that is not from this storage says nothing: all of it is news.
-            known = after - storage.forgotten if storage.forgotten <= after <= feed_position else 0
-            return storage.opened_logs[known:], feed_position
+            mark = storage.forgotten + len(storage.opened_logs)
+            # A mark of another storage is meaningless: return all entries.
+            offset = after - storage.forgotten if storage.forgotten <= after <= mark else 0
+            return storage.opened_logs[offset:], mark
 
     async def forget_opened_logs(self, feed_position: int) -> int:
         storage = self._storage
@@ -296,7 +301,7 @@ class MemoryLogFeed:
         return feed_position
 
 
-def _news(stored: StoredLog | None, seq: int) -> LogUpdate:
+def _read_update(stored: StoredLog | None, seq: int) -> LogUpdate:
     if stored is None:
         return LogUpdate(is_missing=True)
     if stored.last_seq < seq:

@@ -1,4 +1,4 @@
-"""The queue in plain dicts. No method waits for anything, so each is a transaction by itself."""
+"""The queue in plain dicts. No method awaits anything, so each is a transaction."""
 
 from __future__ import annotations
 
@@ -13,96 +13,100 @@ from shopfloor.ports import ControlMessage, QueuedRun, ViewUpdate
 from shopfloor.views import queued_row
 
 
-class _Kept(msgspec.Struct):
-    order: QueuedRun
+class _Claim(msgspec.Struct):
+    queued: QueuedRun
     host: str | None
+    """The host that has claimed the run; None while it is unclaimed."""
 
 
 class MemoryQueue:
+    """Implements `Queue`."""
+
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
-        self._kept: dict[str, _Kept] = {}
+        self._runs: dict[str, _Claim] = {}
         self._keys: dict[str, tuple[str, tuple[str, dict[str, Any] | None]]] = {}
-        self._orders = store.orders
+        self._messages = store.control_messages
         self._last_number = 0
 
     async def dispatch(self, order: QueuedRun, *, host: str | None = None) -> str:
         started = order.started
-        key, asked = started.idempotency_key, (started.name, started.input)
-        known = None if key is None else self._keys.get(key)
-        if known is not None:
-            if known[1] != asked:
+        key, requested = started.idempotency_key, (started.name, started.input)
+        previous = None if key is None else self._keys.get(key)
+        if previous is not None:
+            previous_run_id, previously_requested = previous
+            if previously_requested != requested:
                 raise ConflictError(
-                    f"the idempotency key {key!r} was used for another worker or another input, by the run {known[0]}",
-                    hint="use a new key for what is not the same",
+                    f"the idempotency key {key!r} was used with another worker or input, for run {previous_run_id}",
+                    hint="use a new key for each different request",
                 )
-            return known[0]
+            return previous_run_id
         if order.run_id in await self._store.known_runs():
-            raise ConflictError(f"there is a run {order.run_id} already", hint="give each run an id of its own")
+            raise ConflictError(f"run {order.run_id} already exists", hint="use a new id for each run")
         if key is not None:
-            self._keys[key] = (order.run_id, asked)
-        self._kept[order.run_id] = _Kept(order, host)
-        await self._show(order)
+            self._keys[key] = (order.run_id, requested)
+        self._runs[order.run_id] = _Claim(order, host)
+        await self._add_row(order)
         return order.run_id
 
     async def claim(self, host: str, limit: int) -> list[QueuedRun]:
-        free = [kept for kept in self._kept.values() if kept.host is None][:limit]
-        for kept in free:
-            kept.host = host
-        return [kept.order for kept in free]
+        unclaimed = [claim for claim in self._runs.values() if claim.host is None][:limit]
+        for claim in unclaimed:
+            claim.host = host
+        return [claim.queued for claim in unclaimed]
 
     async def claim_one(self, run_id: str, host: str, *, previous_host: str | None = None) -> QueuedRun | None:
-        kept = self._kept.get(run_id)
-        if kept is None or kept.host != previous_host:
+        claim = self._runs.get(run_id)
+        if claim is None or claim.host != previous_host:
             return None
-        kept.host = host
-        return kept.order
+        claim.host = host
+        return claim.queued
 
     async def find(self, run_id: str) -> QueuedRun | None:
-        kept = self._kept.get(run_id)
-        return None if kept is None else kept.order
+        claim = self._runs.get(run_id)
+        return None if claim is None else claim.queued
 
     async def mark_started(self, run_ids: Sequence[str]) -> None:
         for run_id in run_ids:
-            self._kept.pop(run_id, None)
+            self._runs.pop(run_id, None)
 
     async def claimed(self) -> list[tuple[str, str]]:
-        return [(run_id, kept.host) for run_id, kept in self._kept.items() if kept.host is not None]
+        return [(run_id, claim.host) for run_id, claim in self._runs.items() if claim.host is not None]
 
     async def release(self, claims: Collection[tuple[str, str]]) -> None:
         for run_id, host in claims:
-            kept = self._kept.get(run_id)
-            if kept is not None and kept.host == host:
-                kept.host = None
+            claim = self._runs.get(run_id)
+            if claim is not None and claim.host == host:
+                claim.host = None
 
     async def put_control_message(self, order: ControlMessage) -> bool:
-        if any((kept.run_id, kept.id) == (order.run_id, order.id) for kept in self._orders.values()):
+        if any((other.run_id, other.id) == (order.run_id, order.id) for other in self._messages.values()):
             return False
         self._last_number += 1
-        self._orders[self._last_number] = order
+        self._messages[self._last_number] = order
         return True
 
     async def control_messages(self, *, after: int = 0) -> list[tuple[int, ControlMessage]]:
-        return [(number, order) for number, order in self._orders.items() if number > after]
+        return [(number, message) for number, message in self._messages.items() if number > after]
 
     async def acknowledge(self, numbers: Sequence[int]) -> None:
         for number in numbers:
-            self._orders.pop(number, None)
+            self._messages.pop(number, None)
 
     async def restore_queued_rows(self) -> None:
-        for kept in self._kept.values():
-            await self._show(kept.order)
+        for claim in self._runs.values():
+            await self._add_row(claim.queued)
 
-    async def _show(self, order: QueuedRun) -> None:
-        # Where there is a row already, it is past this one.
-        await self._store.apply([ViewUpdate(row=queued_row(order.run_id, order.started), state=b"", timeline=[])])
+    async def _add_row(self, queued: QueuedRun) -> None:
+        # The store ignores the update if the run already has a row with events.
+        await self._store.apply([ViewUpdate(row=queued_row(queued.run_id, queued.started), state=b"", timeline=[])])
 
     async def recover(self, *, is_idle: bool = False) -> int:
-        # What is only in memory is never lost without its process.
+        # Memory is only lost together with its process, so there is nothing to recover.
         return 0
 
     async def forget(self, run_ids: Collection[str]) -> None:
-        gone = set(run_ids)
-        await self.mark_started(tuple(gone))
-        await self.acknowledge([number for number, order in self._orders.items() if order.run_id in gone])
-        self._keys = {key: known for key, known in self._keys.items() if known[0] not in gone}
+        forgotten = set(run_ids)
+        await self.mark_started(tuple(forgotten))
+        await self.acknowledge([number for number, message in self._messages.items() if message.run_id in forgotten])
+        self._keys = {key: previous for key, previous in self._keys.items() if previous[0] not in forgotten}

@@ -1,4 +1,7 @@
-"""What the in-memory adapters keep. It outlives the engines that write it, as a disk or a database does."""
+"""The in-memory storage, which outlives the engines that write it, and the small adapters without a store.
+
+These are audit log, tokens, watchers (the clients that execute runs) and hosts.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from shopfloor.ports import Access, AuditEntry
 
 
 class MemoryAudit:
-    """Implements `Audit` without a file; the oldest entries go where there are too many."""
+    """Implements `Audit` without a file; the oldest entries are dropped when there are too many."""
 
     def __init__(self) -> None:
         self._entries: deque[AuditEntry] = deque(maxlen=AUDIT_ENTRIES_IN_MEMORY)
@@ -28,7 +31,7 @@ class MemoryAudit:
         self._entries.append(entry)
 
     def read(self) -> Iterator[dict[str, Any]]:
-        """The entries, oldest first."""
+        """Iterate over the entries, oldest first."""
         return iter([msgspec.to_builtins(entry) for entry in self._entries])
 
 
@@ -36,7 +39,7 @@ T = TypeVar("T")
 
 
 class MemoryTokens:
-    """Implements `Tokens` without a file: nobody outside this process has access."""
+    """Implements `Tokens` without a file: no other process has access."""
 
     def __init__(self) -> None:
         self._access = Access()
@@ -55,46 +58,48 @@ class MemoryTokens:
 
 
 class MemoryWatchers:
-    """Implements `Watchers` for the clients of this process. Nothing of them outlives it."""
+    """Implements `Watchers` for the clients of this process."""
 
     def __init__(self) -> None:
-        self._open: Counter[str] = Counter()
+        self._client_counts: Counter[str] = Counter()
         self._bound: set[str] = set()
-        self._left: dict[str, str] = {}
-        """The bound runs without a client, each with the name of the hang-up; a client that returns removes it."""
-        self._names = count(1)
+        self._disconnects: dict[str, str] = {}
+        """The bound runs without a client, each with the id of the disconnect; a client that returns removes it."""
+        self._disconnect_numbers = count(1)
 
     async def connect(self, run_id: str, *, bound: bool = True) -> None:
         (self._bound.add if bound else self._bound.discard)(run_id)
-        self._left.pop(run_id, None)
-        self._open[run_id] += 1
+        self._disconnects.pop(run_id, None)
+        self._client_counts[run_id] += 1
 
     async def disconnect(self, run_id: str) -> str | None:
-        self._open[run_id] -= 1
-        if self._open[run_id] > 0:
+        self._client_counts[run_id] -= 1
+        if self._client_counts[run_id] > 0:
             return None
-        del self._open[run_id]
+        del self._client_counts[run_id]
         if run_id not in self._bound:
             return None
-        self._left[run_id] = disconnect_id = str(next(self._names))
+        self._disconnects[run_id] = disconnect_id = str(next(self._disconnect_numbers))
         return disconnect_id
 
     async def unbind(self, run_id: str) -> None:
         self._bound.discard(run_id)
-        self._left.pop(run_id, None)
+        self._disconnects.pop(run_id, None)
 
     async def is_abandoned(self, run_id: str, disconnect_id: str) -> bool:
-        if self._left.get(run_id) != disconnect_id:
+        if self._disconnects.get(run_id) != disconnect_id:
             return False
         await self.unbind(run_id)
         return True
 
 
 def _ignore() -> None:
-    """For hosts that nobody can end."""
+    """Do nothing: for hosts that cannot be interrupted or killed."""
 
 
 class MemoryHosts:
+    """Implements `Hosts`: each host registers itself."""
+
     def __init__(self, storage: MemoryStorage) -> None:
         self._hosts = storage.hosts
 
@@ -107,9 +112,9 @@ class MemoryHosts:
         interrupt: Callable[[], None] = _ignore,
         kill: Callable[[], None] = _ignore,
     ) -> Generator[str]:
-        """A host is alive until the context is left, or until it is killed. Gives its name.
+        """Register a host, which is alive until the context exits or the host is killed. Yields its name.
 
-        `interrupt` and `kill` are called when somebody asks for them; only a dedicated host is ever asked.
+        `interrupt` and `kill` are called by the methods of the same name, for a dedicated host only.
         """
         host = host or f"memory-{uuid.uuid4().hex[:8]}"
         self._hosts[host] = StoredHost(is_dedicated, interrupt, kill)
@@ -134,11 +139,11 @@ class MemoryHosts:
 
 
 class StoredLog:
-    """The events of one run, and whether somebody has the log open for writing."""
+    """The events of one run, and whether the log is open for writing."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
-        """Only ever appended to, except by tests: what is cut off here is lost, as in a power cut."""
+        """Only ever appended to, except by tests, which remove entries to simulate a power cut."""
         self.has_writer = False
 
     @property
@@ -150,12 +155,12 @@ class StoredLog:
         return bool(self.entries) and self.entries[-1].type == RunCompleted.event_type
 
     def after(self, seq: int, limit: int | None = None) -> list[Entry]:
-        """The events that follow `seq`, at most `limit`. The event `seq` is the `seq`-th, since there are no gaps."""
+        """Return at most `limit` events after `seq`. The event `seq` is the `seq`-th, since there are no gaps."""
         return self.entries[seq : None if limit is None else seq + limit]
 
 
 class StoredHost(msgspec.Struct):
-    """A process that executes runs, and what ends it."""
+    """A host and the callbacks that end it."""
 
     is_dedicated: bool
     interrupt: Callable[[], None]
@@ -163,17 +168,18 @@ class StoredHost(msgspec.Struct):
 
 
 class MemoryStorage:
-    """Logs, the marks of their opening, and hosts. Any number of adapters, in any threads, share one."""
+    """Logs, the list of opened logs, and hosts. Shared by any number of adapters, in any threads."""
 
     def __init__(self) -> None:
         self.logs: dict[str, StoredLog] = {}
         self.hosts: dict[str, StoredHost] = {}
         self.opened_logs: list[str] = []
-        """The runs whose logs were opened or deleted, in that order; the first has the mark `forgotten` + 1."""
+        """The runs whose logs were opened or deleted, oldest first; the first has the mark `forgotten` + 1."""
         self.forgotten = 0
-        """The mark up to which `opened_logs` was forgotten."""
+        """The mark up to which entries were removed from `opened_logs`."""
         self.lock = threading.RLock()
-        """Held while anything here changes, and while events are published: so they are published in order."""
+        """Held during any change, and while an event is published, so that events are published in order."""
 
     def find(self, run_id: str) -> StoredLog | None:
+        """Return the log of a run, or None. Raises `InvalidRunId`."""
         return self.logs.get(validate_run_id(run_id))

@@ -1,4 +1,4 @@
-"""The store in plain dicts and lists. No method waits for anything, so each is a transaction by itself."""
+"""The store in plain dicts and lists. No method awaits anything, so each is a transaction."""
 
 from __future__ import annotations
 
@@ -24,84 +24,88 @@ from shopfloor.ports import (
 )
 from shopfloor.views import RunRow, Term, normalize_text, parse_query, run_id_prefix, snippet, split_words
 
-_ListPlace = tuple[str, int]
-_SearchPlace = tuple[int]
+_ListKey = tuple[str, int]
+_SearchKey = tuple[int]
 
 
-class _Kept(msgspec.Struct):
-    """A run, as it is kept. `task` is the folded task; `words` are those of each piece, with blanks around them."""
+class _StoredRun(msgspec.Struct):
+    """The views of a run. `task` is normalized; `words` are the words of each search chunk, with spaces around them."""
 
     row: RunRow
     number: int
     state: bytes
     timeline: list[TimelineItem]
     archive: bytes | None
-    pieces: dict[int, str]
+    chunks: dict[int, str]
     words: dict[int, str]
     task: str
     search_stopped_at: int | None
 
 
 class _Search(msgspec.Struct, frozen=True):
-    """A query: terms, or how a run's id begins."""
+    """A query: its terms, or a prefix of a run id."""
 
     terms: tuple[Term, ...]
     run_id: str | None
 
-    def finds(self, kept: _Kept) -> bool:
-        """Whether the run has all terms. A query without a term finds nothing."""
-        by_id = self.run_id is not None and kept.row.id.startswith(self.run_id)
-        return by_id or (bool(self.terms) and all(_has(kept, term) for term in self.terms))
+    def matches(self, run: _StoredRun) -> bool:
+        """Return whether the run has all terms. A query without terms matches nothing."""
+        by_id = self.run_id is not None and run.row.id.startswith(self.run_id)
+        return by_id or (bool(self.terms) and all(_has_term(run, term) for term in self.terms))
 
 
 class MemoryStore:
+    """Implements `Store`."""
+
     def __init__(self) -> None:
-        self.orders: dict[int, ControlMessage] = {}
-        """What its queue keeps."""
-        self._runs: dict[str, _Kept] = {}
+        self.control_messages: dict[int, ControlMessage] = {}
+        """The control messages of the queue, which owns them."""
+        self._runs: dict[str, _StoredRun] = {}
         self._channels: dict[str, str | None] = {}
         self._pinned: set[str] = set()
-        self._buried: set[str] = set()
+        self._tombstones: set[str] = set()
         self._feed_position = 0
         self._last_number = 0
         self._last_id = 0
 
-    # What faces read.
+    # Reading, for the APIs.
 
     async def list_runs(self, wanted: RunFilter, *, limit: int, offset: int = 0, cursor: str | None = None) -> RunPage:
-        searched = None if wanted.search is None else _search(wanted.search)
-        place = _search_place if searched is not None else _list_place
-        fits = [kept for kept in self._runs.values() if _fits(kept, wanted, searched)]
-        fits.sort(key=place, reverse=True)
-        rest = fits[offset:]
+        search = None if wanted.search is None else _parse_search(wanted.search)
+        sort_key = _search_key if search is not None else _list_key
+        matches = [run for run in self._runs.values() if _matches_filter(run, wanted, search)]
+        matches.sort(key=sort_key, reverse=True)
+        candidates = matches[offset:]
         if cursor is not None:
-            after = _read_cursor(cursor, _SearchPlace if searched is not None else _ListPlace)
-            rest = [kept for kept in fits if place(kept) < after]
-        shown = rest[:limit]
+            after = _read_cursor(cursor, _SearchKey if search is not None else _ListKey)
+            candidates = [run for run in matches if sort_key(run) < after]
+        page = candidates[:limit]
         return RunPage(
-            # A result can be long, and no list shows it.
-            items=[self._item(kept, msgspec.structs.replace(kept.row, result=None), searched) for kept in shown],
-            total=len(fits),
-            next=_write_cursor(place(shown[-1])) if shown and len(rest) > limit else None,
+            # Lists do not show results, which can be long.
+            items=[self._item(run, msgspec.structs.replace(run.row, result=None), search) for run in page],
+            total=len(matches),
+            next=_write_cursor(sort_key(page[-1])) if page and len(candidates) > limit else None,
         )
 
     async def get_run(self, run_id: str) -> RunItem | None:
         return next(iter(await self.get_runs([run_id])), None)
 
     async def get_runs(self, run_ids: Sequence[str]) -> list[RunItem]:
-        return [self._item(kept, kept.row) for run_id in run_ids if (kept := self._runs.get(run_id))]
+        return [self._item(run, run.row) for run_id in run_ids if (run := self._runs.get(run_id))]
 
-    def _answers(self, row: RunRow) -> tuple[str, ...]:
-        ids = [order.id for order in self.orders.values() if order.run_id == row.id and row.awaits]
-        return tuple(one.removeprefix(ANSWER_ID_PREFIX) for one in ids if one.startswith(ANSWER_ID_PREFIX))
+    def _answered_call_ids(self, row: RunRow) -> tuple[str, ...]:
+        ids = [message.id for message in self.control_messages.values() if message.run_id == row.id and row.awaits]
+        return tuple(
+            message_id.removeprefix(ANSWER_ID_PREFIX) for message_id in ids if message_id.startswith(ANSWER_ID_PREFIX)
+        )
 
     async def timeline(self, run_id: str, *, limit: int, after: int = 0) -> list[TimelineItem]:
-        kept = self._runs.get(run_id)
-        return [item for item in kept.timeline if item.id > after][:limit] if kept else []
+        run = self._runs.get(run_id)
+        return [item for item in run.timeline if item.id > after][:limit] if run else []
 
     async def archive(self, run_id: str) -> bytes | None:
-        kept = self._runs.get(run_id)
-        return kept.archive if kept else None
+        run = self._runs.get(run_id)
+        return run.archive if run else None
 
     async def channels(self) -> list[Channel]:
         return [Channel(id=channel_id, name=name) for channel_id, name in sorted(self._channels.items())]
@@ -112,26 +116,24 @@ class MemoryStore:
         (self._pinned.add if pinned else self._pinned.discard)(run_id)
         return True
 
-    # What keeps the views.
+    # Maintenance of the views.
 
     async def view_states(self, run_ids: Sequence[str]) -> dict[str, ViewState]:
         known = {run_id: self._runs[run_id] for run_id in run_ids if run_id in self._runs}
-        return {
-            run_id: ViewState(row=kept.row, state=kept.state) for run_id, kept in known.items() if kept.row.last_seq
-        }
+        return {run_id: ViewState(row=run.row, state=run.state) for run_id, run in known.items() if run.row.last_seq}
 
     async def open_runs(self) -> list[str]:
-        return [run_id for run_id, kept in self._runs.items() if not kept.row.ended]
+        return [run_id for run_id, run in self._runs.items() if not run.row.ended]
 
     async def count_open_in_tree(self, root_run_id: str) -> int:
-        return sum(not kept.row.ended and kept.row.root_run_id == root_run_id for kept in self._runs.values())
+        return sum(not run.row.ended and run.row.root_run_id == root_run_id for run in self._runs.values())
 
     async def runs_needing_host(self) -> list[OpenRun]:
-        rows = [kept.row for kept in self._runs.values()]
+        rows = [run.row for run in self._runs.values()]
         return [OpenRun(row.id, row.host) for row in rows if not row.ended and row.last_seq and not row.outside]
 
     async def due_runs(self, now: str) -> list[str]:
-        rows = [kept.row for kept in self._runs.values()]
+        rows = [run.row for run in self._runs.values()]
         return [row.id for row in rows if row.wake_at is not None and row.wake_at <= now]
 
     async def apply(self, changes: Sequence[ViewUpdate], *, feed_position: int | None = None) -> None:
@@ -144,32 +146,32 @@ class MemoryStore:
         return set(self._runs)
 
     async def deleted_run_ids(self) -> set[str]:
-        return set(self._buried)
+        return set(self._tombstones)
 
     async def add_tombstone(self, run_id: str) -> None:
-        self._buried.add(run_id)
+        self._tombstones.add(run_id)
 
     async def delete(self, run_id: str) -> None:
         self._runs.pop(run_id, None)
         self._pinned.discard(run_id)
 
     async def drop_archive(self, run_id: str) -> None:
-        if kept := self._runs.get(run_id):
-            kept.archive = None
+        if run := self._runs.get(run_id):
+            run.archive = None
 
     async def expired(self, before: str, *, since: str = "", limit: int) -> list[tuple[str, str]]:
         ends = [
-            (kept.row.completed_at, kept.number, run_id)
-            for run_id, kept in self._runs.items()
-            if kept.row.completed_at is not None
-            and since <= kept.row.completed_at < before
+            (run.row.completed_at, run.number, run_id)
+            for run_id, run in self._runs.items()
+            if run.row.completed_at is not None
+            and since <= run.row.completed_at < before
             and run_id not in self._pinned
         ]
         return [(run_id, ended) for ended, _, run_id in sorted(ends)[:limit]]
 
     async def truncate_views(self, run_id: str, last_seq: int) -> None:
-        kept = self._runs.get(run_id)
-        if kept is not None and kept.row.last_seq > last_seq:
+        run = self._runs.get(run_id)
+        if run is not None and run.row.last_seq > last_seq:
             del self._runs[run_id]
 
     async def clear_views(self) -> None:
@@ -180,69 +182,69 @@ class MemoryStore:
         return self._feed_position
 
     async def compact(self) -> None:
-        """Nothing to do: Python gives the space back."""
+        """Do nothing: Python frees the memory."""
 
     async def check(self) -> None:
-        """Memory is sound."""
+        """Do nothing: memory cannot be damaged."""
 
     def failure(self) -> ShopfloorError | None:
         return None
 
     async def partially_deleted_runs(self) -> list[str]:
-        return [run_id for run_id in self._runs if run_id in self._buried]
+        return [run_id for run_id in self._runs if run_id in self._tombstones]
 
     async def close(self) -> None:
-        """Nothing to do, any number of times."""
+        """Do nothing. Calling twice is fine."""
 
     def _apply(self, change: ViewUpdate) -> None:
         row = change.row
-        kept = self._runs.get(row.id)
-        if row.id in self._buried or (kept and row.last_seq <= kept.row.last_seq):
+        run = self._runs.get(row.id)
+        if row.id in self._tombstones or (run and row.last_seq <= run.row.last_seq):
             return
         if row.channel_id is not None:
             known = self._channels.get(row.channel_id)
             self._channels[row.channel_id] = known if row.channel_name is None else row.channel_name
-        if kept is None:
+        if run is None:
             self._last_number += 1
-            kept = _Kept(RunRow(), self._last_number, b"", [], None, {}, {}, "", None)
-            self._runs[row.id] = kept
-        for told in change.timeline:
-            # Somebody else may have folded the beginning of this change already.
-            if told.seq > kept.row.last_seq:
+            run = _StoredRun(RunRow(), self._last_number, b"", [], None, {}, {}, "", None)
+            self._runs[row.id] = run
+        for item in change.timeline:
+            # Another process may already have applied the start of this change.
+            if item.seq > run.row.last_seq:
                 self._last_id += 1
-                kept.timeline.append(
+                run.timeline.append(
                     TimelineItem(
                         id=self._last_id,
-                        seq=told.seq,
-                        event_type=told.event_type,
-                        data=told.data,
-                        created_at=told.created_at,
+                        seq=item.seq,
+                        event_type=item.event_type,
+                        data=item.data,
+                        created_at=item.created_at,
                     )
                 )
-        kept.row, kept.state = row, change.state
-        kept.archive = change.archive if change.archive is not None else kept.archive
-        kept.task = normalize_text(row.task)
-        for piece in change.search:
-            kept.pieces[piece.number] = piece.text
-            kept.words[piece.number] = f" {' '.join(split_words(normalize_text(piece.text)))} "
-        kept.search_stopped_at = change.search_stopped_at
+        run.row, run.state = row, change.state
+        run.archive = change.archive if change.archive is not None else run.archive
+        run.task = normalize_text(row.task)
+        for chunk in change.search:
+            run.chunks[chunk.number] = chunk.text
+            run.words[chunk.number] = f" {' '.join(split_words(normalize_text(chunk.text)))} "
+        run.search_stopped_at = change.search_stopped_at
 
-    def _item(self, kept: _Kept, row: RunRow, searched: _Search | None = None) -> RunItem:
+    def _item(self, run: _StoredRun, row: RunRow, search: _Search | None = None) -> RunItem:
         return RunItem(
             row=row,
-            number=kept.number,
-            event_count=len(kept.timeline),
-            has_transcript=kept.archive is not None,
+            number=run.number,
+            event_count=len(run.timeline),
+            has_transcript=run.archive is not None,
             pinned=row.id in self._pinned,
             channel_name=self._channels.get(row.channel_id) if row.channel_id is not None else None,
-            snippet=snippet(searched.terms, row.task, kept.pieces.values()) if searched else None,
-            search_stopped_at=kept.search_stopped_at,
-            answered=self._answers(row),
+            snippet=snippet(search.terms, row.task, run.chunks.values()) if search else None,
+            search_stopped_at=run.search_stopped_at,
+            answered=self._answered_call_ids(row),
         )
 
 
-def _fits(kept: _Kept, wanted: RunFilter, searched: _Search | None) -> bool:
-    row = kept.row
+def _matches_filter(run: _StoredRun, wanted: RunFilter, search: _Search | None) -> bool:
+    row = run.row
     return (
         (wanted.agent_id is None or row.agent_id == wanted.agent_id)
         and (wanted.statuses is None or row.status in wanted.statuses)
@@ -253,33 +255,35 @@ def _fits(kept: _Kept, wanted: RunFilter, searched: _Search | None) -> bool:
         and (wanted.name is None or row.name == wanted.name)
         and (wanted.started_after is None or row.started_at > wanted.started_after)
         and (wanted.started_before is None or row.started_at < wanted.started_before)
-        and (searched is None or searched.finds(kept))
+        and (search is None or search.matches(run))
     )
 
 
-def _list_place(kept: _Kept) -> _ListPlace:
-    return kept.row.started_at, kept.number
+def _list_key(run: _StoredRun) -> _ListKey:
+    return run.row.started_at, run.number
 
 
-def _search_place(kept: _Kept) -> _SearchPlace:
-    return (kept.number,)
+def _search_key(run: _StoredRun) -> _SearchKey:
+    return (run.number,)
 
 
-def _write_cursor(place: _ListPlace | _SearchPlace) -> str:
-    return base64.urlsafe_b64encode(msgspec.json.encode(place)).decode()
+def _write_cursor(sort_key: _ListKey | _SearchKey) -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode(sort_key)).decode()
 
 
 def _read_cursor(cursor: str, shape: Any) -> Any:
     try:
         return decode_json(base64.b64decode(cursor, altchars=b"-_", validate=True), shape)
     except (ValueError, msgspec.DecodeError) as error:
-        raise InvalidParameter(f"{cursor!r} is not a cursor", hint="take `next` of the page before") from error
+        raise InvalidParameter(
+            f"{cursor!r} is not a cursor", hint="use `next` of the previous page, or omit the cursor"
+        ) from error
 
 
-def _search(query: str) -> _Search:
+def _parse_search(query: str) -> _Search:
     return _Search(parse_query(query), run_id_prefix(query))
 
 
-def _has(kept: _Kept, term: Term) -> bool:
+def _has_term(run: _StoredRun, term: Term) -> bool:
     wanted = f" {' '.join(term.words)}" + ("" if term.is_prefix else " ")
-    return term.literal in kept.task or (bool(term.words) and any(wanted in words for words in kept.words.values()))
+    return term.literal in run.task or (bool(term.words) and any(wanted in words for words in run.words.values()))

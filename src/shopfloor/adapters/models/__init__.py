@@ -1,4 +1,4 @@
-"""Whoever answers in a thread: model APIs over the net, and scripts that need nobody."""
+"""Models that reply in a conversation: model APIs over the network, and scripted models for tests."""
 
 from shopfloor.adapters.models.router import ModelRouter
 

@@ -1,4 +1,4 @@
-"""One connection pool per provider, and the pydantic-ai model that speaks through it."""
+"""One connection pool per provider, and the pydantic-ai models that use it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _opened: ContextVar[list[httpx2.Response] | None] = ContextVar("opened", default
 
 @contextmanager
 def track_responses() -> Generator[list[httpx2.Response]]:
-    """The responses that are begun inside, whichever client asks: who opens them can hang up."""
+    """Collect the HTTP responses opened within the context, by any client, so that the caller can close them."""
     opened: list[httpx2.Response] = []
     token = _opened.set(opened)
     try:
@@ -40,41 +40,42 @@ def track_responses() -> Generator[list[httpx2.Response]]:
         _opened.reset(token)
 
 
-class _HungUpAtOnce(httpx2.AsyncByteStream):
-    """A body whose reading ends when it is closed.
+class _ClosableBody(httpx2.AsyncByteStream):
+    """A response body whose iteration ends when the body is closed.
 
-    Clients read a body through generators that they leave unclosed when nobody listens any more. The innermost of them
-    would hold the connection until a garbage collection, in whichever thread that happens to run.
+    Clients read a body through generators that they leave unclosed when their reader stops. The innermost generator
+    would hold the connection until a garbage collection, in whichever thread that runs.
     """
 
     def __init__(self, body: httpx2.AsyncByteStream) -> None:
         self._body = body
-        self._reading: AsyncIterator[bytes] | None = None
+        self._iterator: AsyncIterator[bytes] | None = None
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        self._reading = self._body.__aiter__()
-        return _Pieces(self._reading)
+        self._iterator = self._body.__aiter__()
+        return _Chunks(self._iterator)
 
     async def aclose(self) -> None:
-        if stop := getattr(self._reading, "aclose", None):
-            await stop()
+        if close := getattr(self._iterator, "aclose", None):
+            await close()
         await self._body.aclose()
 
 
-class _Pieces(AsyncIterator[bytes]):
-    """No generator, so that what reads it does not close it a second time."""
+class _Chunks(AsyncIterator[bytes]):
+    """A plain iterator, not a generator, so that its reader cannot close the body a second time."""
 
-    def __init__(self, pieces: AsyncIterator[bytes]) -> None:
-        self._pieces = pieces
+    def __init__(self, chunks: AsyncIterator[bytes]) -> None:
+        self._chunks = chunks
 
     async def __anext__(self) -> bytes:
-        return await anext(self._pieces)
+        return await anext(self._chunks)
 
 
 class Connection:
-    """A provider, with its clients' own retries turned off: the engine retries, and writes down that it did."""
+    """The connection pool of a provider. Retries of the clients are off: the engine retries and logs each retry."""
 
-    def __init__(self, endpoint: Endpoint, silence: float) -> None:
+    def __init__(self, endpoint: Endpoint, read_timeout: float) -> None:
+        """Set up the client. Raises `AuthenticationFailed` if the provider needs a key and has none."""
         if endpoint.key is None and endpoint.key_variable is not None:
             raise AuthenticationFailed(
                 f"there is no key for {endpoint.provider}",
@@ -82,22 +83,23 @@ class Connection:
             )
         self.endpoint = endpoint
         self._key = endpoint.key or "none"
-        self._timeout = httpx2.Timeout(silence, connect=min(silence, MODEL_CONNECT_SECONDS))
+        self._timeout = httpx2.Timeout(read_timeout, connect=min(read_timeout, MODEL_CONNECT_SECONDS))
         self._http = httpx2.AsyncClient(
             timeout=self._timeout,
             limits=httpx2.Limits(max_connections=MODEL_CONNECTIONS),
-            event_hooks={"request": [self._cap_connecting], "response": [_keep]},
+            event_hooks={"request": [self._limit_connect_timeout], "response": [_track_response]},
         )
-        self._make = self._maker()
+        self._create_model = self._model_factory()
 
     def model(self, name: str) -> Model[Any]:
-        return self._make(name)
+        """Return the pydantic-ai model of that name."""
+        return self._create_model(name)
 
     async def aclose(self) -> None:
         await self._http.aclose()
 
-    def _maker(self) -> Callable[[str], Model[Any]]:
-        """Clients are slow to make, and have no state between requests: one of each is enough."""
+    def _model_factory(self) -> Callable[[str], Model[Any]]:
+        """Return a function that creates models. They share a client, which is slow to create and has no state."""
         match self.endpoint.dialect:
             case "anthropic":
                 anthropic = AnthropicProvider(anthropic_client=self._anthropic())
@@ -143,14 +145,14 @@ class Connection:
             return OllamaProvider(openai_client=self._openai())
         return OpenAICompatibleProvider(self.endpoint.provider, openai_client=self._openai())
 
-    async def _cap_connecting(self, request: httpx2.Request) -> None:
-        """Some clients send one number for every phase, which would let a dead address hold a run for minutes."""
+    async def _limit_connect_timeout(self, request: httpx2.Request) -> None:
+        """Reset the connect timeout: clients that use one timeout for all phases would wait long for a dead address."""
         phases: dict[str, float | None] = request.extensions.get("timeout") or {}
         request.extensions = {**request.extensions, "timeout": {**phases, "connect": self._timeout.connect}}
 
 
-async def _keep(response: httpx2.Response) -> None:
-    """What the caller listens to can be hung up by the caller."""
+async def _track_response(response: httpx2.Response) -> None:
+    """Make the body closable and add the response to those of `track_responses`."""
     if (opened := _opened.get()) is not None and isinstance(response.stream, httpx2.AsyncByteStream):
-        response.stream = _HungUpAtOnce(response.stream)
+        response.stream = _ClosableBody(response.stream)
         opened.append(response)

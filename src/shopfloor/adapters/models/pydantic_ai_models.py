@@ -1,4 +1,4 @@
-"""Asking a model over the net, by pydantic-ai's low-level requests: one request, one reply, no agent loop."""
+"""Requests to models over the network, with pydantic-ai's low-level API: one request, one reply, no agent loop."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio
 import genai_prices
-from pydantic_ai import messages as theirs
+from pydantic_ai import messages as pydantic_messages
 from pydantic_ai.direct import model_request_stream
 from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.models.openai import OpenAIResponsesModelSettings
@@ -31,23 +31,23 @@ _ANSWER_TOOL = "answer"
 
 
 class PydanticAIModels:
-    """Every provider that was asked, with its connections."""
+    """The models of all providers, with one connection pool per provider, opened on first use."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
-        self._silence = float(env.get("SHOPFLOOR_MODEL_TIMEOUT") or MODEL_READ_TIMEOUT_SECONDS)
+        self._read_timeout = float(env.get("SHOPFLOOR_MODEL_TIMEOUT") or MODEL_READ_TIMEOUT_SECONDS)
         self._connections: dict[str, Connection] = {}
 
     async def reply(self, endpoint: Endpoint, request: ModelRequest) -> AsyncGenerator[ReplyDelta | Reply]:
         name = request.model.partition("/")[2]
         with map_provider_errors(endpoint, request.model):
             model = self._connection(endpoint).model(name)
-            parameters = _parameters(request, model, native=endpoint.has_native_schemas)
+            parameters = _parameters(request, model, has_native_schemas=endpoint.has_native_schemas)
             answer_tool = _ANSWER_TOOL if parameters.output_tools else None
-            assembly = ReplyBuilder(endpoint.provider, answer_tool)
-            pieces = _asked(model, request, endpoint, parameters, assembly)
-            async with aclosing(pieces):
-                async for piece in pieces:
-                    yield piece
+            builder = ReplyBuilder(endpoint.provider, answer_tool)
+            items = _stream_reply(model, request, endpoint, parameters, builder)
+            async with aclosing(items):
+                async for item in items:
+                    yield item
 
     async def aclose(self) -> None:
         connections, self._connections = list(self._connections.values()), {}
@@ -55,20 +55,20 @@ class PydanticAIModels:
             await connection.aclose()
 
     def _connection(self, endpoint: Endpoint) -> Connection:
-        kept = self._connections.get(endpoint.provider)
-        if kept is None:
-            kept = self._connections[endpoint.provider] = Connection(endpoint, self._silence)
-        return kept
+        connection = self._connections.get(endpoint.provider)
+        if connection is None:
+            connection = self._connections[endpoint.provider] = Connection(endpoint, self._read_timeout)
+        return connection
 
 
-async def _asked(
+async def _stream_reply(
     model: Model[Any],
     request: ModelRequest,
     endpoint: Endpoint,
     parameters: ModelRequestParameters,
-    assembly: ReplyBuilder,
+    builder: ReplyBuilder,
 ) -> AsyncGenerator[ReplyDelta | Reply]:
-    asking = model_request_stream(
+    response_stream = model_request_stream(
         model,
         to_pydantic_messages(request, endpoint.provider),
         model_settings=_settings(request, endpoint),
@@ -77,13 +77,13 @@ async def _asked(
     )
     async with AsyncExitStack() as stack:
         with track_responses() as opened:
-            stream = await stack.enter_async_context(asking)
+            stream = await stack.enter_async_context(response_stream)
         try:
             async for event in stream:
-                for delta in assembly.add(event):
+                for delta in builder.add(event):
                     yield delta
         except BaseException:
-            # Not every client hangs up by itself when nobody listens any more, and what is not heard is still paid for.
+            # Not every client closes its connection when its reader stops, and unread output is still billed.
             with anyio.move_on_after(MODEL_CLOSE_SECONDS, shield=True):
                 for response in opened:
                     await response.aclose()
@@ -91,12 +91,12 @@ async def _asked(
         response = stream.get()
     stop_reason = _stop_reason(response)
     if stop_reason is None:
-        # A proxy may end a stream politely where its upstream died: without its last word a reply is not whole.
-        raise ProviderUnreachable(f"{request.model} broke off in the middle of its reply")
-    for delta in assembly.finish(response.parts):
+        # A proxy may end a stream without an error when its upstream died: without a stop reason a reply is incomplete.
+        raise ProviderUnreachable(f"{request.model} closed the connection in the middle of its reply")
+    for delta in builder.finish(response.parts):
         yield delta
     yield Reply(
-        blocks=assembly.blocks(response.parts),
+        blocks=builder.blocks(response.parts),
         model=response.model_name or request.model,
         stop_reason=stop_reason,
         usage=_usage(response),
@@ -111,23 +111,23 @@ def _settings(request: ModelRequest, endpoint: Endpoint) -> ModelSettings:
     if request.thinking is not None:
         settings["thinking"] = request.thinking
     if endpoint.dialect == "openai-responses":
-        # The log is the record: nothing needs to be kept at the provider. A thought's summary comes only if asked for.
+        # The log is the record, so the provider need not store anything. It summarizes thinking only on request.
         settings["openai_store"] = False
         if request.thinking is not None:
             settings["openai_reasoning_summary"] = "auto"
     return settings
 
 
-def _parameters(request: ModelRequest, model: Model[Any], *, native: bool) -> ModelRequestParameters:
+def _parameters(request: ModelRequest, model: Model[Any], *, has_native_schemas: bool) -> ModelRequestParameters:
     tools = [
         ToolDefinition(name=tool.name, parameters_json_schema=tool.parameters, description=tool.description)
         for tool in request.tools
     ]
     if request.schema is None:
         return ModelRequestParameters(function_tools=tools)
-    if native and _holds_to_schemas(model, with_tools=bool(tools)):
-        shape = OutputObjectDefinition(json_schema=request.schema, name=_ANSWER_TOOL)
-        return ModelRequestParameters(function_tools=tools, output_mode="native", output_object=shape)
+    if has_native_schemas and _supports_schema(model, with_tools=bool(tools)):
+        output = OutputObjectDefinition(json_schema=request.schema, name=_ANSWER_TOOL)
+        return ModelRequestParameters(function_tools=tools, output_mode="native", output_object=output)
     answer = ToolDefinition(
         name=_ANSWER_TOOL, parameters_json_schema=request.schema, description="Give the answer.", kind="output"
     )
@@ -136,23 +136,26 @@ def _parameters(request: ModelRequest, model: Model[Any], *, native: bool) -> Mo
     )
 
 
-def _holds_to_schemas(model: Model[Any], *, with_tools: bool) -> bool:
+def _supports_schema(model: Model[Any], *, with_tools: bool) -> bool:
     profile: Mapping[str, object] = model.profile
     if not profile.get("supports_json_schema_output"):
         return False
     return not (with_tools and model.system == "google" and not profile.get("google_supports_tool_combination"))
 
 
-def _stop_reason(response: theirs.ModelResponse) -> str | None:
-    """The provider's own word. Where it has none, one is made up for it, which counts only if its totals came too."""
-    told: object = (response.provider_details or {}).get("finish_reason")
-    if isinstance(told, str):
-        return told
+def _stop_reason(response: pydantic_messages.ModelResponse) -> str | None:
+    """Return the provider's finish reason, or None if the response is incomplete.
+
+    Without one, the client makes up a reason, which counts only if the token totals arrived too.
+    """
+    reason: object = (response.provider_details or {}).get("finish_reason")
+    if isinstance(reason, str):
+        return reason
     return None if response.usage.unmeasured_requests else response.finish_reason
 
 
-def _usage(response: theirs.ModelResponse) -> Usage:
-    """Theirs counts what was read from a cache or into one as input, too; ours does not."""
+def _usage(response: pydantic_messages.ModelResponse) -> Usage:
+    """Convert the usage: pydantic-ai counts cached tokens as input tokens too, Shopfloor does not."""
     usage = response.usage
     return Usage(
         input=max(0, usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens),
@@ -163,7 +166,7 @@ def _usage(response: theirs.ModelResponse) -> Usage:
     )
 
 
-def _cost(response: theirs.ModelResponse) -> Cost | None:
+def _cost(response: pydantic_messages.ModelResponse) -> Cost | None:
     with contextlib.suppress(LookupError, ValueError, AssertionError):
         price = response.cost().total_price
         return Cost(usd=float(price), source="genai-prices", prices=genai_prices.__version__)

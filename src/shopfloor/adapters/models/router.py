@@ -1,7 +1,9 @@
-"""Where each provider is, and which variables of the environment name its address and its key.
+"""The router from a model name to its endpoint: a provider with its address and key, or a script.
 
-`SHOPFLOOR_MODEL_<PROVIDER>_URL` and `SHOPFLOOR_MODEL_<PROVIDER>_KEY` hold for every provider and win over its usual
-variables. A provider that is not listed here is any OpenAI-compatible endpoint whose address is given that way.
+`SHOPFLOOR_MODEL_<PROVIDER>_URL` and `SHOPFLOOR_MODEL_<PROVIDER>_KEY` work for every provider and take precedence over
+its usual variables. A provider that is not listed here is any OpenAI-compatible endpoint with such an address.
+
+Model clients take seconds to import, so nothing here imports them before the first request; `warm_up` does so early.
 """
 
 from __future__ import annotations
@@ -31,15 +33,15 @@ Dialect = Literal["anthropic", "openai-responses", "openai-chat", "google"]
 
 
 class ProviderDefaults(msgspec.Struct, frozen=True, kw_only=True):
-    """A provider that is known by name."""
+    """The address and the variables of a provider that is known by name."""
 
     dialect: Dialect
     url: str
     url_variables: tuple[str, ...] = ()
     key_variables: tuple[str, ...] = ()
-    """Its usual names for a key; with none it asks for none."""
+    """The usual variables for its key; empty if the provider needs no key."""
     has_native_schemas: bool = True
-    """Whether it can be held to a JSON schema by itself."""
+    """Whether the provider can enforce a JSON schema natively."""
 
 
 KNOWN_PROVIDERS: dict[str, ProviderDefaults] = {
@@ -71,44 +73,49 @@ _COMPATIBLE = ProviderDefaults(dialect="openai-chat", url="", has_native_schemas
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """The address and the key of a provider in this environment."""
+
     provider: str
     dialect: Dialect
     url: str
     key: str | None
     key_variable: str | None
-    """The variable that should have had the key; None where no key is needed."""
+    """The variable that should contain the key; None if no key is needed."""
     has_native_schemas: bool
 
 
 def has_configured_provider(env: Mapping[str, str]) -> bool:
-    """Whether the environment names a key or an address of any provider."""
-    usual = {name for stock in KNOWN_PROVIDERS.values() for name in (*stock.key_variables, *stock.url_variables)}
-    return any(name in usual or name.startswith("SHOPFLOOR_MODEL_") for name, value in env.items() if value)
+    """Return whether the environment has a key or an address of any provider."""
+    known = {
+        name for defaults in KNOWN_PROVIDERS.values() for name in (*defaults.key_variables, *defaults.url_variables)
+    }
+    return any(name in known or name.startswith("SHOPFLOOR_MODEL_") for name, value in env.items() if value)
 
 
-def env_variable_name(provider: str, what: Literal["URL", "KEY"]) -> str:
-    return f"SHOPFLOOR_MODEL_{re.sub(r'[^A-Z0-9]', '_', provider.upper())}_{what}"
+def env_variable_name(provider: str, suffix: Literal["URL", "KEY"]) -> str:
+    """Return the name of Shopfloor's variable for the address or the key of a provider."""
+    return f"SHOPFLOOR_MODEL_{re.sub(r'[^A-Z0-9]', '_', provider.upper())}_{suffix}"
 
 
 def resolve_endpoint(provider: str, env: Mapping[str, str]) -> Endpoint | None:
-    """None where nobody of that name is known."""
+    """Return the endpoint of a provider, or None if the provider is unknown and has no address."""
     url = env.get(env_variable_name(provider, "URL"))
-    stock = KNOWN_PROVIDERS.get(provider)
-    if stock is None:
+    defaults = KNOWN_PROVIDERS.get(provider)
+    if defaults is None:
         if not url:
             return None
-        stock = _COMPATIBLE
+        defaults = _COMPATIBLE
     return Endpoint(
         provider=provider,
-        dialect=stock.dialect,
-        url=url or _first(env, stock.url_variables) or stock.url,
-        key=_first(env, (env_variable_name(provider, "KEY"), *stock.key_variables)),
-        key_variable=next(iter(stock.key_variables), None),
-        has_native_schemas=stock.has_native_schemas,
+        dialect=defaults.dialect,
+        url=url or _first_value(env, defaults.url_variables) or defaults.url,
+        key=_first_value(env, (env_variable_name(provider, "KEY"), *defaults.key_variables)),
+        key_variable=next(iter(defaults.key_variables), None),
+        has_native_schemas=defaults.has_native_schemas,
     )
 
 
-def _first(env: Mapping[str, str], names: tuple[str, ...]) -> str | None:
+def _first_value(env: Mapping[str, str], names: tuple[str, ...]) -> str | None:
     return next((env[name] for name in names if env.get(name)), None)
 
 
@@ -116,7 +123,7 @@ _INSTALL = "install Shopfloor with its extra `models`"
 
 
 class ModelRouter:
-    """The models that this process can ask: by the keys in its environment, and by scripts."""
+    """Implements `Models` with the providers that the environment configures, and with scripts."""
 
     def __init__(
         self,
@@ -126,7 +133,11 @@ class ModelRouter:
         script: Path | None = None,
         chunk_seconds: float = SCRIPT_WORD_SECONDS,
     ) -> None:
-        """With `script`, that file answers for every model; no model is asked. See `ScriptedModels` for the pause."""
+        """Route by `env`, the environment of the process by default.
+
+        With `script`, that file replies for every model, and no provider is called. `scripts` and `chunk_seconds` are
+        passed to `ScriptedModels`.
+        """
         self._env = os.environ if env is None else env
         self._script = None if script is None else str(script)
         self._scripted = ScriptedModels(scripts, self._env, chunk_seconds=chunk_seconds)
@@ -136,8 +147,8 @@ class ModelRouter:
         self._route(model, UnknownModel)
 
     def warm_up(self) -> None:
-        """Loads what is slow to load, where models are set up. Blocks for seconds: for a thread of its own."""
-        if _installed() and has_configured_provider(self._env):
+        """Import the model clients if a provider is configured. Blocks for seconds: call it in a thread."""
+        if _is_installed() and has_configured_provider(self._env):
             importlib.import_module("shopfloor.adapters.models.pydantic_ai_models")
 
     async def reply(self, request: ModelRequest) -> AsyncIterator[ReplyDelta | Reply]:
@@ -145,22 +156,22 @@ class ModelRouter:
         if endpoint is None:
             replies = self._scripted.reply(request, self._script)
         else:
-            replies = (await self._connected()).reply(endpoint, request)
+            replies = (await self._connect()).reply(endpoint, request)
         async with aclosing(replies):
-            async for piece in replies:
-                yield piece
+            async for item in replies:
+                yield item
 
     async def aclose(self) -> None:
-        """Closes every connection."""
+        """Close every connection."""
         if self._remote is not None:
             remote, self._remote = self._remote, None
             await remote.aclose()
 
     def _route(self, model: str, missing: type[ShopfloorError]) -> Endpoint | None:
-        """Where that model is asked; None for a script."""
+        """Return the endpoint of a model; None for a script. Raises `missing` if no model client is installed."""
         provider, slash, name = model.partition("/")
         if not (provider and slash and name):
-            raise UnknownModel(f"{model!r} is not a model's name", hint=f"write provider/name; {self._providers()}")
+            raise UnknownModel(f"{model!r} is not a model name", hint=f"use provider/name; {self._providers_hint()}")
         if provider == "script" or self._script is not None:
             self._scripted.check(self._script or name)
             return None
@@ -169,24 +180,24 @@ class ModelRouter:
             variable = env_variable_name(provider, "URL")
             raise UnknownModel(
                 f"no provider is named {provider!r}",
-                hint=f"{self._providers()}; for any OpenAI-compatible endpoint set {variable}",
+                hint=f"{self._providers_hint()}; for any OpenAI-compatible endpoint set {variable}",
             )
-        if not _installed():
-            raise missing(f"the client that asks {provider} is not installed", hint=_INSTALL)
+        if not _is_installed():
+            raise missing(f"the client for {provider} is not installed", hint=_INSTALL)
         return endpoint
 
-    def _providers(self) -> str:
-        return f"providers are {', '.join([*KNOWN_PROVIDERS, 'script'])}"
+    def _providers_hint(self) -> str:
+        return f"known providers are {', '.join([*KNOWN_PROVIDERS, 'script'])}"
 
-    async def _connected(self) -> PydanticAIModels:
+    async def _connect(self) -> PydanticAIModels:
         if self._remote is None:
             await anyio.to_thread.run_sync(self.warm_up)
             from shopfloor.adapters.models.pydantic_ai_models import PydanticAIModels
 
-            # Several may have waited for the import: the first of them has made it.
+            # Several tasks may have waited for the import; the first one creates the models.
             self._remote = self._remote or PydanticAIModels(self._env)
         return self._remote
 
 
-def _installed() -> bool:
+def _is_installed() -> bool:
     return importlib.util.find_spec("pydantic_ai") is not None

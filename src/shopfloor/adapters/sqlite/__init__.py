@@ -1,4 +1,4 @@
-"""The store and the queue in one SQLite file: for one machine, any number of processes."""
+"""The store and the queue in one SQLite file, for any number of processes on one machine."""
 
 from shopfloor.adapters.sqlite.intake import StorageLogLookup
 from shopfloor.adapters.sqlite.queue import SqliteQueue

@@ -1,4 +1,4 @@
-"""The database file: opened, brought up to date, and written by one thread."""
+"""The database file: opening and migration, the connection pool, and the thread that writes."""
 
 from __future__ import annotations
 
@@ -39,30 +39,30 @@ from shopfloor.record import lock_file, make_folder, open_for_append
 
 _PRAGMAS: Final = (
     "journal_mode=WAL",
-    # An order that was acknowledged survives a power cut. Those that come together share the wait.
+    # A control message that was acknowledged survives a power cut. Messages that arrive together share the sync.
     "synchronous=FULL",
     "foreign_keys=ON",
     "recursive_triggers=ON",
-    # Ids are random, so that each run is on pages of its own: a cache that holds the indexes of many, and a log that
-    # takes many changes of a page before it is written back.
+    # Ids are random, so each run is on other pages: use a cache that holds the indexes of many runs, and a WAL that
+    # collects many changes of a page before it is written back.
     "cache_size=-16384",
     "wal_autocheckpoint=4000",
-    # What a statement might have to take back is not worth a file.
+    # Statement journals for rollback are small: keep them in memory, not in files.
     "temp_store=MEMORY",
 )
 MIGRATIONS: Final = sorted(Path(__file__).with_name("migrations").glob("*.sql"))
-"""The scripts that make the tables, oldest first. The version of a database is how many of them it has seen."""
-_SURROUNDINGS: Final = frozenset(
+"""The migration scripts, oldest first. The version of a database is the number of scripts executed on it."""
+_ENVIRONMENT_CODES: Final = frozenset(
     {
         *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM),
         *(sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN),
     }
 )
-"""What SQLite says where the file may well be sound, and what is around it is not."""
-_DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
-_NOT_OURS: Final = ("no such table", "Could not decode to UTF-8")
-"""What the driver says of content that we never wrote."""
-_MAKING: Final = threading.Lock()
+"""SQLite's codes for failures of the environment, which do not mean that the file is damaged."""
+_DAMAGE_CODES: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_DAMAGE_MESSAGES: Final = ("no such table", "Could not decode to UTF-8")
+"""The driver's messages for content that Shopfloor never wrote."""
+_CREATE_LOCK: Final = threading.Lock()
 _log = logging.getLogger("shopfloor.store")
 
 A = TypeVar("A")
@@ -73,7 +73,7 @@ _Item = tuple[Jobs, Any, "Future[Any] | LoopFuture[Any]"]
 
 
 class LoopFuture(Generic[T]):
-    """The answer to a job, for a task of the event loop that waits for it."""
+    """The result of a job, for a task of an event loop that waits for it."""
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
@@ -92,14 +92,14 @@ def _fail(waiter: asyncio.Future[Any], error: BaseException) -> None:
         waiter.set_exception(error)
 
 
-def _answer_all(answered: list[tuple[asyncio.Future[Any], Any]]) -> None:
-    for waiter, answer in answered:
+def _set_results(results: list[tuple[asyncio.Future[Any], Any]]) -> None:
+    for waiter, result in results:
         if not waiter.done():
-            waiter.set_result(answer)
+            waiter.set_result(result)
 
 
 class Pool:
-    """Connections to the file, without a transaction of their own. Who uses them sees to it that they are not many."""
+    """Connections to the file, in autocommit mode. The pool has no limit: its users limit how many they acquire."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -107,7 +107,7 @@ class Pool:
         self._closed = False
 
     def acquire(self) -> Connection:
-        """An open connection, for one thread at a time. It goes back with `release`, or is closed."""
+        """Return an open connection, for one thread at a time. The caller must `release` or close it."""
         with suppress(IndexError):
             return self._idle.pop()
         connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
@@ -122,6 +122,7 @@ class Pool:
         return connection
 
     def release(self, connection: Connection) -> None:
+        """Return a connection to the pool."""
         if self._closed:
             connection.close()
         else:
@@ -129,6 +130,7 @@ class Pool:
 
     @contextmanager
     def connection(self) -> Generator[Connection]:
+        """Acquire a connection for the context. Closes it after an error."""
         connection = self.acquire()
         try:
             yield connection
@@ -139,7 +141,7 @@ class Pool:
 
     @contextmanager
     def read_transaction(self) -> Generator[Connection]:
-        """A connection that sees one state of the database. What is written to temporary tables is taken back."""
+        """Open a transaction that sees one state of the database. Rolls back its writes to temporary tables."""
         with self.connection() as connection:
             connection.execute("BEGIN")
             yield connection
@@ -152,18 +154,21 @@ class Pool:
 
 
 def open_database(path: Path, migrations: Sequence[Path] = MIGRATIONS) -> Pool:
-    """The file at `path`, made if it is not there, migrated to the newest version under a lock."""
+    """Open the database at `path`. Creates it if missing, and migrates it to the newest version under a lock.
+
+    Raises `StoreError` or `StorageError`. Blocks.
+    """
     make_folder(path.parent)
     pool = Pool(path)
     try:
         _make_private(path)
-        # An empty file becomes a WAL database with the first connection, and SQLite lets nobody wait for that.
+        # The first connection makes an empty file a WAL database. SQLite's busy timeout does not cover that, so lock.
         if path.stat().st_size == 0 or _version(pool) != len(migrations):
             with lock_file(path.with_suffix(".migrating")):
                 _migrate(pool, migrations)
     except sqlite3.DatabaseError as error:
         pool.close()
-        raise _refused(error, path) from error
+        raise _open_error(error, path) from error
     except OSError as error:
         pool.close()
         raise storage_error(error, f"cannot open {path}") from error
@@ -174,27 +179,27 @@ def open_database(path: Path, migrations: Sequence[Path] = MIGRATIONS) -> Pool:
 
 
 def _make_private(path: Path) -> None:
-    """Nobody else may read the file, nor what SQLite makes beside it with the same mode; whatever the umask is."""
-    # By nobody else in this process meanwhile, and only where there is none: whoever closes a file takes away all the
-    # locks that its process has on it, SQLite's too.
-    with _MAKING, suppress(FileExistsError):
+    """Make the file private, whatever the umask is. SQLite creates the files beside it with the same mode."""
+    # Only if the file is missing, and by one thread at a time: closing a file releases all locks that the process has
+    # on it, including SQLite's.
+    with _CREATE_LOCK, suppress(FileExistsError):
         if not path.exists():
             os.close(open_for_append(path, new=True))
     for file in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
-        # The last to close the database takes those two away.
+        # The last process that closes the database deletes the files beside it.
         with suppress(FileNotFoundError):
             mode = file.stat().st_mode
             if stat.S_ISREG(mode) and stat.S_IMODE(mode) != LOG_MODE:
                 file.chmod(LOG_MODE)
 
 
-def _refused(error: sqlite3.DatabaseError, path: Path) -> ShopfloorError:
-    """Why it cannot be opened. To move a file away is advised only where the file itself is at fault."""
-    code = _code_of(error)
+def _open_error(error: sqlite3.DatabaseError, path: Path) -> ShopfloorError:
+    """Return the error for a failed open. Its hint advises a rebuild only if the file itself is at fault."""
+    code = _primary_code(error)
     if code == sqlite3.SQLITE_CANTOPEN and path.is_file() and not os.access(path.parent, os.W_OK):
-        # The file could be opened; those beside it, which it takes to read it too, could not be made.
+        # The file can be opened, but the files beside it, which reading needs too, cannot be created.
         return storage_error(OSError(errno.EACCES, "its folder is read-only"), f"cannot use {path}")
-    if code in _SURROUNDINGS:
+    if code in _ENVIRONMENT_CODES:
         return map_sqlite_error(error)
     return DatabaseDamaged(f"{path} cannot be used as a database: {error}", hint=REBUILD_HINT)
 
@@ -205,17 +210,17 @@ def _version(pool: Pool) -> int:
 
 
 def _migrate(pool: Pool, migrations: Sequence[Path]) -> None:
-    """Execute the scripts that the database has not seen, each in a transaction."""
+    """Execute the scripts that are new to the database, each in a transaction."""
     version = _version(pool)
     if version > len(migrations):
         raise DatabaseTooNew(
-            f"the database has version {version}, and this program knows {len(migrations)} at most",
-            hint="use the newer Shopfloor that made it, or another SHOPFLOOR_STORAGE",
+            f"the database has version {version}, but this Shopfloor supports versions up to {len(migrations)}",
+            hint="use the newer Shopfloor that created it, or another SHOPFLOOR_STORAGE",
         )
     with pool.connection() as connection:
         if not version and connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() is not None:
             raise DatabaseTooOld(
-                "the database was made by a Shopfloor from before the first version", hint=REBUILD_HINT
+                "the database was created by a Shopfloor from before its first release", hint=REBUILD_HINT
             )
         for number, script in enumerate(migrations[version:], version + 1):
             text = script.read_text(encoding="utf-8")
@@ -223,10 +228,11 @@ def _migrate(pool: Pool, migrations: Sequence[Path]) -> None:
 
 
 class Writer:
-    """The one thread that writes. Jobs wait in line; those that came while one was at work share its transaction.
+    """The single writing thread. Jobs queue up; those that arrive during a transaction share it.
 
-    All are answered after the commit. If one of them fails, each is done once more in a transaction of its own, so
-    that it fails alone: a job does nothing but write. No job is done again after its commit.
+    Results are delivered after the commit. If a job fails, each job of the transaction is executed again in a separate
+    transaction, so that only the failing one fails: jobs have no effects but writes. No job is repeated after its
+    commit.
     """
 
     def __init__(
@@ -245,136 +251,137 @@ class Writer:
         self._connection: Connection | None = None
         self._closing = False
         self._closed = False
-        self._submitting = threading.Lock()
-        """Held to add a job, and to close: no job is added behind the last one that is looked at."""
-        self._thread = threading.Thread(target=self._work, name="shopfloor-store", daemon=True)
+        self._submit_lock = threading.Lock()
+        """Held to add a job, and to close, so that no job is added after the queue was emptied for the last time."""
+        self._thread = threading.Thread(target=self._run, name="shopfloor-store", daemon=True)
         self._thread.start()
 
     def submit(self, job: Callable[[Connection], T]) -> Future[T]:
-        """Put a job in line, from any thread. Raises `StoreError` once the writer closes."""
+        """Queue a job, from any thread. Raises `StoreError` once the writer closes."""
         future: Future[T] = Future()
-        self._put((do_each, job, future))
+        self._put((run_each, job, future))
         return future
 
-    def submit_batched(self, jobs: Callable[[Connection, list[A]], list[T]], asked: A) -> asyncio.Future[T]:
-        """Put a job in line, for a task of the running loop. Raises `StoreError` once the writer closes.
+    def submit_batched(self, jobs: Callable[[Connection, list[A]], list[T]], argument: A) -> asyncio.Future[T]:
+        """Queue a job, for a task of the running loop. Raises `StoreError` once the writer closes.
 
-        One of many: those that stand in line one after the other are done at once, each with its answer. Between two
-        statements the driver waits until the other threads let it go on: a few for all take a fraction of the time that
-        a few for each do. For the same reason the tasks whose jobs share a transaction are woken at once.
+        Consecutive jobs with the same function `jobs` are executed by one call, with the list of their arguments; it
+        returns one result per argument. Between two statements the driver has to reacquire the GIL, so a few statements
+        for all arguments take a fraction of the time of a few for each. For the same reason the tasks whose jobs share
+        a transaction are woken together.
         """
         future: LoopFuture[T] = LoopFuture()
-        self._put((jobs, asked, future))
+        self._put((jobs, argument, future))
         return future.waiter
 
     def _put(self, item: _Item) -> None:
-        with self._submitting:
+        with self._submit_lock:
             if self._closed:
                 raise _store_closed()
             self._jobs.put(item)
 
-    def _work(self) -> None:
+    def _run(self) -> None:
         try:
             while not self._closing and (item := self._jobs.get()) is not None:
-                # Not where whoever asked has gone already.
+                # Skip the job if its caller was cancelled.
                 if item[2].set_running_or_notify_cancel():
-                    self._answer([item])
+                    self._execute([item])
         finally:
-            self._refuse_rest()
+            self._fail_remaining()
             if self._connection is not None:
                 self._pool.release(self._connection)
 
-    def _refuse_rest(self) -> None:
-        """Accept no more jobs, and fail those that nobody will do."""
-        with self._submitting, suppress(queue.Empty):
+    def _fail_remaining(self) -> None:
+        """Accept no more jobs, and fail those that are still queued."""
+        with self._submit_lock, suppress(queue.Empty):
             self._closed = True
             while True:
                 item = self._jobs.get_nowait()
                 if item is not None and item[2].set_running_or_notify_cancel():
                     item[2].set_exception(_store_closed())
 
-    def _answer(self, items: list[_Item], *, alone: bool = False, confirmed: bool = False) -> None:
-        """Does these jobs and, unless they shall be alone, those behind them.
+    def _execute(self, items: list[_Item], *, alone: bool = False, confirmed: bool = False) -> None:
+        """Execute these jobs and, unless `alone`, the queued ones, and deliver their results.
 
-        A job that finds the database damaged is done once more in a new connection, unless that is `confirmed`.
+        A job that finds the database damaged is executed again on a new connection, unless the damage is `confirmed`.
         """
         try:
-            answers = self._commit(items, alone=alone)
-        except BaseException as error:  # noqa: BLE001 - whoever asked is told
+            results = self._commit(items, alone=alone)
+        except BaseException as error:  # noqa: BLE001 - the caller gets it
             if len(items) == 1:
                 if not confirmed and is_damage(error):
-                    self._answer(items, alone=True, confirmed=True)
+                    self._execute(items, alone=True, confirmed=True)
                     return
-                said = _told(error)
+                mapped = _map_error(error)
                 if self._health is not None:
-                    self._health.note(said)
-                items[0][2].set_exception(said)
+                    self._health.note(mapped)
+                items[0][2].set_exception(mapped)
                 return
             for item in items:
-                self._answer([item], alone=True)
+                self._execute([item], alone=True)
             return
         by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any]]] = {}
-        for (_, _, future), answer in zip(items, answers, strict=True):
+        for (_, _, future), result in zip(items, results, strict=True):
             if isinstance(future, LoopFuture):
-                by_loop.setdefault(future.loop, []).append((future.waiter, answer))
+                by_loop.setdefault(future.loop, []).append((future.waiter, result))
             else:
-                future.set_result(answer)
-        for loop, answered in by_loop.items():
-            # A loop that is closed has nobody left who waits.
+                future.set_result(result)
+        for loop, loop_results in by_loop.items():
+            # A closed loop raises RuntimeError; no task waits in it.
             with suppress(RuntimeError):
-                loop.call_soon_threadsafe(_answer_all, answered)
+                loop.call_soon_threadsafe(_set_results, loop_results)
 
     def _commit(self, items: list[_Item], *, alone: bool) -> list[Any]:
         with self._transaction() as connection:
-            until = monotonic() + self._group_seconds
-            answers: list[Any] = []
-            some = items + ([] if alone else self._in_line())
-            while some:
-                items[len(answers) :] = some
-                for jobs, asked in groupby(some, itemgetter(0)):
-                    answers += jobs(connection, [item[1] for item in asked])
-                some = [] if alone or monotonic() > until else self._in_line()
+            deadline = monotonic() + self._group_seconds
+            results: list[Any] = []
+            batch = items + ([] if alone else self._take_queued())
+            while batch:
+                items[len(results) :] = batch
+                for jobs, group in groupby(batch, itemgetter(0)):
+                    results += jobs(connection, [item[1] for item in group])
+                batch = [] if alone or monotonic() > deadline else self._take_queued()
         self._end_intake()
-        return answers
+        return results
 
     @contextmanager
     def _transaction(self) -> Generator[Connection]:
-        """On a connection that is kept: to get one takes as long as to write.
+        """Open a write transaction, on a connection that is reused: opening one takes as long as a write.
 
-        The intake is written before the commit, and is cut again where the commit fails.
+        The intake is written before the commit, and truncated again if the commit fails.
         """
         try:
             self._check()
             connection = self._connection = self._connection or self._pool.acquire()
-            # The write lock at once, not in the middle.
+            # Take the write lock now, not at the first write statement.
             connection.execute("BEGIN IMMEDIATE")
             yield connection
             if self._intake is not None:
                 self._intake.begin_write()
-            # As late as possible: nothing is acknowledged that went to a file which is no longer there.
+            # Checked as late as possible: a write to a file that was deleted must not be acknowledged.
             self._check()
             connection.commit()
         except BaseException:
-            self._cancel()
+            self._roll_back()
             raise
 
-    def _cancel(self) -> None:
-        """Cut the intake, then roll back: the write lock keeps other processes from the intake meanwhile."""
+    def _roll_back(self) -> None:
+        """Truncate the intake, then roll back: until then the write lock keeps other processes from the intake."""
         try:
             if self._intake is not None:
                 self._intake.cancel_write()
         except Exception as error:  # noqa: BLE001 - the error that made the transaction fail is reported, not this one
             _log.warning("%s; the intake is rewritten at the next recovery", error)
         finally:
-            # Whatever became of it, the next is a new one.
+            # Closing rolls back. The next transaction uses a new connection.
             connection, self._connection = self._connection, None
             if connection is not None:
                 connection.close()
 
     def _end_intake(self) -> None:
-        """Wait until the intake is on disk. Never raises: the jobs are committed and must not be done again.
+        """Wait until the intake is on disk. Never raises: the jobs are committed and must not be repeated.
 
-        They are acknowledged in any case: the database has them on disk, and the intake is the second copy.
+        They are acknowledged even if this fails: the database has them on disk, and the intake is the second copy.
         """
         try:
             if self._intake is not None:
@@ -386,19 +393,19 @@ class Writer:
         if self._health is not None:
             self._health.check()
 
-    def _in_line(self) -> list[_Item]:
-        """Those that wait now."""
-        found: list[_Item] = []
+    def _take_queued(self) -> list[_Item]:
+        """Return the jobs that are queued now."""
+        queued: list[_Item] = []
         with suppress(queue.Empty):
             while (item := self._jobs.get_nowait()) is not None:
                 if item[2].set_running_or_notify_cancel():
-                    found.append(item)
+                    queued.append(item)
             self._closing = True
-        return found
+        return queued
 
     def close(self) -> None:
-        """Does what is in line, then ends. Twice is fine."""
-        with self._submitting:
+        """Execute the queued jobs, then end the thread. Blocks until then. Calling twice is fine."""
+        with self._submit_lock:
             self._closed = True
             self._jobs.put(None)
         self._thread.join()
@@ -408,50 +415,52 @@ def _store_closed() -> StoreError:
     return StoreError("the store is closed")
 
 
-def do_each(connection: Connection, jobs: list[Job]) -> list[Any]:
+def run_each(connection: Connection, jobs: list[Job]) -> list[Any]:
+    """Execute each job, for `Writer.submit_batched`."""
     return [job(connection) for job in jobs]
 
 
-def _told(error: BaseException) -> BaseException:
+def _map_error(error: BaseException) -> BaseException:
     if not isinstance(error, DATABASE_ERRORS):
         return error
-    said = map_sqlite_error(error)
-    said.__cause__ = error
-    return said
+    mapped = map_sqlite_error(error)
+    mapped.__cause__ = error
+    return mapped
 
 
-def _code_of(error: BaseException) -> int | None:
-    """SQLite's code, of which the lowest byte says what it is; none where the driver itself refused."""
+def _primary_code(error: BaseException) -> int | None:
+    """Return SQLite's primary result code, the lowest byte; None if the driver itself raised the error."""
     code: int | None = getattr(error, "sqlite_errorcode", None)
     return None if code is None else code & 0xFF
 
 
 DATABASE_ERRORS: Final = (sqlite3.DatabaseError, msgspec.MsgspecError, UnicodeDecodeError)
-"""What a query raises where the database cannot be used, or gives what nobody ever wrote to it."""
+"""The errors of a query if the database cannot be used, or contains data that Shopfloor never wrote."""
 
 
 def is_damage(error: BaseException) -> bool:
-    """Whether a query met content that nobody wrote: in the file, or only in what its connection keeps of the file."""
+    """Return whether a query found invalid content: in the file, or only in the cache of its connection."""
     return isinstance(error, DATABASE_ERRORS) and isinstance(map_sqlite_error(error), DatabaseDamaged)
 
 
-def damaged_error(how: str) -> DatabaseDamaged:
-    return DatabaseDamaged(f"the database is damaged: {how}", hint=REBUILD_HINT)
+def damaged_error(reason: str) -> DatabaseDamaged:
+    """Return the error for a damaged database."""
+    return DatabaseDamaged(f"the database is damaged: {reason}", hint=REBUILD_HINT)
 
 
 def map_sqlite_error(error: BaseException) -> ShopfloorError:
-    """The error of ours that one of `DATABASE_ERRORS` means."""
+    """Return the Shopfloor error for one of `DATABASE_ERRORS`."""
     if not isinstance(error, sqlite3.DatabaseError):
         return damaged_error(str(error))
-    said = str(error)
-    code = _code_of(error)
+    message = str(error)
+    code = _primary_code(error)
     is_short = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_IOERR_SHORT_READ
-    if code in _DAMAGED or is_short or any(words in said for words in _NOT_OURS):
-        return damaged_error(said)
+    if code in _DAMAGE_CODES or is_short or any(words in message for words in _DAMAGE_MESSAGES):
+        return damaged_error(message)
     if code == sqlite3.SQLITE_READONLY:
-        return storage_error(OSError(errno.EROFS, said), "cannot write the database")
+        return storage_error(OSError(errno.EROFS, message), "cannot write the database")
     if code == sqlite3.SQLITE_FULL:
-        return storage_error(OSError(errno.ENOSPC, said), "cannot write the database")
-    if "locked" in said or "busy" in said:
-        return DatabaseBusy("the database is held by another process", hint="try again in a moment")
-    return StoreError(f"the database cannot be used: {said}", hint="check the disk; the logs themselves are safe")
+        return storage_error(OSError(errno.ENOSPC, message), "cannot write the database")
+    if "locked" in message or "busy" in message:
+        return DatabaseBusy("the database is locked by another process", hint="try again in a moment")
+    return StoreError(f"the database cannot be used: {message}", hint="check the disk; the logs are safe")

@@ -1,4 +1,4 @@
-"""The queue port over SQLite, in the store's file and by the store's writing thread."""
+"""The queue in SQLite, in the store's file and with the store's writing thread."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from shopfloor.adapters.sqlite.database import do_each
+from shopfloor.adapters.sqlite.database import run_each
 from shopfloor.adapters.sqlite.intake import (
     EmptyLogLookup,
     IntakeLine,
@@ -37,55 +37,58 @@ _decode_queued = json_decoder(QueuedRun).decode
 _decode_mark = json_decoder(IntakeMark).decode
 _decode_order = json_decoder(ControlMessage).decode
 
-# As text for the driver, which keeps them prepared: thousands of runs a second come this way. Many rows to a statement:
-# after each the driver waits until the other threads let it go on.
-_ROWS: Final = 20
-"""How many runs a statement takes: few enough for what any SQLite allows of parameters."""
-_THERE: Final = "SELECT id FROM worker_runs WHERE id IN "
-_SHOW: Final = f"INSERT INTO worker_runs ({', '.join(RUN_COLUMNS)}) VALUES "
+# Constant texts, since the driver caches prepared statements: thousands of runs a second are queued. Many rows per
+# statement, since after each statement the driver has to reacquire the GIL.
+_ROWS_PER_STATEMENT: Final = 20
+"""The number of runs per statement: few enough for the parameter limit of any SQLite."""
+_EXISTING_RUNS: Final = "SELECT id FROM worker_runs WHERE id IN "
+_INSERT_RUNS: Final = f"INSERT INTO worker_runs ({', '.join(RUN_COLUMNS)}) VALUES "
 _CHANNEL: Final = (
     "INSERT INTO channels (id, name) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET name = excluded.name"
     " WHERE excluded.name IS NOT NULL AND name IS NOT excluded.name"
 )
-_KEEP: Final = "INSERT INTO dispatches (run_id, host, body) VALUES "
-_KEY: Final = "SELECT run_id, asked FROM dispatch_keys WHERE key = ?"
-_KEEP_KEY: Final = "INSERT INTO dispatch_keys (key, run_id, asked) VALUES (?, ?, ?)"
-_FREE: Final = "SELECT num, body FROM dispatches WHERE host IS NULL ORDER BY num LIMIT ?"
-# All that nobody has up to the last that was found: those that were found.
+_INSERT_DISPATCHES: Final = "INSERT INTO dispatches (run_id, host, body) VALUES "
+_SELECT_KEY: Final = "SELECT run_id, asked FROM dispatch_keys WHERE key = ?"
+_INSERT_KEY: Final = "INSERT INTO dispatch_keys (key, run_id, asked) VALUES (?, ?, ?)"
+_UNCLAIMED: Final = "SELECT num, body FROM dispatches WHERE host IS NULL ORDER BY num LIMIT ?"
+# All unclaimed runs up to the newest one seen: these are exactly the runs that were selected.
 _CLAIM: Final = "UPDATE dispatches SET host = ? WHERE host IS NULL AND num <= ?"
 _CLAIM_ONE: Final = "UPDATE dispatches SET host = ? WHERE host IS ? AND run_id = ?"
-_ONE: Final = "SELECT body FROM dispatches WHERE run_id = ?"
-_STARTED: Final = "DELETE FROM dispatches WHERE run_id IN "
-# Ordered by us: asked to, SQLite would rather read everything that is queued.
+_SELECT_ONE: Final = "SELECT body FROM dispatches WHERE run_id = ?"
+_DELETE_STARTED: Final = "DELETE FROM dispatches WHERE run_id IN "
+# Sorted in Python: with ORDER BY, SQLite would scan all queued runs.
 _CLAIMED: Final = "SELECT num, run_id, host FROM dispatches WHERE host IS NOT NULL"
 _RELEASE: Final = "UPDATE dispatches SET host = NULL WHERE run_id = ? AND host = ?"
-_PUT: Final = "INSERT INTO orders (run_id, id, body) VALUES (?, ?, ?) ON CONFLICT (run_id, id) DO NOTHING"
-_ORDERS: Final = "SELECT num, body FROM orders WHERE num > ? ORDER BY num"
-_DONE: Final = "DELETE FROM orders WHERE num = ?"
+_INSERT_MESSAGE: Final = "INSERT INTO orders (run_id, id, body) VALUES (?, ?, ?) ON CONFLICT (run_id, id) DO NOTHING"
+_SELECT_MESSAGES: Final = "SELECT num, body FROM orders WHERE num > ? ORDER BY num"
+_DELETE_MESSAGE: Final = "DELETE FROM orders WHERE num = ?"
 _QUEUED: Final = "SELECT body FROM dispatches ORDER BY num"
-_WAITING: Final = "SELECT host, body FROM dispatches ORDER BY num"
-_INTAKE: Final = "SELECT value FROM settings WHERE name = 'intake'"
-_KEEP_INTAKE: Final = "INSERT OR REPLACE INTO settings (name, value) VALUES ('intake', ?)"
+_QUEUED_WITH_HOST: Final = "SELECT host, body FROM dispatches ORDER BY num"
+_SELECT_MARK: Final = "SELECT value FROM settings WHERE name = 'intake'"
+_UPSERT_MARK: Final = "INSERT OR REPLACE INTO settings (name, value) VALUES ('intake', ?)"
 _COUNT: Final = "SELECT (SELECT count(*) FROM dispatches) + (SELECT count(*) FROM orders) + (SELECT count(*) FROM pins)"
 _ANY_RUN: Final = "SELECT 1 FROM worker_runs LIMIT 1"
 _PINNED: Final = "SELECT worker_id FROM pins"
-_BURIED: Final = "SELECT worker_id FROM tombstones"
-_KEEP_LOST: Final = "INSERT INTO dispatches (run_id, host, body) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
-_KEEP_LOST_KEY: Final = f"{_KEEP_KEY} ON CONFLICT DO NOTHING"
+_DELETED: Final = "SELECT worker_id FROM tombstones"
+_RESTORE_DISPATCH: Final = "INSERT INTO dispatches (run_id, host, body) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+_RESTORE_KEY: Final = f"{_INSERT_KEY} ON CONFLICT DO NOTHING"
 _FORGET: Final = tuple(f"DELETE FROM {table} WHERE run_id = ?" for table in ("dispatches", "orders", "dispatch_keys"))
 
 
 class SqliteQueue:
-    def __init__(self, store: SqliteStore, recorded: LogLookup | None = None) -> None:
-        self._recorded = recorded or EmptyLogLookup()
-        # One file has one writing thread, and its readers are counted.
+    """Implements `Queue`."""
+
+    def __init__(self, store: SqliteStore, log_lookup: LogLookup | None = None) -> None:
+        """Use the store's file; `log_lookup` is for `recover`."""
+        self._log_lookup = log_lookup or EmptyLogLookup()
+        # Shared with the store: a file has one writing thread, and a limited number of readers.
         self._writer = store.writer
         self._store_read = store.read
         self._intake = store.intake
 
     async def _write(self, job: Callable[[sqlite3.Connection], T]) -> T:
-        # Nobody holds a thread while it waits: as many as like can wait at once, and share a transaction.
-        return await self._writer.submit_batched(do_each, job)
+        # Waits without a thread, so that any number of tasks can wait at once and share a transaction.
+        return await self._writer.submit_batched(run_each, job)
 
     async def _write_all(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
         if rows:
@@ -95,14 +98,14 @@ class SqliteQueue:
         return await self._store_read(job)
 
     async def dispatch(self, order: QueuedRun, *, host: str | None = None) -> str:
-        answer = await self._writer.submit_batched(self._take_in, _kept(order, host))
-        if isinstance(answer, ConflictError):
-            raise answer
-        return answer
+        result = await self._writer.submit_batched(self._dispatch_all, _prepare(order, host))
+        if isinstance(result, ConflictError):
+            raise result
+        return result
 
     async def claim(self, host: str, limit: int) -> list[QueuedRun]:
         def job(database: sqlite3.Connection) -> list[QueuedRun]:
-            found = database.execute(_FREE, (limit,)).fetchall()
+            found = database.execute(_UNCLAIMED, (limit,)).fetchall()
             if found:
                 database.execute(_CLAIM, (host, found[-1][0]))
             return [_decode_queued(body) for _, body in found]
@@ -112,18 +115,18 @@ class SqliteQueue:
     async def claim_one(self, run_id: str, host: str, *, previous_host: str | None = None) -> QueuedRun | None:
         def job(database: sqlite3.Connection) -> QueuedRun | None:
             claimed = database.execute(_CLAIM_ONE, (host, previous_host, run_id)).rowcount
-            return _decode_queued(database.execute(_ONE, (run_id,)).fetchone()[0]) if claimed else None
+            return _decode_queued(database.execute(_SELECT_ONE, (run_id,)).fetchone()[0]) if claimed else None
 
         return await self._write(job)
 
     async def find(self, run_id: str) -> QueuedRun | None:
-        found = await self._read(lambda database: database.execute(_ONE, (run_id,)).fetchone())
+        found = await self._read(lambda database: database.execute(_SELECT_ONE, (run_id,)).fetchone())
         return None if found is None else _decode_queued(found[0])
 
     async def mark_started(self, run_ids: Sequence[str]) -> None:
         def job(database: sqlite3.Connection) -> None:
-            for some in _portions(run_ids):
-                database.execute(_STARTED + placeholders(some), some)
+            for batch in _batches(run_ids):
+                database.execute(_DELETE_STARTED + placeholders(batch), batch)
 
         if run_ids:
             await self._write(job)
@@ -139,7 +142,7 @@ class SqliteQueue:
         body = _encode(order)
 
         def job(database: sqlite3.Connection) -> bool:
-            is_new = bool(database.execute(_PUT, (order.run_id, order.id, body)).rowcount)
+            is_new = bool(database.execute(_INSERT_MESSAGE, (order.run_id, order.id, body)).rowcount)
             if is_new:
                 self._intake.add(message_line(body))
             return is_new
@@ -148,17 +151,19 @@ class SqliteQueue:
 
     async def control_messages(self, *, after: int = 0) -> list[tuple[int, ControlMessage]]:
         return await self._read(
-            lambda database: [(number, _decode_order(body)) for number, body in database.execute(_ORDERS, (after,))]
+            lambda database: [
+                (number, _decode_order(body)) for number, body in database.execute(_SELECT_MESSAGES, (after,))
+            ]
         )
 
     async def acknowledge(self, numbers: Sequence[int]) -> None:
-        await self._write_all(_DONE, [(number,) for number in numbers])
+        await self._write_all(_DELETE_MESSAGE, [(number,) for number in numbers])
 
     async def restore_queued_rows(self) -> None:
         def job(database: sqlite3.Connection) -> None:
-            orders = (_decode_queued(body) for (body,) in database.execute(_QUEUED).fetchall())
-            for some in _portions([_kept(order, None) for order in orders]):
-                _show(database, some)
+            queued = (_decode_queued(body) for (body,) in database.execute(_QUEUED).fetchall())
+            for batch in _batches([_prepare(run, None) for run in queued]):
+                _insert_runs(database, batch)
 
         await self._write(job)
 
@@ -174,176 +179,176 @@ class SqliteQueue:
 
     async def recover(self, *, is_idle: bool = False) -> int:
         def has_work(database: sqlite3.Connection) -> bool:
-            mark = self._known_intake(database)
+            mark = self._imported_intake(database)
             if mark is None or self._intake.needs_rewrite or self._intake.needs_compaction(mark.size_bytes):
                 return True
             is_changed = self._intake.size() != mark.size_bytes or database.execute(_COUNT).fetchone() != (mark.lines,)
             return is_idle and is_changed
 
         def job(database: sqlite3.Connection) -> int:
-            is_known = self._known_intake(database) is not None
-            recovered = 0 if is_known else _recover(database, self._intake.lines(), self._recorded)
+            is_known = self._imported_intake(database) is not None
+            recovered = 0 if is_known else _recover(database, self._intake.lines(), self._log_lookup)
             mark = self._intake.replace(list(_live_lines(database)))
-            database.execute(_KEEP_INTAKE, (_encode(mark).decode(),))
+            database.execute(_UPSERT_MARK, (_encode(mark).decode(),))
             return recovered
 
-        # Asked first: most of the time nobody has to wait for the write lock.
+        # Check with a read first: most of the time there is no work, and no need for the write lock.
         return await self._write(job) if await self._read(has_work) else 0
 
-    def _known_intake(self, database: sqlite3.Connection) -> IntakeMark | None:
-        """The mark of the intake, if it is the one that this database has taken in."""
-        found = database.execute(_INTAKE).fetchone()
+    def _imported_intake(self, database: sqlite3.Connection) -> IntakeMark | None:
+        """Return the mark of the intake, or None if this database has not imported the current file."""
+        found = database.execute(_SELECT_MARK).fetchone()
         mark = None if found is None else _decode_mark(found[0])
         return mark if mark is not None and mark.name == self._intake.name() else None
 
-    def _take_in(self, database: sqlite3.Connection, orders: list[_Kept]) -> list[str | ConflictError]:
-        answers = _take_in(database, orders)
-        for order, answer in zip(orders, answers, strict=True):
-            # Not where an earlier dispatch had the same key.
-            if answer == order.run_id:
-                self._intake.add(dispatch_line(order.body, order.host))
-        return answers
+    def _dispatch_all(self, database: sqlite3.Connection, runs: list[_PreparedRun]) -> list[str | ConflictError]:
+        results = _dispatch_all(database, runs)
+        for run, result in zip(runs, results, strict=True):
+            # An earlier dispatch with the same key has another run id, and is in the intake already.
+            if result == run.run_id:
+                self._intake.add(dispatch_line(run.body, run.host))
+        return results
 
 
-def _recover(database: sqlite3.Connection, lines: Sequence[IntakeLine], recorded: LogLookup) -> int:
-    """Keep what a lost database had and no log has; give how many dispatches and messages that is."""
+def _recover(database: sqlite3.Connection, lines: Sequence[IntakeLine], log_lookup: LogLookup) -> int:
+    """Restore what a lost database had and no log has. Return the number of restored dispatches and messages."""
     if database.execute(_ANY_RUN).fetchone() is None:
-        # A new database: keys that were used must not make a second run.
-        for run in recorded.keyed():
-            database.execute(_KEEP_LOST_KEY, (run.started.idempotency_key, run.run_id, _digest(run.started)))
-    deleted_run_ids = {run_id for (run_id,) in database.execute(_BURIED)}
+        # A new database: a key that was used before must not start a second run.
+        for run in log_lookup.runs_with_idempotency_key():
+            database.execute(_RESTORE_KEY, (run.started.idempotency_key, run.run_id, _hash_request(run.started)))
+    deleted_run_ids = {run_id for (run_id,) in database.execute(_DELETED)}
     recovered = 0
     for line in lines:
         if (pin := line.pin or line.unpin) is not None and pin not in deleted_run_ids:
             database.execute(PIN if line.pin else UNPIN, (pin,))
-        if (entry := line.dispatch or line.message) is None or entry.run_id in deleted_run_ids or recorded.has(entry):
+        if (entry := line.dispatch or line.message) is None or entry.run_id in deleted_run_ids or log_lookup.has(entry):
             continue
         if isinstance(entry, ControlMessage):
-            recovered += database.execute(_PUT, (entry.run_id, entry.id, _encode(entry))).rowcount
+            recovered += database.execute(_INSERT_MESSAGE, (entry.run_id, entry.id, _encode(entry))).rowcount
             continue
-        kept = _kept(entry, line.host)
-        is_new = database.execute(_KEEP_LOST, (kept.run_id, kept.host, kept.body)).rowcount
+        run = _prepare(entry, line.host)
+        is_new = database.execute(_RESTORE_DISPATCH, (run.run_id, run.host, run.body)).rowcount
         if is_new:
-            _show(database, [kept])
-            if kept.key is not None:
-                database.execute(_KEEP_LOST_KEY, (kept.key, kept.run_id, kept.asked))
+            _insert_runs(database, [run])
+            if run.key is not None:
+                database.execute(_RESTORE_KEY, (run.key, run.run_id, run.request_hash))
         recovered += is_new
     return recovered
 
 
 def _live_lines(database: sqlite3.Connection) -> Iterator[bytes]:
-    """The lines of all that the database has and no log."""
-    for host, body in database.execute(_WAITING):
+    """Iterate over the intake lines of all that the database has and no log."""
+    for host, body in database.execute(_QUEUED_WITH_HOST):
         yield dispatch_line(body, host)
-    for _, body in database.execute(_ORDERS, (0,)):
+    for _, body in database.execute(_SELECT_MESSAGES, (0,)):
         yield message_line(body)
     for (run_id,) in database.execute(_PINNED):
         yield pin_line(run_id, pinned=True)
 
 
-class _Kept(NamedTuple):
-    """An order, ready to be written."""
+class _PreparedRun(NamedTuple):
+    """A queued run with the values for its tables."""
 
     run_id: str
     host: str | None
     body: bytes
     row: tuple[Any, ...]
     task: str
-    """As search has it."""
+    """The text that is indexed for search."""
     channel: tuple[str | None, str | None]
     key: str | None
-    asked: bytes
+    request_hash: bytes
 
 
-def _kept(order: QueuedRun, host: str | None) -> _Kept:
-    row, key = queued_row(order.run_id, order.started), order.started.idempotency_key
-    return _Kept(
-        run_id=order.run_id,
+def _prepare(queued: QueuedRun, host: str | None) -> _PreparedRun:
+    row, key = queued_row(queued.run_id, queued.started), queued.started.idempotency_key
+    return _PreparedRun(
+        run_id=queued.run_id,
         host=host,
-        body=_encode(order),
+        body=_encode(queued),
         row=run_column_values(row, 0, 0, None),
         task=task_text(row.task),
         channel=(row.channel_id, row.channel_name),
         key=key,
-        asked=b"" if key is None else _digest(order.started),
+        request_hash=b"" if key is None else _hash_request(queued.started),
     )
 
 
-def _take_in(database: sqlite3.Connection, orders: list[_Kept]) -> list[str | ConflictError]:
-    """Keeps these orders and lists their runs as queued; gives each its run's id.
+def _dispatch_all(database: sqlite3.Connection, runs: list[_PreparedRun]) -> list[str | ConflictError]:
+    """Insert the dispatches with their rows, and return the run id of each.
 
-    A conflict is given, not raised: it writes nothing, and is no reason to begin others' writes anew.
+    A conflict is returned, not raised: it writes nothing, so the other writes of the transaction need not be repeated.
     """
-    answers: list[str | ConflictError] = []
-    # Those with a key one by one: the next may have the same.
-    for keyed, some in groupby(orders, lambda order: order.key is not None):
-        for portion in ([one] for one in some) if keyed else _portions(list(some)):
-            known = _of_key(database, portion[0]) if keyed else None
-            answers += [known] if known is not None else _keep(database, portion)
-    return answers
+    results: list[str | ConflictError] = []
+    # Runs with a key are inserted one by one: the next run may have the same key.
+    for has_key, group in groupby(runs, lambda run: run.key is not None):
+        for batch in ([run] for run in group) if has_key else _batches(list(group)):
+            previous = _previous_dispatch(database, batch[0]) if has_key else None
+            results += [previous] if previous is not None else _insert_dispatches(database, batch)
+    return results
 
 
-def _of_key(database: sqlite3.Connection, order: _Kept) -> str | ConflictError | None:
-    """The run that was asked for under this key before."""
-    known = database.execute(_KEY, (order.key,)).fetchone()
-    return None if known is None else _the_same(str(order.key), order.asked, known)
+def _previous_dispatch(database: sqlite3.Connection, run: _PreparedRun) -> str | ConflictError | None:
+    """Return the id of the run dispatched with the same key, or the conflict if it was another request."""
+    previous = database.execute(_SELECT_KEY, (run.key,)).fetchone()
+    return None if previous is None else _compare_requests(str(run.key), run.request_hash, previous)
 
 
-def _keep(database: sqlite3.Connection, orders: list[_Kept]) -> list[str | ConflictError]:
-    shown = _show(database, orders)
-    if shown:
-        rows = [(order.run_id, order.host, order.body) for order in shown]
-        database.execute(_KEEP + _groups(rows), _flat(rows))
-        keys = [(order.key, order.run_id, order.asked) for order in shown if order.key is not None]
-        database.executemany(_KEEP_KEY, keys)
-    new = {id(order) for order in shown}
-    return [order.run_id if id(order) in new else _exists(order.run_id) for order in orders]
+def _insert_dispatches(database: sqlite3.Connection, runs: list[_PreparedRun]) -> list[str | ConflictError]:
+    inserted = _insert_runs(database, runs)
+    if inserted:
+        rows = [(run.run_id, run.host, run.body) for run in inserted]
+        database.execute(_INSERT_DISPATCHES + _row_placeholders(rows), _flatten(rows))
+        keys = [(run.key, run.run_id, run.request_hash) for run in inserted if run.key is not None]
+        database.executemany(_INSERT_KEY, keys)
+    new = {id(run) for run in inserted}
+    return [run.run_id if id(run) in new else _run_exists(run.run_id) for run in runs]
 
 
-def _show(database: sqlite3.Connection, orders: list[_Kept]) -> list[_Kept]:
-    """Lists these runs as queued; gives those that had no row yet."""
-    ids = [order.run_id for order in orders]
-    there = {run_id for (run_id,) in database.execute(_THERE + placeholders(ids), ids)}
-    new: dict[str, _Kept] = {}
-    for order in orders:
-        if order.run_id not in there:
-            new.setdefault(order.run_id, order)
-    shown = list(new.values())
-    if shown:
-        rows = [order.row for order in shown]
-        database.execute(_SHOW + _groups(rows), _flat(rows))
-        database.executemany(UPSERT_TASK, [(order.run_id, order.task) for order in shown])
-        for channel in {order.channel: None for order in shown}:
+def _insert_runs(database: sqlite3.Connection, runs: list[_PreparedRun]) -> list[_PreparedRun]:
+    """Insert the rows of queued runs. Return the runs that had no row yet."""
+    ids = [run.run_id for run in runs]
+    existing = {run_id for (run_id,) in database.execute(_EXISTING_RUNS + placeholders(ids), ids)}
+    new: dict[str, _PreparedRun] = {}
+    for run in runs:
+        if run.run_id not in existing:
+            new.setdefault(run.run_id, run)
+    inserted = list(new.values())
+    if inserted:
+        rows = [run.row for run in inserted]
+        database.execute(_INSERT_RUNS + _row_placeholders(rows), _flatten(rows))
+        database.executemany(UPSERT_TASK, [(run.run_id, run.task) for run in inserted])
+        for channel in {run.channel: None for run in inserted}:
             database.execute(_CHANNEL, channel)
-    return shown
+    return inserted
 
 
-def _exists(run_id: str) -> ConflictError:
-    return ConflictError(f"there is a run {run_id} already", hint="give each run an id of its own")
+def _run_exists(run_id: str) -> ConflictError:
+    return ConflictError(f"run {run_id} already exists", hint="use a new id for each run")
 
 
-def _portions(orders: Sequence[T]) -> list[list[T]]:
-    return [list(orders[first : first + _ROWS]) for first in range(0, len(orders), _ROWS)]
+def _batches(items: Sequence[T]) -> list[list[T]]:
+    return [list(items[first : first + _ROWS_PER_STATEMENT]) for first in range(0, len(items), _ROWS_PER_STATEMENT)]
 
 
-def _groups(rows: list[tuple[Any, ...]]) -> str:
+def _row_placeholders(rows: list[tuple[Any, ...]]) -> str:
     return ", ".join([placeholders(rows[0])] * len(rows))
 
 
-def _flat(rows: list[tuple[Any, ...]]) -> list[Any]:
+def _flatten(rows: list[tuple[Any, ...]]) -> list[Any]:
     return list(chain.from_iterable(rows))
 
 
-def _digest(started: RunStarted) -> bytes:
-    """What is asked for, told apart from anything else."""
+def _hash_request(started: RunStarted) -> bytes:
+    """Return a hash of the requested worker and input."""
     return hashlib.sha256(msgspec.json.encode((started.name, started.input or {}), order="deterministic")).digest()
 
 
-def _the_same(key: str, asked: bytes, known: tuple[str, bytes]) -> str | ConflictError:
-    run_id, first = known
-    if asked == first:
+def _compare_requests(key: str, request_hash: bytes, previous: tuple[str, bytes]) -> str | ConflictError:
+    run_id, previous_hash = previous
+    if request_hash == previous_hash:
         return run_id
     return ConflictError(
-        f"the idempotency key {key!r} was used for another worker or another input, by the run {run_id}",
-        hint="use a new key for what is not the same",
+        f"the idempotency key {key!r} was used with another worker or input, for run {run_id}",
+        hint="use a new key for each different request",
     )

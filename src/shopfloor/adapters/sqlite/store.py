@@ -1,4 +1,4 @@
-"""The store port over SQLite: many readers, one writing thread."""
+"""The store in SQLite: many readers, one writing thread."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from shopfloor.adapters.sqlite.database import (
     Pool,
     Writer,
     damaged_error,
-    do_each,
     is_damage,
     map_sqlite_error,
     open_database,
+    run_each,
 )
 from shopfloor.adapters.sqlite.health import Health
 from shopfloor.adapters.sqlite.intake import Intake, pin_line
@@ -45,7 +45,7 @@ from shopfloor.ports import (
 )
 
 T = TypeVar("T")
-_PLACE = "announcements"
+_MARK_SETTING = "announcements"
 _CHANNELS = "SELECT id, name FROM channels ORDER BY id"
 _HALF_DELETED = (
     "SELECT id FROM worker_runs WHERE id IN (SELECT worker_id FROM tombstones)"
@@ -58,6 +58,8 @@ _EXPIRED = (
 
 
 class SqliteStore:
+    """Implements `Store`."""
+
     def __init__(self, pool: Pool, path: Path) -> None:
         self._pool = pool
         self._health = Health(path)
@@ -68,33 +70,36 @@ class SqliteStore:
 
     @classmethod
     async def open(cls, path: Path) -> SqliteStore:
+        """Open the database at `path`, creating and migrating it. Raises `StoreError` or `StorageError`."""
         return cls(await anyio.to_thread.run_sync(open_database, path), path)
 
     async def read(self, job: Callable[[Connection], T]) -> T:
+        """Run a job in a read transaction, in a thread. Raises `StoreError`."""
+
         def work() -> T:
             self._health.check()
             try:
                 try:
-                    return self._ask(job)
+                    return self._run_job(job)
                 except DATABASE_ERRORS as error:
                     if not is_damage(error):
                         raise
-                    # Damage is final: it is believed only when a new connection, which has read nothing yet, meets it.
-                    return self._ask(job)
+                    # Damage is final, so it has to be confirmed by a new connection, which has an empty cache.
+                    return self._run_job(job)
             except DATABASE_ERRORS as error:
-                said = map_sqlite_error(error)
-                self._health.note(said)
-                raise said from error
+                mapped = map_sqlite_error(error)
+                self._health.note(mapped)
+                raise mapped from error
 
         return await anyio.to_thread.run_sync(work, limiter=self._readers)
 
-    def _ask(self, job: Callable[[Connection], T]) -> T:
+    def _run_job(self, job: Callable[[Connection], T]) -> T:
         with self._pool.read_transaction() as connection:
             return job(connection)
 
     async def _write(self, job: Callable[[Connection], T]) -> T:
-        # Nobody holds a thread while it waits. What is in line is written, also where whoever asked is cancelled.
-        written = self.writer.submit_batched(do_each, job)
+        # Waits without a thread. A queued job is executed even if its caller is cancelled.
+        written = self.writer.submit_batched(run_each, job)
         with anyio.CancelScope(shield=True):
             await asyncio.wait((written,))
         return written.result()
@@ -108,18 +113,19 @@ class SqliteStore:
             if wanted.search is not None:
                 find_runs(connection, wanted.search)
             found = [decode_run_item(row, listed=True) for row in connection.execute(*query)]
-            total: int = connection.execute(*queries.total(wanted)).fetchone()[0]
-            more = len(found) > limit
+            total: int = connection.execute(*queries.count_query(wanted)).fetchone()[0]
+            has_more = len(found) > limit
             items = _with_answers(connection, found[:limit])
             if wanted.search is not None:
-                shown = snippets(connection, wanted.search, items)
-                items = [msgspec.structs.replace(item, snippet=one) for item, one in zip(items, shown, strict=True)]
-            return RunPage(items=items, total=total, next=queries.encode_cursor(items[-1]) if more and items else None)
+                texts = snippets(connection, wanted.search, items)
+                items = [msgspec.structs.replace(item, snippet=text) for item, text in zip(items, texts, strict=True)]
+            next_cursor = queries.encode_cursor(items[-1]) if has_more and items else None
+            return RunPage(items=items, total=total, next=next_cursor)
 
         return await self.read(job)
 
     async def get_run(self, run_id: str) -> RunItem | None:
-        return next(iter(await self._items(queries.one(run_id))), None)
+        return next(iter(await self._items(queries.run_query(run_id))), None)
 
     async def get_runs(self, run_ids: Sequence[str]) -> list[RunItem]:
         return await self._items(queries.runs_query(run_ids))
@@ -146,9 +152,9 @@ class SqliteStore:
         query = Query(f"SELECT worker_id, state FROM worker_folds WHERE worker_id IN {placeholders(run_ids)}", run_ids)
 
         def job(connection: Connection) -> dict[str, ViewState]:
-            # In one transaction: a row and a state of different times would fold some events twice.
-            begun = connection.execute(*queries.runs_query(run_ids, begun=True))
-            rows = [decode_run_item(found, listed=False).row for found in begun]
+            # In one transaction: with a row and a state of different times, some events would be applied twice.
+            started = connection.execute(*queries.runs_query(run_ids, started_only=True))
+            rows = [decode_run_item(found, listed=False).row for found in started]
             states: dict[str, bytes] = dict(connection.execute(*query).fetchall())
             return {row.id: ViewState(row=row, state=states.get(row.id, b"")) for row in rows}
 
@@ -187,7 +193,7 @@ class SqliteStore:
         return [(run_id, ended) for run_id, ended in await self._all(_EXPIRED, before, since, limit)]
 
     async def feed_position(self) -> int:
-        found = await self._ids("SELECT value FROM settings WHERE name = ?", _PLACE)
+        found = await self._ids("SELECT value FROM settings WHERE name = ?", _MARK_SETTING)
         return int(found[0]) if found else 0
 
     # Writing.
@@ -197,7 +203,7 @@ class SqliteStore:
             apply(connection, changes)
             if feed_position is not None:
                 connection.execute(
-                    "INSERT OR REPLACE INTO settings (name, value) VALUES (?, ?)", (_PLACE, str(feed_position))
+                    "INSERT OR REPLACE INTO settings (name, value) VALUES (?, ?)", (_MARK_SETTING, str(feed_position))
                 )
 
         await self._write(job)
@@ -215,13 +221,13 @@ class SqliteStore:
     async def add_tombstone(self, run_id: str) -> None:
         def job(connection: Connection) -> None:
             connection.execute("INSERT INTO tombstones (worker_id) VALUES (?) ON CONFLICT DO NOTHING", (run_id,))
-            # The tombstone may be lost with the database. Then the intake must not bring the run back.
+            # If the tombstone is lost with the database, the intake must not restore the run.
             self.intake.add_deleted(run_id)
 
         await self._write(job)
 
     async def delete(self, run_id: str) -> None:
-        # Timeline, archive and search go with it, by cascade and trigger.
+        # Cascades and triggers delete timeline, archive and search index of the run.
         await self._execute(Query("DELETE FROM worker_runs WHERE id = ?", (run_id,)), Query(UNPIN, (run_id,)))
 
     async def drop_archive(self, run_id: str) -> None:
@@ -234,7 +240,9 @@ class SqliteStore:
         await self._execute(Query("DELETE FROM worker_runs WHERE id = ? AND last_seq > ?", (run_id, last_seq)))
 
     async def clear_views(self) -> None:
-        await self._execute(Query("DELETE FROM worker_runs"), Query("DELETE FROM settings WHERE name = ?", (_PLACE,)))
+        await self._execute(
+            Query("DELETE FROM worker_runs"), Query("DELETE FROM settings WHERE name = ?", (_MARK_SETTING,))
+        )
 
     async def _execute(self, *statements: Query) -> None:
         def job(connection: Connection) -> None:
@@ -256,7 +264,7 @@ class SqliteStore:
 
     async def compact(self) -> None:
         def work() -> None:
-            # Not in a transaction: SQLite itself keeps others out meanwhile.
+            # Not in a transaction, which VACUUM does not allow: SQLite itself locks the database meanwhile.
             with self._pool.connection() as connection:
                 for statement in (
                     "INSERT INTO search_pieces(search_pieces) VALUES ('optimize')",
@@ -280,11 +288,11 @@ class SqliteStore:
 
 
 def _with_answers(connection: Connection, items: list[RunItem]) -> list[RunItem]:
-    """The same runs, each with the calls of it that somebody has answered and whose answer no log has yet."""
+    """Return the runs with the calls that were answered but whose answer no log has yet."""
     waiting = [item.row.id for item in items if item.row.awaits]
     if not waiting:
         return items
     answered: dict[str, list[str]] = {}
-    for run_id, order_id in connection.execute(*queries.pending_answers_query(waiting)):
-        answered.setdefault(run_id, []).append(order_id.removeprefix(ANSWER_ID_PREFIX))
+    for run_id, message_id in connection.execute(*queries.pending_answers_query(waiting)):
+        answered.setdefault(run_id, []).append(message_id.removeprefix(ANSWER_ID_PREFIX))
     return [msgspec.structs.replace(item, answered=tuple(answered.get(item.row.id, ()))) for item in items]

@@ -192,13 +192,13 @@ class Transcriber:
                 del self._partial[finished_key]
             partial = self._partial[key] = PartialMessage(delta.message_id)
         tool = {"tool_name": delta.tool_name, "tool_id": delta.tool_id}
-        return partial, partial.grow(delta.block, delta.kind, delta.text, **tool)
+        return partial, partial.append_text(delta.block, delta.kind, delta.text, **tool)
 
     def _interrupt_messages(self, agent: str, at: str | None) -> list[PendingEvent]:
         """Return the incomplete messages of an agent as events, marked as interrupted."""
         events: list[PendingEvent] = []
         for key in [key for key in self._partial if key[0] == agent]:
-            message = self._partial.pop(key).interrupted(self._mask and self._mask.cut_off)
+            message = self._partial.pop(key).interrupted(self._mask and self._mask.mask_truncated)
             events += [] if message is None else self._item_events(TranscriptItem(agent=agent, payload=message, at=at))
         return events
 

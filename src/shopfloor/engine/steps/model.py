@@ -158,14 +158,14 @@ class ModelStepRunner:
                         )
         except BaseException:
             mask = self._attempt.mask
-            if (interrupted := partial.interrupted(mask and mask.cut_off)) is not None:
+            if (interrupted := partial.interrupted(mask and mask.mask_truncated)) is not None:
                 with anyio.CancelScope(shield=True):
                     await self._attempt.append(interrupted, step_try.step_key)
             raise
 
     def _publish_delta(self, step_try: StepTry, partial: PartialMessage, delta: ReplyDelta) -> None:
         tool = {"tool_name": delta.tool_name, "tool_id": delta.tool_id}
-        offset = partial.grow(delta.block, delta.kind, delta.text, **tool)
+        offset = partial.append_text(delta.block, delta.kind, delta.text, **tool)
         self._attempt.publish_delta(
             step_try,
             partial.message_id,
