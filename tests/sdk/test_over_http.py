@@ -200,7 +200,7 @@ def test_a_client_that_hangs_up_after_a_second_ends_the_run_before_it_writes(up:
         [run_id] = re.findall(r'"executionId":"([^"]+)"', next(line for line in lines if "executionId" in line))
         time.sleep(1)
     detail = wait_for_status(up, run_id, "cancelled")
-    assert detail["error"]["message"] == "its client has gone"
+    assert detail["error"]["message"] == "its client disconnected"
     time.sleep(2.5)
     assert not file.exists()
 

@@ -88,7 +88,7 @@ def test_hanging_up_during_continue_cancels_the_run(patient: httpx.Client) -> No
     with begun(patient, "looks-up-then-sleeps", continue_request(run_id, {"toolCallId": call, "result": 1})):
         pass
     wait_for_status(patient, run_id, "cancelled")
-    assert detail(patient, run_id)["error"]["message"] == "its client has gone"
+    assert detail(patient, run_id)["error"]["message"] == "its client disconnected"
 
 
 @pytest.mark.req("SDK-35")

@@ -189,7 +189,7 @@ def test_closing_the_connection_cancels_the_run(client: httpx.Client) -> None:
     with stream_execution(client, "sleeper", start()) as stream:
         run_id = _begun(stream)
     wait_for_status(client, run_id, "cancelled")
-    assert detail(client, run_id)["error"]["message"] == "its client has gone"
+    assert detail(client, run_id)["error"]["message"] == "its client disconnected"
 
 
 def _begun(stream: Iterator[ExecutionEvent | str]) -> str:

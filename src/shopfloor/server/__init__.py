@@ -15,6 +15,14 @@ from shopfloor.server.services import Services
 if TYPE_CHECKING:
     from shopfloor.server.uvicorn_server import serve
 
-__all__ = ["PAGE_FOLDER", "AccessControl", "ConnectionLimits", "Services", "create_app", "load_connection_limits", "serve"]
+__all__ = [
+    "PAGE_FOLDER",
+    "AccessControl",
+    "ConnectionLimits",
+    "Services",
+    "create_app",
+    "load_connection_limits",
+    "serve",
+]
 
 __getattr__ = _lazy_getattr(__name__, {"uvicorn_server": ("serve",)})

@@ -23,7 +23,7 @@ from shopfloor.server.limits import (
     TOKEN_CHARS,
 )
 
-TOKEN_ENV_VAR = "SHOPFLOOR_TOKEN"
+OWNER_ENV_VAR = "SHOPFLOOR_TOKEN"
 OWNER = "owner"
 
 
@@ -189,7 +189,7 @@ class AccessControl:
         return Caller("session", found.id, found.label, found.role, expires_soon=_is_old(found, moment))
 
     async def renew_session(self, secret: str) -> bool:
-        """Restart the lifetime of a session. Return False if that cannot be stored; the session then keeps its old end."""
+        """Restart the lifetime of a session. Return False, with the lifetime unchanged, if that cannot be stored."""
         wanted, moment = _digest(secret), time.time()
 
         def renewed(session: Session) -> Session:
@@ -268,10 +268,10 @@ def _digest(secret: str) -> str:
 
 
 def _read_environment_token() -> str | None:
-    token = os.environ.get(TOKEN_ENV_VAR) or None
+    token = os.environ.get(OWNER_ENV_VAR) or None
     if token is not None and len(token) < TOKEN_CHARS:
         raise UsageError(
-            f"{TOKEN_ENV_VAR} has {len(token)} characters, and a token needs at least {TOKEN_CHARS}",
+            f"{OWNER_ENV_VAR} has {len(token)} characters, and a token needs at least {TOKEN_CHARS}",
             hint="unset it to have a token generated, or set a long random one, e.g. from `openssl rand -hex 32`",
         )
     return token

@@ -106,5 +106,8 @@ async def _handle_http_exception(request: Request, error: Exception) -> Response
             return error_response(status, "refused", str(refused.detail), None, refused.headers, scope=request.scope)
 
 
-EXCEPTION_HANDLERS: Final[Mapping[Any, Any]] = {ShopfloorError: _handle_shopfloor_error, HTTPException: _handle_http_exception}
+EXCEPTION_HANDLERS: Final[Mapping[Any, Any]] = {
+    ShopfloorError: _handle_shopfloor_error,
+    HTTPException: _handle_http_exception,
+}
 """The app's exception handlers: every error gets a response in the API's format."""

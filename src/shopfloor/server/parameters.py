@@ -85,7 +85,9 @@ class LogParams(RunParams, frozen=True, kw_only=True):
     limit: EventLimit = LOG_DEFAULT
     brief: Annotated[
         bool,
-        Meta(description="Shorten long texts, and add results that belong to the page's calls but appear after the page."),
+        Meta(
+            description="Shorten long texts, and add results that belong to the page's calls but appear after the page."
+        ),
     ] = False
 
 
@@ -205,7 +207,8 @@ def to_utc(name: str, text: str | None) -> str | None:
 def _parse_seq(text: str) -> int:
     if not _SEQ.fullmatch(text) or int(text) > MAX_SAFE_INTEGER:
         raise InvalidParameter(
-            f"Last-Event-ID: must be the `seq` of an event, got {text!r}", hint="send the `id` of the last event received"
+            f"Last-Event-ID: must be the `seq` of an event, got {text!r}",
+            hint="send the `id` of the last event received",
         )
     return int(text)
 

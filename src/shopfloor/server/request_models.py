@@ -16,7 +16,9 @@ from shopfloor.server.parameters import UUID4
 
 T = TypeVar("T")
 
-_FailureText = Annotated[Annotated[str, Meta(max_length=TASK_MAX_CHARS)] | None, Meta(description="Why there is no result.")]
+_FailureText = Annotated[
+    Annotated[str, Meta(max_length=TASK_MAX_CHARS)] | None, Meta(description="Why there is no result.")
+]
 
 
 class _Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -28,13 +30,15 @@ class _SdkBody(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class GivenResult(_SdkBody, frozen=True, kw_only=True):
-    """The result of a call, or the reason why it has none. Without either, the result is null; with both, it failed."""
+    """The result of a call, or why it failed. Without either, the result is null; with both, the call failed."""
 
     tool_call_id: run_fields.ShortText
     tool_name: run_fields.ShortText | None = None
     result: Any = None
     error: Annotated[str | None, Meta(description="Why there is no result.")] = None
-    block_index: Annotated[Any, Meta(description="Sent by an SDK that has already shown the result to its caller.")] = None
+    block_index: Annotated[Any, Meta(description="Sent by an SDK that has already shown the result to its caller.")] = (
+        None
+    )
 
     def to_call_result(self) -> CallResult:
         """Convert to the engine's result of a call."""
@@ -83,18 +87,25 @@ class PinRequest(_Body, frozen=True, kw_only=True):
 class CancelOrder(_Body, frozen=True, kw_only=True):
     """A request to cancel a run."""
 
-    reason: Annotated[run_fields.ShortText | None, Meta(description="The reason to record in the run's outcome.")] = None
+    reason: Annotated[run_fields.ShortText | None, Meta(description="The reason to record in the run's outcome.")] = (
+        None
+    )
 
 
 class AnswerOrder(_Body, frozen=True, kw_only=True):
     """The answer to a call that a run waits for."""
 
     call_id: Annotated[run_fields.ShortText, Meta(description="The `call_id` from the run's `awaits`.")]
-    answer: Annotated[Any | UnsetType, Meta(description="The answer, as the call's tool or question expects it.")] = UNSET
+    answer: Annotated[Any | UnsetType, Meta(description="The answer, as the call's tool or question expects it.")] = (
+        UNSET
+    )
     error: _FailureText = None
 
     def to_call_result(self) -> CallResult:
-        """Convert to the engine's result of a call. Raises `InvalidParameter` without exactly one of answer and error."""
+        """Convert to the engine's result of a call.
+
+        Raises `InvalidParameter` unless exactly one of `answer` and `error` is set.
+        """
         if self.answer is UNSET and self.error is None:
             raise InvalidParameter(f"body: neither `answer` nor `error` is set for the call {self.call_id!r}")
         if self.answer is not UNSET and self.error is not None:

@@ -1,4 +1,4 @@
-"""The end of runs whose client hung up."""
+"""Cancellation of runs whose client has disconnected."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from starlette.requests import Request
 
 from shopfloor.errors import RunEnded, RunNotFound
 from shopfloor.ports import audit_entry
-from shopfloor.server.run_tree import calls_below
+from shopfloor.server.run_tree import find_sub_run_calls
 from shopfloor.server.services import Services
 from shopfloor.views import RATE_LIMIT
 
@@ -20,21 +20,21 @@ _log = logging.getLogger("shopfloor.server")
 
 
 class ClientTracker:
-    """Tracks the clients that execute runs, and cancels the runs that they leave.
+    """Tracks the clients that execute runs, and cancels runs that all their clients have left.
 
-    A run is bound to its clients from `execute` or `continue` on, until the server ends the stream: because the run has
-    ended, or because it waits for somebody. When the last client of a bound run hangs up and none returns within the
-    grace, the run is cancelled. Mere readers of a run's log are not counted.
+    `execute` binds a run to its clients until the server ends the stream, because the run has ended or waits for an
+    answer. When the last client of a bound run disconnects and none returns within the grace period, the run is
+    cancelled. Clients that only read a run's log do not count.
     """
 
-    def __init__(self, served: Services, shutdown_event: anyio.Event) -> None:
-        self._served = served
-        self._stopping = shutdown_event
+    def __init__(self, services: Services, shutdown_event: anyio.Event) -> None:
+        self._services = services
+        self._shutdown_event = shutdown_event
         self._tasks: anyio.abc.TaskGroup | None = None
 
     @asynccontextmanager
     async def cancel_abandoned_runs(self) -> AsyncGenerator[None]:
-        """Cancel abandoned runs while the context lasts. A run that is in its grace at the end goes on."""
+        """Cancel abandoned runs while the context lasts. A run in its grace period at the end is not cancelled."""
         async with anyio.create_task_group() as self._tasks:
             try:
                 yield
@@ -44,56 +44,57 @@ class ClientTracker:
 
     @asynccontextmanager
     async def track_client(self, run_id: str, *, bound: bool = True) -> AsyncGenerator[None]:
-        """Count a client of this run, which is bound to its clients from now on, or no longer."""
-        # A request that is cancelled meanwhile is counted as a whole, and leaves below.
+        """Count a client of this run while the context lasts. `bound` binds the run to its clients, or unbinds it."""
+        # Shielded: a request that is cancelled here must still be counted, because the code below uncounts it.
         with anyio.CancelScope(shield=True):
-            await self._served.watchers.enter(run_id, bound=bound)
+            await self._services.watchers.enter(run_id, bound=bound)
         try:
             yield
         finally:
-            # A request that is cancelled has a client less, too.
+            # Shielded: the client of a cancelled request must be uncounted too.
             with anyio.CancelScope(shield=True):
                 await self._leave(run_id)
 
     async def release(self, run_id: str) -> None:
-        """Unbind a run that has ended, or that waits for somebody: the server ends its streams."""
-        await self._served.watchers.release(run_id)
+        """Unbind a run that has ended or waits for an answer, before the server ends its streams."""
+        await self._services.watchers.release(run_id)
 
     async def _leave(self, run_id: str) -> None:
-        disconnect_id = await self._served.watchers.leave(run_id)
+        disconnect_id = await self._services.watchers.leave(run_id)
         if disconnect_id is None:
             return
-        if self._tasks is None or self._stopping.is_set():
-            # The server ended the stream, not the client: the next server goes on with the run.
+        if self._tasks is None or self._shutdown_event.is_set():
+            # The server ended the stream, not the client: the next server resumes the run.
             await self.release(run_id)
             return
         self._tasks.start_soon(self._cancel_unless_watched, run_id, disconnect_id)
 
     async def _cancel_unless_watched(self, run_id: str, disconnect_id: str) -> None:
-        await anyio.sleep(self._served.execute_grace_seconds)
+        await anyio.sleep(self._services.execute_grace_seconds)
         try:
-            if not await self._served.watchers.is_abandoned(run_id, disconnect_id):
+            if not await self._services.watchers.is_abandoned(run_id, disconnect_id):
                 return
-            if self._served.run_service is not None and not await self._waits_for_somebody(run_id):
-                await self._served.run_service.cancel(run_id, reason="its client has gone")
-                if self._served.audit is not None:
-                    entry = audit_entry("run.cancelled", by="server", run_id=run_id, detail="its client has gone")
-                    await self._served.audit.write(entry)
+            if self._services.run_service is not None and not await self._waits_for_answer(run_id):
+                await self._services.run_service.cancel(run_id, reason="its client disconnected")
+                if self._services.audit is not None:
+                    entry = audit_entry("run.cancelled", by="server", run_id=run_id, detail="its client disconnected")
+                    await self._services.audit.write(entry)
         except (RunEnded, RunNotFound):
             pass
-        except Exception as error:  # noqa: BLE001 - a run that cannot be cancelled must not keep the others from it
-            _log.exception("run %s, whose client has gone, cannot be cancelled", run_id, exc_info=error)
+        except Exception as error:  # noqa: BLE001 - one failure must not stop the cancellation of other runs
+            _log.exception("run %s, whose client disconnected, cannot be cancelled", run_id, exc_info=error)
 
-    async def _waits_for_somebody(self, run_id: str) -> bool:
-        """Whether a run waits for its client or for a person, who need no connection."""
-        run = await self._served.store.get_run(run_id)
+    async def _waits_for_answer(self, run_id: str) -> bool:
+        """Return whether a run waits for its client or a person. Neither needs a connection meanwhile."""
+        run = await self._services.store.get_run(run_id)
         if run is None or run.row.status != "waiting":
             return False
         if any(kind != RATE_LIMIT for kind in run.row.waits.kinds.values()):
             return True
-        below = await calls_below(self._served.store, self._served.logs, run_id, run.row.last_seq)
-        return below is not None and bool(below.tool_calls)
+        calls = await find_sub_run_calls(self._services.store, self._services.logs, run_id, run.row.last_seq)
+        return calls is not None and bool(calls.tool_calls)
 
 
 def get_client_tracker(request: Request) -> ClientTracker:
-    return request.app.state.watchers
+    """Return the client tracker of the app that handles the request."""
+    return request.app.state.client_tracker

@@ -106,10 +106,10 @@ async def serve_storage(
 
     from shopfloor.client import Address
     from shopfloor.engine import finish_deletions, maintain_until_lost, requeue_abandoned, run_maintenance
-    from shopfloor.server import connection_limits, create_app, serve
+    from shopfloor.server import create_app, load_connection_limits, serve
 
     workers = workers or WorkerSettings()
-    limits = connection_limits(workers.slots)
+    limits = load_connection_limits(workers.slots)
     lost: list[Exception] = []
 
     with hold_server_lock(storage):

@@ -88,7 +88,7 @@ class StorageBackend(StoragePorts, frozen=True, kw_only=True):
             delete_run=delete,
             run_service=service,
             providers=find_providers,
-            page=PAGE_FOLDER,
+            page_folder=PAGE_FOLDER,
             allowed_hosts=allowed_hosts,
             execute_grace_seconds=seconds_setting(
                 "SHOPFLOOR_EXECUTE_GRACE", os.environ.get("SHOPFLOOR_EXECUTE_GRACE"), EXECUTE_GRACE_SECONDS
