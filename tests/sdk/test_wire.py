@@ -291,7 +291,7 @@ GIVEN: list[tuple[dict[str, Any], Any, str | None]] = [
     ({"error": None}, None, None),
     ({"result": 0, "error": None}, 0, None),
     ({"result": 1, "error": "no"}, None, "no"),
-    ({"error": ""}, None, "the tool failed without saying why"),
+    ({"error": ""}, None, "the tool failed without a reason"),
     ({"error": "x" * 200_000}, None, "x" * 200_000),
     ({"result": 1, "hologram": {"a": 1}}, 1, None),
     (

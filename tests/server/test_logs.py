@@ -250,7 +250,7 @@ def test_spans_of_a_few_runs_only_are_kept(own_storage: Storage) -> None:
     with open_server(own_storage) as server, server.client() as client:
         for run_id in ids:
             assert len(spans(client, run_id)["spans"]) == 1
-        assert list(server.app.state.spans.kept) == ids[2:]
+        assert list(server.app.state.spans.cached) == ids[2:]
 
 
 def test_spans_of_a_run_that_is_deleted_are_gone(own_storage: Storage) -> None:

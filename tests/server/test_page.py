@@ -47,7 +47,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory, folder: Path) -> Iterator[RunningServer]:
-    with open_server(Storage(tmp_path_factory.mktemp("server") / "storage"), page=folder) as server:
+    with open_server(Storage(tmp_path_factory.mktemp("server") / "storage"), page_folder=folder) as server:
         yield server
 
 
@@ -144,7 +144,7 @@ def test_the_packed_and_the_plain_file_are_told_apart(reader: httpx.Client) -> N
 
 def test_a_page_that_is_built_anew_is_given_anew(own_storage: Storage, tmp_path: Path) -> None:
     folder = tmp_path / "page"
-    with open_server(own_storage, page=folder) as server, server.client() as client:
+    with open_server(own_storage, page_folder=folder) as server, server.client() as client:
         assert "make page" in client.get("/").text
         (folder / "assets").mkdir(parents=True)
         for version in ("one", "another"):

@@ -233,7 +233,7 @@ def test_leaving_early_cancels_the_run_however_one_leaves() -> None:
             await way(client)
             await server.cancelled.wait()
             await server.gone.wait()
-            assert server.bodies("/cancel") == [{"reason": "its caller has left"}]
+            assert server.bodies("/cancel") == [{"reason": "its caller stopped reading"}]
 
         play(test)
 
