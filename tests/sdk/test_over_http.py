@@ -296,7 +296,7 @@ def test_a_time_that_is_none_is_refused_at_the_start(folder: Path) -> None:
     assert (done.returncode, done.stderr.splitlines()) == (
         2,
         [
-            "error[usage]: SHOPFLOOR_EXECUTE_GRACE is 'soon', not a number of seconds",
+            "error[usage]: SHOPFLOOR_EXECUTE_GRACE must be a number of seconds, got 'soon'",
             "hint: unset it, or set e.g. 0.5",
         ],
     )

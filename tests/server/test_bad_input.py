@@ -75,7 +75,7 @@ def test_a_bad_parameter_is_named(client: httpx.Client, address: str, asked: Any
 @pytest.mark.parametrize("name", ["since", "until"])
 def test_a_time_that_is_none_is_said_with_one_that_is(client: httpx.Client, name: str, said: str) -> None:
     error = problem(client.get(LIST, params={name: said}), 400, "invalid_parameter")
-    assert error["message"] == f"{name}: {said!r} is not a time as in RFC 3339, e.g. 2026-02-23T10:30:00Z"
+    assert error["message"] == f"{name}: must be an RFC 3339 time, e.g. 2026-02-23T10:30:00Z, got {said!r}"
 
 
 @pytest.mark.parametrize("bad", ["x", "..%2F..%2Fetc", "%00", UNKNOWN.upper(), UNKNOWN[:-1], UNKNOWN + "0"])
