@@ -81,11 +81,11 @@ class AccessControl:
         return (*self._environment_tokens, *access.tokens)
 
     async def _find_token(self, token: str) -> Token | None:
-        wanted = _digest(token)
+        digest = _digest(token)
         found: Token | None = None
         # Compare with every token, each in constant time: the response time must not reveal how close a guess was.
         for stored in self._tokens(await self._stored.read()):
-            if hmac.compare_digest(stored.sha256, wanted):
+            if hmac.compare_digest(stored.sha256, digest):
                 found = stored
         return found
 
@@ -139,15 +139,15 @@ class AccessControl:
 
     async def log_in_by_code(self, code: str, *, address: str | None = None, client: str | None = None) -> str | None:
         """Use up a login link. Return the secret of the new session, or None if the link is not valid any more."""
-        wanted, moment = _digest(code), time.time()
-        if not any(hmac.compare_digest(stored.sha256, wanted) for stored in (await self._stored.read()).codes):
+        digest, moment = _digest(code), time.time()
+        if not any(hmac.compare_digest(stored.sha256, digest) for stored in (await self._stored.read()).codes):
             return None
         secret, login = secrets.token_urlsafe(32), _Login("admin", OWNER, None, address, client)
 
         def change(access: Access) -> tuple[Access, str | None]:
-            if not any(stored.sha256 == wanted and stored.expires_at > moment for stored in access.codes):
+            if not any(stored.sha256 == digest and stored.expires_at > moment for stored in access.codes):
                 return access, None
-            left = tuple(stored for stored in access.codes if stored.sha256 != wanted)
+            left = tuple(stored for stored in access.codes if stored.sha256 != digest)
             return self._with_session(msgspec.structs.replace(access, codes=left), secret, login, moment), secret
 
         return await self._stored.update(change)
@@ -178,11 +178,11 @@ class AccessControl:
 
     async def authenticate_session(self, secret: str) -> Caller | None:
         """Return the caller that a session's secret identifies, or None if no such session is valid."""
-        wanted, moment = _digest(secret), time.time()
+        digest, moment = _digest(secret), time.time()
         access = await self._stored.read()
         found: Session | None = None
         for session in access.sessions:
-            if hmac.compare_digest(session.sha256, wanted):
+            if hmac.compare_digest(session.sha256, digest):
                 found = session
         if found is None or not self._is_valid(found, access, moment):
             return None
@@ -190,11 +190,11 @@ class AccessControl:
 
     async def renew_session(self, secret: str) -> bool:
         """Restart the lifetime of a session. Return False, with the lifetime unchanged, if that cannot be stored."""
-        wanted, moment = _digest(secret), time.time()
+        digest, moment = _digest(secret), time.time()
 
         def renewed(session: Session) -> Session:
             # A page sends several requests at once; only the first renews the session.
-            is_due = session.sha256 == wanted and _is_old(session, moment)
+            is_due = session.sha256 == digest and _is_old(session, moment)
             return msgspec.structs.replace(session, renewed_at=moment) if is_due else session
 
         def change(access: Access) -> tuple[Access, bool]:
@@ -207,10 +207,10 @@ class AccessControl:
 
     async def log_out(self, secret: str) -> None:
         """End a session."""
-        wanted = _digest(secret)
+        digest = _digest(secret)
 
         def change(access: Access) -> tuple[Access, None]:
-            left = tuple(session for session in access.sessions if session.sha256 != wanted)
+            left = tuple(session for session in access.sessions if session.sha256 != digest)
             return msgspec.structs.replace(access, sessions=left), None
 
         await self._stored.update(change)

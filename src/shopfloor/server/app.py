@@ -12,12 +12,12 @@ from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddle
 from shopfloor.server import execution_stream, logs, run_actions, runs, streams
 from shopfloor.server.auth import AuthMiddleware, LoginLimiter
 from shopfloor.server.body_limit import BodyLimitMiddleware
+from shopfloor.server.client_tracker import ClientTracker
 from shopfloor.server.error_handlers import EXCEPTION_HANDLERS
 from shopfloor.server.limits import COMPRESSION_LEVEL, COMPRESSION_MIN_BYTES
 from shopfloor.server.logs import LOG_MEDIA_TYPE
 from shopfloor.server.run_tree import SpanCache
 from shopfloor.server.services import Services
-from shopfloor.server.watchers import ClientTracker
 
 OPERATIONS = tuple(
     operation for module in (runs, logs, run_actions, execution_stream, streams) for operation in module.operations.all

@@ -67,14 +67,14 @@ def load_connection_limits(slots: int, env: Mapping[str, str] = os.environ) -> C
 def _raise_descriptors() -> int:
     """Raise the soft limit of open files as far as allowed and return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS_MAX)
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
+    target = DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS_MAX)
+    if soft == resource.RLIM_INFINITY or soft >= target:
         return DESCRIPTORS_MAX if soft == resource.RLIM_INFINITY else soft
     try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
     except (OSError, ValueError):
         return soft
-    return wanted
+    return target
 
 
 def _check_address_space() -> None:

@@ -18,6 +18,7 @@ from shopfloor.errors import InvalidInput, OutcomeUnknown, RunNotFound
 from shopfloor.log import Entry, Reset, RunStarted, decode
 from shopfloor.ports import LogReader, RunOrigin, RunService, Store, child_on_path_to
 from shopfloor.server.audit import audit
+from shopfloor.server.client_tracker import get_client_tracker
 from shopfloor.server.openapi import Operations
 from shopfloor.server.parameters import ExecuteParams, require_run_id
 from shopfloor.server.request_models import ContinueExecution, ExecutionRequest, StartExecution, decode_body
@@ -25,7 +26,6 @@ from shopfloor.server.response_models import ExecutionProblem
 from shopfloor.server.responses import describe_stream, get_services, require_run_service
 from shopfloor.server.run_tree import follow_tree
 from shopfloor.server.sse import EventStream, Frames, closing, data_frame
-from shopfloor.server.watchers import get_client_tracker
 from shopfloor.views import (
     DONE,
     Finish,

@@ -42,7 +42,7 @@ _FilterText = Annotated[str, Meta(max_length=FILTER_MAX_CHARS)]
 RunId = Annotated[_RunId, Meta(description="The id of the run.")]
 AgentId = Annotated[_ShortText | None, Meta(description="The owner of the run; a run of another owner is not found.")]
 AfterSeq = Annotated[_SafeInteger, Meta(description="Only events after this `seq`.")]
-EventLimit = Annotated[int, Meta(ge=1, le=EVENTS_MAX, description="The most events to return.")]
+EventLimit = Annotated[int, Meta(ge=1, le=EVENTS_MAX, description="The maximum number of events or rows.")]
 LastEventId = Annotated[
     str | None, Meta(description="When reconnecting: the `id` of the last event that the client received.")
 ]
@@ -96,7 +96,7 @@ class FindParams(RunParams, frozen=True, kw_only=True):
 
     q: Annotated[_ShortText, Meta(description="The text to find, ignoring case.")]
     after: AfterSeq = 0
-    limit: Annotated[int, Meta(ge=1, le=EVENTS_MAX, description="The most hits to return.")] = FIND_DEFAULT
+    limit: Annotated[int, Meta(ge=1, le=EVENTS_MAX, description="The maximum number of hits.")] = FIND_DEFAULT
 
 
 class RunStreamParams(RunParams, frozen=True, kw_only=True):
@@ -157,7 +157,7 @@ class ListParams(Struct, frozen=True, kw_only=True):
     """A filter for runs, and a page of the result."""
 
     agent_id: Annotated[_ShortText | None, Meta(description="Only runs of this owner.")] = None
-    limit: Annotated[int, Meta(ge=1, le=LIST_MAX, description="The most runs to return.")] = LIST_DEFAULT
+    limit: Annotated[int, Meta(ge=1, le=LIST_MAX, description="The maximum number of runs.")] = LIST_DEFAULT
     offset: Annotated[int, Meta(ge=0, le=OFFSET_MAX, description="Skip this many runs, newest first.")] = 0
     status: Annotated[
         Literal["all", "queued", "running", "waiting", "done", "failed", "cancelled"],

@@ -49,10 +49,10 @@ async def find_own_pending_calls(logs: LogReader, run: RunItem) -> list[Awaited]
     The row has the ids of the calls, the log their inputs. The log is read from its end, since a waiting run writes
     little after its calls.
     """
-    wanted = set(run.row.awaits) if run.row.status == "waiting" else set[str]()
+    pending_ids = set(run.row.awaits) if run.row.status == "waiting" else set[str]()
     found: list[Awaited] = []
     before = MAX_SAFE_INTEGER
-    while wanted:
+    while pending_ids:
         entries = await logs.page(run.row.id, before=before, limit=EVENTS_MAX)
         if not entries:
             break
@@ -61,9 +61,9 @@ async def find_own_pending_calls(logs: LogReader, run: RunItem) -> list[Awaited]
             match _tool_payload(entry):
                 case ToolResult(call_id=call_id):
                     # Answered meanwhile; the row does not show it yet.
-                    wanted.discard(call_id)
-                case ToolCall(awaits=awaits) as call if awaits is not None and call.call_id in wanted:
-                    wanted.discard(call.call_id)
+                    pending_ids.discard(call_id)
+                case ToolCall(awaits=awaits) as call if awaits is not None and call.call_id in pending_ids:
+                    pending_ids.discard(call.call_id)
                     found.append(
                         Awaited(
                             run_id=run.row.id,

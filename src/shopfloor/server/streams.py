@@ -16,6 +16,7 @@ from shopfloor.errors import InvalidEvent, RunNotFound
 from shopfloor.limits import SHARED_CHUNK_BYTES, SHARED_CHUNKS
 from shopfloor.log import Delta, Entry, Reset, RunStarted, decode
 from shopfloor.ports import LogReader, RowChanges, RunDeleted
+from shopfloor.server.client_tracker import get_client_tracker
 from shopfloor.server.limits import QUEUED_CHECK_SECONDS, SHARED_EVENTS, THREAD_OFFLOAD_BYTES
 from shopfloor.server.openapi import Operations
 from shopfloor.server.parameters import PageStreamParams, RunStreamParams, parse_followed_runs
@@ -24,7 +25,6 @@ from shopfloor.server.responses import describe_stream, get_services
 from shopfloor.server.run_tree import TreeUpdate, follow_tree
 from shopfloor.server.services import Services
 from shopfloor.server.sse import EventStream, Frames, closing, frame, log_frame
-from shopfloor.server.watchers import get_client_tracker
 from shopfloor.views import SubRunCalls, brief
 
 _END = frame(b"end", b"{}")
