@@ -130,7 +130,15 @@ def test_a_program_that_gives_what_cannot_be_sent_is_told_so(env):
     assert done.returncode == 0, done.stderr
     half = "InvalidInput \"'\\\\udc80' cannot be sent: it is not valid UTF-8 text\""
     other = "InvalidInput 'the input cannot be sent as JSON: Encoding objects of type object is unsupported'"
-    assert done.stdout.splitlines() == [half, other, half, "InvalidInput 'None is not the slug of a worker'", half, other, half]
+    assert done.stdout.splitlines() == [
+        half,
+        other,
+        half,
+        "InvalidInput 'None is not the slug of a worker'",
+        half,
+        other,
+        half,
+    ]
 
 
 # Nobody who reads

@@ -73,7 +73,7 @@ async for event in events:
 
 
 @pytest.mark.req("SDK-2", "SDK-3", "SDK-6")
-def test_a_worker_runs_in_the_program_that_asks_for_it(env: dict[str, str], workers: Path) -> None:
+def test_a_worker_runs_in_the_program_that_executes_it(env: dict[str, str], workers: Path) -> None:
     told = program(env, workers, RESEARCH)
     names = [name for name, _ in told]
     assert names[:2] == ["Start", "WorkerStart"]
@@ -83,7 +83,7 @@ def test_a_worker_runs_in_the_program_that_asks_for_it(env: dict[str, str], work
 
 
 @pytest.mark.req("SDK-1")
-def test_a_server_that_runs_is_found_and_asked(env: dict[str, str], workers: Path, start, shopfloor) -> None:
+def test_a_running_server_is_found_and_used(env: dict[str, str], workers: Path, start, shopfloor) -> None:
     server = start("up", "--port", "0", "--workers", str(workers), env={**env, "SHOPFLOOR_SCRIPT_DELAY_MS": "1"})
     assert b"Shopfloor is up" in server.stdout.readline()
     told = program(env, workers, RESEARCH)
@@ -92,7 +92,9 @@ def test_a_server_that_runs_is_found_and_asked(env: dict[str, str], workers: Pat
     assert row["status"] == "done"
 
 
-def test_a_server_that_only_holds_the_storage_is_an_error_of_its_own(env: dict[str, str], tmp_path: Path) -> None:
+def test_a_server_that_has_the_lock_but_does_not_listen_is_a_distinct_error(
+    env: dict[str, str], tmp_path: Path
+) -> None:
     source = """
     from shopfloor import Shopfloor
     from shopfloor.errors import ServerRunning
@@ -119,7 +121,7 @@ def test_a_server_that_only_holds_the_storage_is_an_error_of_its_own(env: dict[s
 
 
 @pytest.mark.req("SDK-27", "SDK-29", "SDK-30", "SDK-31", "SDK-32", "SDK-33")
-def test_each_kind_of_error_reaches_the_program_as_what_it_is(
+def test_each_kind_of_error_is_raised_as_its_own_exception(
     env: dict[str, str], workers: Path, model_server: ModelServer
 ) -> None:
     model_server.say(Turn(fail=Failure(status=500), times=0))
@@ -148,7 +150,7 @@ def test_each_kind_of_error_reaches_the_program_as_what_it_is(
 
 
 @pytest.mark.req("SDK-25", "SDK-26")
-def test_a_program_that_stops_listening_cancels_the_run(env: dict[str, str], workers: Path) -> None:
+def test_a_program_that_stops_reading_cancels_the_run(env: dict[str, str], workers: Path) -> None:
     body = """
     try:
         async with asyncio.timeout(2):

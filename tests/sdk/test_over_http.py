@@ -132,7 +132,7 @@ def look_up(args: dict[str, Any]) -> str:
 
 
 @pytest.mark.req("SDK-34", "SDK-40")
-def test_handlers_serve_the_runs_that_a_worker_calls(up: Server) -> None:
+def test_handlers_are_called_for_the_sub_runs_of_a_worker(up: Server) -> None:
     async def ask(client: Client) -> None:
         gave = await client.workers.generate("has-all-asked", tools={"look-up": look_up})
         assert gave == {"sun": "SUN", "moon": "MOON"}
@@ -141,7 +141,7 @@ def test_handlers_serve_the_runs_that_a_worker_calls(up: Server) -> None:
 
 
 @pytest.mark.req("SDK-34")
-def test_what_has_no_handler_is_answered_on_the_way(up: Server) -> None:
+def test_a_call_without_a_handler_is_answered_while_streaming(up: Server) -> None:
     async def ask(client: Client) -> None:
         outputs: list[Any] = []
         async for event in client.workers.execute("has-asked", {"WORD": "star"}):
@@ -157,7 +157,7 @@ def test_what_has_no_handler_is_answered_on_the_way(up: Server) -> None:
 
 
 @pytest.mark.req("SDK-34")
-def test_the_command_line_serves_the_runs_that_a_worker_calls(up: Server, folder: Path) -> None:
+def test_the_command_line_answers_calls_of_sub_runs(up: Server, folder: Path) -> None:
     tool = "look-up=jq .word | tr a-z A-Z"
     done = subprocess.run(
         [SHOPFLOOR, "run", "has-all-asked", "--tool", tool],
@@ -192,7 +192,7 @@ def test_a_question_is_answered_where_the_stream_pauses(up: Server, event_type: 
 
 
 @pytest.mark.req("SDK-35")
-def test_a_client_that_hangs_up_after_a_second_ends_the_run_before_it_writes(up: Server, tmp_path: Path) -> None:
+def test_a_client_that_disconnects_after_a_second_cancels_the_run_before_it_writes(up: Server, tmp_path: Path) -> None:
     file = tmp_path / "written"
     body = {"type": "start", "input": {"FILE": str(file)}}
     with up.http.stream("POST", "/api/agents/writes-late/execute", json=body) as answer:
@@ -272,7 +272,7 @@ class Proxy:
 
 
 @pytest.mark.req("SDK-36")
-def test_the_time_for_a_client_tool_goes_on_while_the_server_is_down(folder: Path, tmp_path: Path) -> None:
+def test_the_timeout_of_a_client_tool_includes_the_time_the_server_is_down(folder: Path, tmp_path: Path) -> None:
     more = {"SHOPFLOOR_STORAGE": str(tmp_path / "storage"), "SHOPFLOOR_CLIENT_WAIT": "3"}
     first = started(folder, **more)
     try:
@@ -290,7 +290,7 @@ def test_the_time_for_a_client_tool_goes_on_while_the_server_is_down(folder: Pat
     assert detail["error"]["message"].startswith("its client did not continue it: 'look-up' waited until ")
 
 
-def test_a_time_that_is_none_is_refused_at_the_start(folder: Path) -> None:
+def test_an_invalid_number_of_seconds_is_refused_at_the_start(folder: Path) -> None:
     env = settings(folder, SHOPFLOOR_EXECUTE_GRACE="soon", SHOPFLOOR_STORAGE=str(folder / "other"))
     done = subprocess.run([SHOPFLOOR, "up", "--port", "0"], env=env, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr.splitlines()) == (
@@ -307,7 +307,7 @@ def test_a_time_that_is_none_is_refused_at_the_start(folder: Path) -> None:
 
 @pytest.mark.req("SDK-40")
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda block: f"line-{block.line}")
-def test_the_programs_of_the_page_run(up: Server, folder: Path, program: Any) -> None:
+def test_the_programs_of_the_sdk_page_run(up: Server, folder: Path, program: Any) -> None:
     assert LINK in PAGE
     done = subprocess.run(
         [sys.executable, "-c", program.text.replace(LINK, up.login)],

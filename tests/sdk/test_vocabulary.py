@@ -89,7 +89,7 @@ def sample(kind: Any) -> Any:
     ],
     ids=lambda event: json.dumps(event)[:60],
 )
-def test_what_a_client_would_drop_is_found(event: dict[str, Any]) -> None:
+def test_events_that_a_client_would_drop_are_found(event: dict[str, Any]) -> None:
     assert len(event_faults(event)) == 1
 
 
@@ -115,7 +115,7 @@ def test_every_event_fits_and_comes_back_as_it_was(kind: type[msgspec.Struct]) -
         assert decode_event(encode_event(event)) == event
 
 
-def test_events_of_ours_say_all_in_fields_that_the_client_passes_on() -> None:
+def test_our_own_events_use_only_fields_that_the_client_passes_on() -> None:
     types = {sent(sample(msgspec.inspect.type_info(kind)))["type"] for kind in CLASSES}
     assert types <= EVENTS.keys()
     assert not types & VOCABULARY["later"].keys()
@@ -145,7 +145,7 @@ def test_every_error_has_a_type_that_the_client_knows_and_our_code_beside_it(kin
 
 @pytest.mark.req("SDK-43")
 @pytest.mark.parametrize("code", ["", "command_failed", "ENOENT", "my worker's own"])
-def test_a_code_that_is_none_of_ours_is_a_failure_of_the_worker(code: str) -> None:
+def test_an_unknown_code_is_a_failure_of_the_worker(code: str) -> None:
     told = sent(error_event("no", code))
     assert (told["errorType"], told["source"], told["code"]) == ("execution_error", "platform", code)
 
@@ -159,7 +159,7 @@ def event(seq: int, payload: Payload, path: str = "step", child: str | None = No
 
 @pytest.mark.req("SDK-42")
 @pytest.mark.parametrize("name", PAYLOADS)
-def test_what_is_told_of_an_event_with_every_field_fits(name: str) -> None:
+def test_the_stream_of_events_with_every_field_fits(name: str) -> None:
     checked(folded([decode(encode(line_of(PAYLOADS[name])))]))
 
 
@@ -188,7 +188,7 @@ def logs(path: Path) -> Iterator[list[Event]]:
 
 @pytest.mark.req("SDK-42", "SDK-44", "SDK-45")
 @pytest.mark.parametrize("folder", [".", *(f"providers/{name}" for name in PROGRAMS)])
-def test_every_kept_transcript_is_told_by_the_rules(folder: str) -> None:
+def test_every_stored_transcript_streams_by_the_rules(folder: str) -> None:
     told = 0
     for path in sorted((GOLDEN / folder).glob("*.jsonl")):
         for run in logs(path):
@@ -251,17 +251,17 @@ def check_live(ones: list[Event | Delta]) -> None:
 
 @pytest.mark.req("SDK-44", "SDK-45")
 @pytest.mark.parametrize("stream", streams(), ids=ids)
-def test_what_agents_print_is_told_live_by_the_rules(stream: Stream) -> None:
+def test_the_output_of_agents_streams_by_the_rules(stream: Stream) -> None:
     check_live(live(stream.normalizer(), stream.data, stream.ended))
 
 
 @pytest.mark.req("SDK-44", "SDK-45")
 @pytest.mark.parametrize("name", BODIES)
-def test_what_model_apis_answer_is_told_live_by_the_rules(name: str) -> None:
+def test_the_responses_of_model_apis_stream_by_the_rules(name: str) -> None:
     check_live(live(http_normaliser(name), body(name), None))
 
 
-def test_some_of_these_type_the_inputs_of_calls() -> None:
+def test_some_of_these_stream_the_inputs_of_calls() -> None:
     """Else the rule about them would hold for nothing."""
     typing = {
         stream.provider
@@ -296,7 +296,7 @@ LAYOUTS: list[dict[str, Any]] = [
 
 @pytest.mark.req("SDK-44")
 @given(value=JSON, layout=st.sampled_from(LAYOUTS), data=st.data())
-def test_the_pieces_of_an_input_are_the_input_however_it_is_typed(value: Any, layout: Any, data: st.DataObject) -> None:
+def test_the_deltas_of_an_input_add_up_to_the_input(value: Any, layout: Any, data: st.DataObject) -> None:
     text = json.dumps(value, **layout)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
     lost = data.draw(st.integers(0, 7))
@@ -325,7 +325,7 @@ def test_the_pieces_of_an_input_are_the_input_however_it_is_typed(value: Any, la
     assert [one["type"] for one in told].count("tool-input-start") == 1
 
 
-def test_an_input_that_turns_out_to_be_another_begins_anew() -> None:
+def test_an_input_that_changes_starts_over() -> None:
     piece = Delta(
         after=1,
         path="step",
@@ -352,7 +352,7 @@ def test_an_input_that_turns_out_to_be_another_begins_anew() -> None:
     ]
 
 
-def test_the_shapes_of_results_and_files_are_written_down() -> None:
+def test_the_schemas_of_results_and_files_are_listed() -> None:
     result = {"toolCallId": "c", "files": [{"id": "f", "mediaType": "image/png", "url": "u"}], "blockIndex": 0}
     assert shape_faults(result, "tool_result") == []
     assert shape_faults({**result, "files": [{"id": "f"}]}, "tool_result") != []

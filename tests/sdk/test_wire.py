@@ -162,7 +162,7 @@ def search(given: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.req("SDK-42", "SDK-44", "SDK-45")
-def test_a_scripted_model_is_told_to_its_result(stock: StockClient, up: Storage) -> None:
+def test_a_scripted_model_streams_up_to_its_result(stock: StockClient, up: Storage) -> None:
     events = checked(stock.execute("research-assistant", {"TOPIC": "tides"}, {"web-search": search}))
     types = {event["type"] for event in events}
     assert types >= {
@@ -192,7 +192,7 @@ INPUTS: list[dict[str, Any]] = [
 
 @pytest.mark.req("SDK-42", "SDK-44", "SDK-45")
 @pytest.mark.parametrize("provider", MODELS)
-def test_what_each_model_says_and_calls_is_told(
+def test_the_text_and_calls_of_each_model_are_streamed(
     stock: StockClient, up: Storage, model_server: ModelServer, provider: str
 ) -> None:
     calls = [ToolUse(name="look-up", id=f"call_{n}", input=given) for n, given in enumerate(INPUTS)]
@@ -244,7 +244,7 @@ def test_a_provider_that_fails_is_an_error_of_a_known_type(
     assert finish["finishReason"] == "error"
 
 
-def test_a_rate_limit_is_waited_for_and_noticed(stock: StockClient, model_server: ModelServer) -> None:
+def test_a_rate_limit_is_waited_for_with_a_notice(stock: StockClient, model_server: ModelServer) -> None:
     limited = Failure(status=429, type="rate_limit_error", headers={"retry-after": "1"})
     model_server.say(Turn(fail=limited), Turn(say=[Text(text="Now.")]))
     events = checked(stock.execute("talks-anthropic"))
@@ -256,7 +256,9 @@ def test_a_rate_limit_is_waited_for_and_noticed(stock: StockClient, model_server
 
 
 @pytest.mark.req("SDK-45")
-def test_a_result_is_told_once_whoever_executes_the_call(stock: StockClient, up: Storage) -> None:
+def test_a_result_is_streamed_once_whether_a_handler_or_the_caller_executes_the_call(
+    stock: StockClient, up: Storage
+) -> None:
     handled = checked(stock.execute("looks-up", {}, {"look-up": lambda args: args["word"] + "!"}))
     assert [event["output"] for event in only(handled, "tool-output-available")] == ["moon!", "moon!!"]
     assert only(handled, "worker-result")[0]["output"] == {"one": "moon!", "two": "moon!!"}
@@ -274,7 +276,7 @@ def test_a_result_is_told_once_whoever_executes_the_call(stock: StockClient, up:
 
 
 @pytest.mark.req("SDK-45")
-def test_results_of_handlers_and_of_the_client_are_each_told_once(stock: StockClient) -> None:
+def test_results_of_handlers_and_of_the_client_are_each_streamed_once(stock: StockClient) -> None:
     first = stock.execute("both", {}, {"look-up": lambda _: "bright"})
     request = first[-2]
     (call,) = request["toolCalls"]
@@ -311,7 +313,7 @@ GIVEN: list[tuple[dict[str, Any], Any, str | None]] = [
 
 @pytest.mark.req("SDK-46")
 @pytest.mark.parametrize(("more", "output", "error"), GIVEN, ids=lambda one: str(one)[:40])
-def test_a_result_is_taken_with_whatever_an_sdk_sends(
+def test_a_result_is_accepted_with_the_extra_fields_of_an_sdk(
     stock: StockClient, more: dict[str, Any], output: Any, error: str | None
 ) -> None:
     request = stock.execute("looks-up")[-2]
@@ -323,7 +325,7 @@ def test_a_result_is_taken_with_whatever_an_sdk_sends(
 
 @pytest.mark.req("SDK-46")
 @pytest.mark.parametrize("version", VOCABULARY["requests"]["start"], ids=lambda version: version["since"])
-def test_a_start_is_taken_with_whatever_each_version_sends(stock: StockClient, version: dict[str, Any]) -> None:
+def test_a_start_is_accepted_with_the_fields_of_each_version(stock: StockClient, version: dict[str, Any]) -> None:
     schema = {"name": "t", "description": "d", "inputSchema": {"type": "object"}, "outputSchema": {}}
     more = {name: [schema] for name in version["fields"] if name not in ("type", "input")}
     events = checked(stock.execute("child", {}, None, **more))
@@ -333,14 +335,14 @@ def test_a_start_is_taken_with_whatever_each_version_sends(stock: StockClient, v
 # Other ends
 
 
-def test_steps_and_sub_runs_are_told(stock: StockClient) -> None:
+def test_steps_and_sub_runs_are_streamed(stock: StockClient) -> None:
     events = checked(stock.execute("parent"))
     assert [event["blockName"] for event in only(events, "block-start")][:2] == ["Print", "Call"]
     assert all(event["display"] == "name" for event in only(events, "block-start"))
     assert only(events, "worker-result")[0]["output"] == {"a": [1, None]}
 
 
-def test_a_step_that_fails_and_an_error_of_a_workers_own_are_told(stock: StockClient) -> None:
+def test_a_failed_step_and_an_error_defined_by_a_worker_are_streamed(stock: StockClient) -> None:
     (error,) = only(checked(stock.execute("fails")), "error")
     assert (error["errorType"], error["code"], error["source"]) == ("execution_error", "execution_error", "platform")
     (error,) = only(checked(stock.execute("raises")), "error")
@@ -348,12 +350,14 @@ def test_a_step_that_fails_and_an_error_of_a_workers_own_are_told(stock: StockCl
     assert error["code"] == "my_own"
 
 
-def test_a_worker_that_gives_nothing_ends_well(stock: StockClient) -> None:
+def test_a_worker_without_output_succeeds(stock: StockClient) -> None:
     *_, result, finish = checked(stock.execute("gives-nothing"))
     assert (result["type"], result.get("error"), finish["finishReason"]) == ("worker-result", None, "stop")
 
 
-def test_a_question_ends_the_stream_with_a_reason_that_is_taken(stock: StockClient, http: httpx.Client) -> None:
+def test_a_question_ends_the_stream_with_a_reason_that_the_client_accepts(
+    stock: StockClient, http: httpx.Client
+) -> None:
     events = checked(stock.execute("asks"))
     assert (events[-1]["finishReason"], events[-1]["reason"]) == ("other", "question")
     noted, asked = ours(events, "question")
@@ -363,7 +367,7 @@ def test_a_question_ends_the_stream_with_a_reason_that_is_taken(stock: StockClie
     assert only(rest, "worker-result")[0]["output"] == "b"
 
 
-def test_a_run_that_is_cancelled_ends_with_a_reason_that_is_taken(stock: StockClient, http: httpx.Client) -> None:
+def test_a_cancelled_run_ends_with_a_reason_that_the_client_accepts(stock: StockClient, http: httpx.Client) -> None:
     def cancel() -> None:
         deadline = time.monotonic() + TIMEOUT_SECONDS
         while time.monotonic() < deadline:

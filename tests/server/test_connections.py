@@ -133,7 +133,7 @@ def test_a_head_without_an_end_is_cut_off(peer: Peer, piece: bytes) -> None:
     [(b"1;", b"x"), (b"0\r\n", b"x: y\r\n"), (b"0\r\nx: ", b"y")],
     ids=["chunk extension", "trailers", "one trailer"],
 )
-def test_a_body_that_is_all_frame_is_cut_off(peer: Peer, run_started: bytes, piece: bytes) -> None:
+def test_a_body_of_chunk_framing_only_is_cut_off(peer: Peer, run_started: bytes, piece: bytes) -> None:
     """Chunked bodies have extensions and trailers, which no limit of the body counts."""
     # The answer to a request without a token does not wait for the body.
     peer.send(b"POST /login HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + run_started)
@@ -144,7 +144,7 @@ def test_a_body_that_is_all_frame_is_cut_off(peer: Peer, run_started: bytes, pie
         assert sent < 5_000_000, "the server takes a frame without an end"
 
 
-def test_a_body_in_small_chunks_is_taken(hasty: RunningServer, peer: Peer) -> None:
+def test_a_body_in_small_chunks_is_accepted(hasty: RunningServer, peer: Peer) -> None:
     run_id = next(iter(hasty.storage.run_ids()))
     body = b"".join(b"1\r\n%c\r\n" % byte for byte in b'{"pinned": false}' + b" " * 50_000)
     head = b"POST /api/runs/%b/pin HTTP/1.1\r\n%bContent-Type: application/json\r\n" % (run_id.encode(), peer.head)
@@ -152,7 +152,7 @@ def test_a_body_in_small_chunks_is_taken(hasty: RunningServer, peer: Peer) -> No
     assert peer.read().startswith(b"HTTP/1.1 200 ")
 
 
-def test_requests_that_are_sent_without_reading_answers_do_not_pile_up(hasty: RunningServer, peer: Peer) -> None:
+def test_pipelined_requests_without_reading_responses_are_limited(hasty: RunningServer, peer: Peer) -> None:
     one = b"GET /login HTTP/1.1\r\nHost: x\r\n\r\n"
     sent = 0
     while peer.send(one * 1000):
@@ -160,14 +160,14 @@ def test_requests_that_are_sent_without_reading_answers_do_not_pile_up(hasty: Ru
         assert sent < 200_000, "the server keeps any number of requests of one connection"
 
 
-def test_headers_up_to_the_limit_are_taken(hasty: RunningServer) -> None:
+def test_headers_up_to_the_limit_are_accepted(hasty: RunningServer) -> None:
     with hasty.client() as client:
         many = {f"x-{number}": "y" for number in range(HEADERS_MAX - 10)}
         assert client.get("/api/health", headers=many).status_code == 200
         assert client.get("/api/health", headers={"x": "y" * (HEADERS_BYTES - 1000)}).status_code == 200
 
 
-def test_what_is_not_http_is_refused_as_json(peer: Peer) -> None:
+def test_malformed_http_is_refused_with_json(peer: Peer) -> None:
     peer.send(b"\x16\x03\x01 hello\r\n\r\n")
     problem(peer.read(), 400, "malformed_request")
 
@@ -177,17 +177,17 @@ def test_what_is_not_http_is_refused_as_json(peer: Peer) -> None:
 
 @pytest.mark.req("SF-14")
 @pytest.mark.parametrize("run_started", [b"", b"GET / HTTP/1.1\r\nHost: x\r\n"], ids=["request line", "headers"])
-def test_a_head_that_drips_is_cut_off(peer: Peer, run_started: bytes) -> None:
+def test_a_head_sent_too_slowly_is_cut_off(peer: Peer, run_started: bytes) -> None:
     peer.send(run_started)
     problem(peer.drip(b"GET /" + b"x" * 1000 if not run_started else b"x: " + b"y" * 1000), 408, "request_timeout")
 
 
-def test_a_connection_that_says_nothing_is_closed(peer: Peer) -> None:
+def test_a_silent_connection_is_closed(peer: Peer) -> None:
     assert peer.read() == b""
 
 
 @pytest.mark.req("SF-14")
-def test_a_body_that_drips_is_cut_off_and_not_acted_upon(hasty: RunningServer, peer: Peer) -> None:
+def test_a_body_sent_too_slowly_is_cut_off_and_not_acted_upon(hasty: RunningServer, peer: Peer) -> None:
     run_id = next(iter(hasty.storage.run_ids()))
     peer.send(b"POST /api/runs/%b/pin HTTP/1.1\r\n%b" % (run_id.encode(), peer.head))
     # The JSON is whole; what is missing is white space.
@@ -214,7 +214,7 @@ def test_a_connection_between_two_requests_is_closed(peer: Peer, rest: bytes) ->
     assert (b"HTTP/1.1 408 " in answers) == bool(rest.strip())
 
 
-def test_requests_one_after_the_other_and_at_once_are_answered_in_order(peer: Peer) -> None:
+def test_sequential_and_pipelined_requests_are_answered_in_order(peer: Peer) -> None:
     one = b"GET /api/health HTTP/1.1\r\n%b\r\n" % peer.head
     last = b"GET /api/channels HTTP/1.1\r\n%bConnection: close\r\n\r\n" % peer.head
     peer.send(one + one)
@@ -239,7 +239,7 @@ def test_a_client_that_does_not_read_is_cut_off(tmp_path: Path) -> None:
 
 
 @pytest.mark.req("SF-15")
-def test_clients_without_a_request_keep_nobody_out(hasty: RunningServer) -> None:
+def test_idle_clients_do_not_keep_others_out(hasty: RunningServer) -> None:
     held = [Peer(hasty) for _ in range(30)]
     for one in held:
         one.send(b"GET / HTTP/1.1\r\nHost:")
@@ -250,7 +250,7 @@ def test_clients_without_a_request_keep_nobody_out(hasty: RunningServer) -> None
 
 
 @pytest.mark.req("SF-15")
-def test_when_every_connection_is_answered_a_further_one_is_refused(hasty: RunningServer) -> None:
+def test_a_connection_is_refused_while_all_others_are_busy(hasty: RunningServer) -> None:
     held = [Peer(hasty) for _ in range(LIMITS.connections)]
     for one in held:
         one.send(b"GET /api/stream HTTP/1.1\r\n%b\r\n" % one.head)
@@ -284,7 +284,7 @@ class Counted:
 
 
 @pytest.mark.req("SF-15")
-def test_one_machine_has_its_share_and_this_machine_all() -> None:
+def test_another_machine_gets_its_share_and_this_machine_may_use_all() -> None:
     connections = Connections(10, per_address=3)
     theirs = [Counted(connections) for _ in range(4)]
     for one in theirs[:3]:
@@ -320,5 +320,5 @@ def test_one_machine_has_its_share_and_this_machine_all() -> None:
         (None, ""),
     ],
 )
-def test_an_address_is_counted_by_what_one_client_has(address: str | None, name: str) -> None:
+def test_addresses_are_counted_per_client_network(address: str | None, name: str) -> None:
     assert peer_name(address) == name

@@ -83,7 +83,7 @@ def begun(client: httpx.Client, slug: str, body: Any) -> Iterator[str]:
 
 
 @pytest.mark.req("SDK-35")
-def test_hanging_up_during_continue_cancels_the_run(patient: httpx.Client) -> None:
+def test_disconnecting_during_continue_cancels_the_run(patient: httpx.Client) -> None:
     run_id, call = waiting_call(execute(patient, "looks-up-then-sleeps", start()))
     with begun(patient, "looks-up-then-sleeps", continue_request(run_id, {"toolCallId": call, "result": 1})):
         pass
@@ -102,7 +102,7 @@ def test_a_reader_of_the_log_does_not_keep_an_abandoned_run_alive(client: httpx.
 
 
 @pytest.mark.req("SDK-35")
-def test_a_reader_of_the_log_that_goes_does_not_end_the_run(client: httpx.Client) -> None:
+def test_a_reader_of_the_log_that_disconnects_does_not_cancel_the_run(client: httpx.Client) -> None:
     with begun(client, "sleeper", start()) as run_id:
         with open_stream(client, f"/api/runs/{run_id}/stream") as stream:
             next(stream)
@@ -112,9 +112,7 @@ def test_a_reader_of_the_log_that_goes_does_not_end_the_run(client: httpx.Client
 
 
 @pytest.mark.req("SDK-35")
-def test_a_client_that_attaches_takes_the_place_of_the_one_that_hung_up(
-    busy: RunningServer, client: httpx.Client
-) -> None:
+def test_a_client_that_attaches_replaces_the_one_that_disconnected(busy: RunningServer, client: httpx.Client) -> None:
     with ExitStack() as attached:
         with begun(client, "sleeper", start()) as run_id:
             answer = attached.enter_context(client.stream("POST", f"/api/runs/{run_id}/attach"))
@@ -128,7 +126,7 @@ def test_a_client_that_attaches_takes_the_place_of_the_one_that_hung_up(
 
 @pytest.mark.req("SDK-36")
 @pytest.mark.parametrize("worker", ["asker", "asks-below", "asks-far-below"])
-def test_a_run_that_its_client_does_not_continue_is_cancelled_and_says_why(client: httpx.Client, worker: str) -> None:
+def test_a_run_that_its_client_does_not_continue_is_cancelled_with_a_reason(client: httpx.Client, worker: str) -> None:
     run_id, _ = waiting_call(execute(client, worker, start()))
     wait_for_status(client, run_id, "cancelled")
     [until] = {one["payload"]["awaits"]["until"] for one in calls_of(client, run_id)}
@@ -145,7 +143,7 @@ def calls_of(client: httpx.Client, run_id: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.req("SDK-36")
-def test_a_run_that_is_continued_in_time_has_the_whole_time_for_its_next_call(patient: httpx.Client) -> None:
+def test_a_continued_run_has_the_full_timeout_for_its_next_call(patient: httpx.Client) -> None:
     run_id, call = waiting_call(execute(patient, "asker", start()))
     wait_for_status(patient, run_id, "waiting")
     [first] = detail(patient, run_id)["awaits"]
@@ -164,7 +162,7 @@ def test_a_run_that_is_continued_in_time_has_the_whole_time_for_its_next_call(pa
 
 
 @pytest.mark.req("SDK-36")
-def test_detached_runs_wait_as_long_as_it_takes(client: httpx.Client) -> None:
+def test_detached_runs_wait_without_limit(client: httpx.Client) -> None:
     detached, _ = waiting_call(execute(client, "asker", start(detach=True)))
     dispatched = client.post("/api/runs", json={"worker": "asks-below"}).json()["run_id"]
     wait_for_status(client, dispatched, "waiting")
@@ -174,7 +172,7 @@ def test_detached_runs_wait_as_long_as_it_takes(client: httpx.Client) -> None:
 
 
 @pytest.mark.req("SDK-36")
-def test_a_question_waits_as_long_as_it_takes(client: httpx.Client) -> None:
+def test_a_question_waits_without_limit(client: httpx.Client) -> None:
     told = execute(client, "asks-a-person", start())
     run_id = told[0].data["executionId"]
     time.sleep(1.5)
@@ -184,7 +182,7 @@ def test_a_question_waits_as_long_as_it_takes(client: httpx.Client) -> None:
 
 
 @pytest.mark.req("SDK-35")
-def test_a_server_that_stops_does_not_cancel_what_it_executes(tmp_path: Path) -> None:
+def test_a_server_that_stops_does_not_cancel_its_runs(tmp_path: Path) -> None:
     storage, workers = Storage(tmp_path / "storage"), write_workers(tmp_path / "workers")
     with ExitStack() as streams, engine_server(storage, workers, execute_grace_seconds=0.0) as server:
         client = streams.enter_context(server.client())

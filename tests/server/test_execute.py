@@ -52,7 +52,7 @@ def types(told: list[ExecutionEvent]) -> list[str]:
 
 
 @pytest.mark.req("SDK-2", "SDK-12", "SDK-13", "SDK-14", "SDK-15", "SDK-17", "SDK-19")
-def test_a_worker_is_executed_and_told(client: httpx.Client) -> None:
+def test_a_worker_is_executed_and_streamed(client: httpx.Client) -> None:
     told = execute(client, "echo", start({"TEXT": "hello"}))
     assert types(told) == ["start", "worker-start", "block-start", "block-end", "worker-result", "finish"]
     first, worker, block, _, result, finish = (one.data for one in told)
@@ -69,7 +69,7 @@ def test_a_worker_is_executed_and_told(client: httpx.Client) -> None:
     wait_for_status(client, run_id, "done")
 
 
-def test_an_id_says_up_to_where_the_log_is_told(client: httpx.Client) -> None:
+def test_an_id_is_the_seq_up_to_which_the_stream_is_complete(client: httpx.Client) -> None:
     told = execute(client, "echo", start({"TEXT": "hello"}))
     run_id = told[0].data["executionId"]
     log = client.get(f"/api/runs/{run_id}/log").json()["events"]
@@ -80,7 +80,7 @@ def test_an_id_says_up_to_where_the_log_is_told(client: httpx.Client) -> None:
 
 
 @pytest.mark.req("SDK-3", "SDK-18")
-def test_text_comes_as_it_is_typed(client: httpx.Client) -> None:
+def test_text_is_streamed_as_it_is_generated(client: httpx.Client) -> None:
     with stream_execution(client, "talker", start()) as stream:
         told: list[tuple[float, ExecutionEvent]] = [
             (time.monotonic(), one) for one in stream if isinstance(one, ExecutionEvent)
@@ -95,7 +95,7 @@ def test_text_comes_as_it_is_typed(client: httpx.Client) -> None:
 
 
 @pytest.mark.req("SDK-16", "SDK-27", "SDK-28", "SDK-33")
-def test_a_worker_that_fails_says_so_in_its_result_and_as_an_error(client: httpx.Client) -> None:
+def test_a_failed_worker_sends_a_result_and_an_error(client: httpx.Client) -> None:
     told = execute(client, "breaker", start())
     error, result, finish = (one.data for one in told[-3:])
     assert (error["type"], error["errorType"]) == ("error", "execution_error")
@@ -104,7 +104,7 @@ def test_a_worker_that_fails_says_so_in_its_result_and_as_an_error(client: httpx
     assert finish["finishReason"] == "error"
 
 
-def test_the_same_key_again_is_the_same_run(client: httpx.Client) -> None:
+def test_the_same_key_returns_the_same_run(client: httpx.Client) -> None:
     asked = start({"TEXT": "once"}, idempotencyKey="the key", owner="ada", channelId="c:1", task="Say it")
     first, again = execute(client, "echo", asked), execute(client, "echo", asked)
     assert first == again
@@ -112,7 +112,7 @@ def test_the_same_key_again_is_the_same_run(client: httpx.Client) -> None:
     assert [(one["task"], one["channel_id"]) for one in got["workers"]] == [("Say it", "c:1")]
 
 
-def test_a_stream_that_is_silent_shows_that_it_lives(client: httpx.Client) -> None:
+def test_a_silent_stream_sends_heartbeats(client: httpx.Client) -> None:
     with stream_execution(client, "sleeper", start()) as stream:
         assert next(one for one in stream if isinstance(one, str)) == ": heartbeat"
 
@@ -128,7 +128,7 @@ def asked_for(told: list[ExecutionEvent]) -> tuple[str, list[str]]:
 
 
 @pytest.mark.req("SDK-9", "SDK-11", "SDK-20", "SDK-21")
-def test_a_run_that_asks_for_a_tool_waits_and_goes_on_with_its_result(client: httpx.Client) -> None:
+def test_a_run_that_requests_a_tool_waits_and_continues_with_its_result(client: httpx.Client) -> None:
     run_id, (call,) = asked_for(execute(client, "asker", start()))
     wait_for_status(client, run_id, "waiting")
     result = {"toolCallId": call, "toolName": "look-up", "result": "a stone"}
@@ -143,7 +143,7 @@ def test_a_run_that_asks_for_a_tool_waits_and_goes_on_with_its_result(client: ht
     assert third[-1].data["type"] == "finish"
 
 
-def test_going_on_twice_with_the_same_is_going_on_once(client: httpx.Client) -> None:
+def test_continuing_twice_with_the_same_results_is_idempotent(client: httpx.Client) -> None:
     run_id, (call,) = asked_for(execute(client, "asker", start()))
     asked = continue_request(run_id, {"toolCallId": call, "result": "a stone"})
     first = execute(client, "asker", asked)
@@ -157,7 +157,7 @@ def test_going_on_twice_with_the_same_is_going_on_once(client: httpx.Client) -> 
     assert [one["payload"]["output"] for one in log if one["type"] == "tool.result"] == ["a stone"]
 
 
-def test_calls_that_got_no_result_are_asked_for_again(client: httpx.Client) -> None:
+def test_calls_without_a_result_are_requested_again(client: httpx.Client) -> None:
     run_id, calls = asked_for(execute(client, "asks-twice", start()))
     assert len(calls) == 2
     second = execute(client, "asks-twice", continue_request(run_id, {"toolCallId": calls[1], "result": 1}))
@@ -166,7 +166,7 @@ def test_calls_that_got_no_result_are_asked_for_again(client: httpx.Client) -> N
     assert third[-1].data["finishReason"] == "stop"
 
 
-def test_a_run_that_waits_says_for_what(client: httpx.Client) -> None:
+def test_a_waiting_run_lists_its_pending_calls(client: httpx.Client) -> None:
     run_id, (call,) = asked_for(execute(client, "asker", start(detach=True)))
     wait_for_status(client, run_id, "waiting")
     asked = {"call_id": call, "kind": "client_tool", "name": "look-up", "input": {"word": "moon"}, "until": None}
@@ -205,7 +205,7 @@ def _with_run(stream: Iterator[ExecutionEvent | str]) -> Iterator[tuple[str, Exe
             yield run_id, one
 
 
-def test_a_detached_run_goes_on_without_its_client(client: httpx.Client) -> None:
+def test_a_detached_run_continues_without_its_client(client: httpx.Client) -> None:
     with stream_execution(client, "sleeper", start(detach=True)) as stream:
         run_id = _begun(stream)
     time.sleep(0.8)
@@ -233,7 +233,7 @@ def test_another_watcher_keeps_an_execution_alive(client: httpx.Client) -> None:
     wait_for_status(client, run_id, "cancelled")
 
 
-def test_who_comes_back_within_the_grace_finds_the_run_alive(client: httpx.Client) -> None:
+def test_a_client_that_returns_within_the_grace_period_keeps_the_run(client: httpx.Client) -> None:
     for attempt in range(100):
         asked = start(idempotencyKey=f"came back {attempt}")
         with stream_execution(client, "sleeper", asked) as stream:

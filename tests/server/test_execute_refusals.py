@@ -39,7 +39,7 @@ def refused(got: httpx.Response, status: int, code: str) -> dict[str, Any]:
 
 
 @pytest.mark.req("SDK-30", "SDK-41")
-def test_a_worker_that_is_not_there_is_not_found(client: httpx.Client) -> None:
+def test_an_unknown_worker_is_not_found(client: httpx.Client) -> None:
     error = refused(client.post("/api/agents/nobody/execute", json=start()), 404, "not_found_error")
     assert http_error_type(404) == "not_found_error"
     assert "nobody" in error["error"]
@@ -47,7 +47,7 @@ def test_a_worker_that_is_not_there_is_not_found(client: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize("slug", ["%00", "..%2Fecho", "x" * 200, "ec ho", "é"])
-def test_what_could_be_no_worker_is_not_found(client: httpx.Client, slug: str) -> None:
+def test_an_invalid_slug_is_not_found(client: httpx.Client, slug: str) -> None:
     got = client.post(f"/api/agents/{slug}/execute", json=start())
     if "%2F" in slug:
         # Another address, with a slash in it.
@@ -122,31 +122,31 @@ def test_another_method_is_refused(client: httpx.Client) -> None:
 
 
 @pytest.mark.req("SDK-41")
-def test_a_worker_that_cannot_be_run_is_refused_with_what_is_wrong_with_it(client: httpx.Client) -> None:
+def test_an_invalid_worker_is_refused_with_its_problems(client: httpx.Client) -> None:
     error = refused(client.post("/api/agents/unreadable/execute", json=start()), 422, "invalid_worker")
     assert "steps" in error["error"]
 
 
 @pytest.mark.req("SDK-41")
 @pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer wrong"}])
-def test_who_has_no_token_is_refused(busy: RunningServer, headers: dict[str, str]) -> None:
+def test_a_request_without_a_token_is_refused(busy: RunningServer, headers: dict[str, str]) -> None:
     with busy.anonymous_client(headers=headers) as anonymous_client:
         refused(anonymous_client.post("/api/agents/echo/execute", json=start({"TEXT": "x"})), 401, "unauthorized")
     assert http_error_type(401) == "authentication_error"
 
 
-def test_a_name_of_the_server_that_is_not_known_is_refused(client: httpx.Client) -> None:
+def test_an_unknown_host_name_is_refused(client: httpx.Client) -> None:
     got = client.post("/api/agents/echo/execute", json=start({"TEXT": "x"}), headers={"Host": "elsewhere.example"})
     refused(got, 403, "forbidden")
 
 
-def test_a_server_that_makes_no_runs_refuses(client: httpx.Client, server: RunningServer) -> None:
+def test_a_read_only_server_refuses(client: httpx.Client, server: RunningServer) -> None:
     with server.client() as reader:
         refused(reader.post("/api/agents/echo/execute", json=start()), 403, "forbidden")
 
 
 @pytest.mark.req("SDK-41")
-def test_the_same_key_for_something_else_is_a_conflict(client: httpx.Client) -> None:
+def test_the_same_key_for_another_request_is_a_conflict(client: httpx.Client) -> None:
     execute(client, "asker", start(idempotencyKey="taken"))
     got = client.post("/api/agents/echo/execute", json=start({"TEXT": "x"}, idempotencyKey="taken"))
     refused(got, 409, "conflict")
@@ -168,12 +168,12 @@ def waiting(busy: RunningServer) -> tuple[str, str]:
     return told[0].data["executionId"], told[-2].data["toolCalls"][0]["toolCallId"]
 
 
-def test_going_on_with_a_run_that_is_not_there_is_not_found(client: httpx.Client) -> None:
+def test_continuing_an_unknown_run_is_not_found(client: httpx.Client) -> None:
     got = client.post("/api/agents/asker/execute", json=continue_request(RUN_ID, {"toolCallId": "c", "result": 1}))
     refused(got, 404, "run_not_found")
 
 
-def test_going_on_with_a_run_of_another_worker_is_not_found(client: httpx.Client, waiting: tuple[str, str]) -> None:
+def test_continuing_a_run_of_another_worker_is_not_found(client: httpx.Client, waiting: tuple[str, str]) -> None:
     run_id, call = waiting
     got = client.post("/api/agents/echo/execute", json=continue_request(run_id, {"toolCallId": call, "result": 1}))
     assert "echo" in refused(got, 404, "run_not_found")["error"]
@@ -181,7 +181,7 @@ def test_going_on_with_a_run_of_another_worker_is_not_found(client: httpx.Client
     assert "'x'" in refused(got, 404, "run_not_found")["error"]
 
 
-def test_a_result_for_a_call_that_nobody_made_is_refused(client: httpx.Client, waiting: tuple[str, str]) -> None:
+def test_a_result_for_an_unknown_call_is_refused(client: httpx.Client, waiting: tuple[str, str]) -> None:
     run_id, call = waiting
     got = client.post("/api/agents/asker/execute", json=continue_request(run_id, {"toolCallId": "other", "result": 1}))
     assert call in refused(got, 409, "unknown_call")["hint"]
@@ -191,7 +191,7 @@ def test_a_result_for_a_call_that_nobody_made_is_refused(client: httpx.Client, w
     ("more", "code"),
     [({"result": 1, "toolName": "other"}, "validation_error"), ({"error": 1}, "invalid_parameter")],
 )
-def test_a_result_that_cannot_be_meant_is_refused(
+def test_an_invalid_result_is_refused(
     client: httpx.Client, waiting: tuple[str, str], more: dict[str, Any], code: str
 ) -> None:
     run_id, call = waiting

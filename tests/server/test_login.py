@@ -79,7 +79,7 @@ def entries(server: RunningServer) -> list[dict[str, Any]]:
 
 
 @pytest.mark.req("SF-19")
-def test_a_link_begins_a_session_once(server: RunningServer, browser: httpx.Client) -> None:
+def test_a_link_starts_a_session_once(server: RunningServer, browser: httpx.Client) -> None:
     code = server.tokens.make_login_code()
     got = browser.get(LOGIN_PATH, params={"code": code, "next": "/fleet"})
     assert (got.status_code, got.headers["location"]) == (303, "/fleet")
@@ -97,7 +97,7 @@ def test_a_link_begins_a_session_once(server: RunningServer, browser: httpx.Clie
 
 
 @pytest.mark.req("SF-19")
-def test_what_is_stored_lets_nobody_in(server: RunningServer, browser: httpx.Client) -> None:
+def test_stored_digests_cannot_be_used_to_log_in(server: RunningServer, browser: httpx.Client) -> None:
     code = server.tokens.make_login_code()
     kept = server.storage.tokens.read_text()
     assert code not in kept
@@ -126,7 +126,7 @@ async def test_a_link_works_for_a_short_time(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("asked", [{}, {"token": ""}, {"token": "wrong"}, {"code": "wrong"}, {"code": ""}])
-def test_a_wrong_link_sets_nothing(browser: httpx.Client, asked: dict[str, str]) -> None:
+def test_a_wrong_link_sets_no_cookie(browser: httpx.Client, asked: dict[str, str]) -> None:
     got = browser.get(LOGIN_PATH, params=asked)
     assert (got.status_code, got.json()["error"]["code"]) == (401, "unauthorized")
     assert "set-cookie" not in got.headers
@@ -210,7 +210,7 @@ def test_a_session_is_listed_and_revoked_by_its_id(server: RunningServer, browse
         server.tokens.revoke(session.id)
 
 
-async def test_the_owner_and_a_name_that_is_taken_are_refused() -> None:
+async def test_revoking_the_owner_and_issuing_a_taken_name_are_refused() -> None:
     access = AccessControl(MemoryTokens())
     await access.admin_token()
     await access.issue_token("viewer", "one")
@@ -249,7 +249,7 @@ def test_failed_logins_are_limited_and_a_fresh_link_still_works(server: RunningS
         assert client.get("/api/health").status_code == 200
 
 
-def test_a_failed_login_counts_for_a_while_and_for_its_address() -> None:
+def test_a_failed_login_counts_for_a_minute_per_address() -> None:
     moment = 0.0
     limiter = LoginLimiter(lambda: moment)
     for _ in range(FAILED_LOGINS):

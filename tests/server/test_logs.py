@@ -74,7 +74,7 @@ def test_a_brief_page_of_short_events_has_the_bytes_that_were_written(
     assert "later" not in answer(client, f"/api/runs/{runs.done}/log")
 
 
-def test_results_that_stand_beyond_a_page_come_with_it(own_storage: Storage) -> None:
+def test_results_after_a_page_are_added_to_it(own_storage: Storage) -> None:
     child = new_run_id()
     with open_announced_log(own_storage, new_run_id()) as recorder:
         write(recorder, run_started(), call("a"), call("b"), result("a"))
@@ -94,7 +94,7 @@ def test_results_that_stand_beyond_a_page_come_with_it(own_storage: Storage) -> 
         assert [event["seq"] for event in briefly(client, recorder.run_id, after=5, limit=1)["later"]] == [7]
 
 
-def test_results_are_looked_for_only_so_far(own_storage: Storage) -> None:
+def test_results_are_searched_within_a_limit(own_storage: Storage) -> None:
     between = [assistant(str(number)) for number in range(RESULT_LOOKAHEAD_EVENTS - 1)]
     near = record(own_storage, run_started(), call("a"), *between, result("a"), run_completed())
     far = record(own_storage, run_started(), call("a"), *between, assistant("one more"), result("a"), run_completed())
@@ -103,14 +103,14 @@ def test_results_are_looked_for_only_so_far(own_storage: Storage) -> None:
         assert briefly(client, far, limit=2)["later"] == []
 
 
-def test_a_call_that_nobody_answers_has_no_result(client: httpx.Client, runs: RecordedRuns) -> None:
+def test_an_unanswered_call_has_no_result(client: httpx.Client, runs: RecordedRuns) -> None:
     assert briefly(client, runs.waiting)["later"] == []
 
 
 # As a file
 
 
-def test_the_log_can_be_had_as_a_file(client: httpx.Client, server: RunningServer, runs: RecordedRuns) -> None:
+def test_the_log_can_be_downloaded(client: httpx.Client, server: RunningServer, runs: RecordedRuns) -> None:
     got = client.get(f"/api/runs/{runs.done}/log.jsonl")
     assert got.status_code == 200
     assert got.headers["content-type"] == "application/x-ndjson"
@@ -128,7 +128,7 @@ def test_a_line_that_is_being_written_is_not_in_the_file(own_storage: Storage) -
         assert client.get(f"/api/runs/{recorder.run_id}/log.jsonl").content == whole
 
 
-def test_lines_that_nobody_understands_are_in_the_file(own_storage: Storage) -> None:
+def test_invalid_lines_are_in_the_file(own_storage: Storage) -> None:
     run_id = record(own_storage, run_started(), run_completed())
     path = own_storage.log_path(run_id)
     strange = path.read_bytes() + b"\0\0\0\nno event\n"
@@ -137,7 +137,7 @@ def test_lines_that_nobody_understands_are_in_the_file(own_storage: Storage) -> 
         assert client.get(f"/api/runs/{run_id}/log.jsonl").content == strange
 
 
-def test_what_comes_after_it_was_asked_for_is_not_in_the_file(own_storage: Storage) -> None:
+def test_events_after_the_request_are_not_in_the_file(own_storage: Storage) -> None:
     with open_server(own_storage) as server, server.client() as client, open_recorder(own_storage) as recorder:
         write(recorder, run_started(), *[user("x" * MEGABYTE) for _ in range(20)])
         before = own_storage.log_path(recorder.run_id).read_bytes()
@@ -155,7 +155,7 @@ def found(client: httpx.Client, run_id: str, q: str, **asked: Any) -> Any:
     return answer(client, f"/api/runs/{run_id}/find", q=q, **asked)
 
 
-def test_a_text_is_found_in_what_was_said_and_done(client: httpx.Client, runs: RecordedRuns) -> None:
+def test_a_text_is_found_in_messages_and_calls(client: httpx.Client, runs: RecordedRuns) -> None:
     assert found(client, runs.done, "TEST SUITE") == {
         "hits": [
             {"seq": 1, "type": "run.started", "snippet": "run the \ue000test suite\ue001"},
@@ -169,7 +169,7 @@ def test_a_text_is_found_in_what_was_said_and_done(client: httpx.Client, runs: R
     assert found(client, runs.done, "nowhere") == {"hits": [], "more": False, "searched_to": 8}
 
 
-def test_hits_are_given_in_pages(own_storage: Storage) -> None:
+def test_hits_are_paged(own_storage: Storage) -> None:
     run_id = record(own_storage, run_started(), *[assistant(f"word {number}") for number in range(5)], run_completed())
     with open_server(own_storage) as server, server.client() as client:
         first = found(client, run_id, "word", limit=2)
@@ -182,7 +182,7 @@ def test_hits_are_given_in_pages(own_storage: Storage) -> None:
         assert (past["hits"], past["more"]) == ([], False)
 
 
-def test_a_long_log_is_searched_in_several_goes(own_storage: Storage) -> None:
+def test_a_long_log_is_searched_in_several_requests(own_storage: Storage) -> None:
     with open_server(own_storage) as server, server.client() as client:
         run_id = record(own_storage, run_started())
         head = b'"run_id":"r","type":"x","path":"","iteration":0,"timestamp":"t"'
@@ -202,7 +202,7 @@ def spans(client: httpx.Client, run_id: str) -> Any:
     return answer(client, f"/api/runs/{run_id}/spans")
 
 
-def test_a_run_is_told_as_spans(client: httpx.Client, runs: RecordedRuns) -> None:
+def test_a_run_has_spans(client: httpx.Client, runs: RecordedRuns) -> None:
     got = spans(client, runs.done)
     assert list(got) == ["spans", "last_seq", "started_at", "ended_at"]
     assert [(one["kind"], one["name"], one["seq"], one["end_seq"]) for one in got["spans"]] == [
@@ -215,7 +215,7 @@ def test_a_run_is_told_as_spans(client: httpx.Client, runs: RecordedRuns) -> Non
     assert (child["kind"], child["name"], child["child_run_id"]) == ("run", "tester", runs.child)
 
 
-def test_spans_are_carried_on_as_the_run_goes_on(own_storage: Storage) -> None:
+def test_spans_are_extended_as_the_run_continues(own_storage: Storage) -> None:
     with open_server(own_storage) as server, server.client() as client, open_recorder(own_storage) as recorder:
         write(recorder, run_started(), call("a"), assistant("hm"))
         got = spans(client, recorder.run_id)
@@ -231,7 +231,7 @@ def test_spans_are_carried_on_as_the_run_goes_on(own_storage: Storage) -> None:
         assert spans(client, recorder.run_id) == got
 
 
-def test_spans_of_a_log_that_lost_its_end_are_made_anew(own_storage: Storage) -> None:
+def test_spans_of_a_truncated_log_are_rebuilt(own_storage: Storage) -> None:
     run_id = record(own_storage, run_started(), call("a"), call("b"))
     path = own_storage.log_path(run_id)
     kept = path.read_bytes().splitlines(keepends=True)
@@ -243,7 +243,7 @@ def test_spans_of_a_log_that_lost_its_end_are_made_anew(own_storage: Storage) ->
         assert [one["name"] for one in spans(client, run_id)["spans"]] == ["Read"]
 
 
-def test_spans_of_a_few_runs_only_are_kept(own_storage: Storage) -> None:
+def test_spans_of_a_few_runs_only_are_cached(own_storage: Storage) -> None:
     ids = [
         record(own_storage, run_started(), call(str(number)), run_completed()) for number in range(SPAN_CACHE_RUNS + 2)
     ]
@@ -253,7 +253,7 @@ def test_spans_of_a_few_runs_only_are_kept(own_storage: Storage) -> None:
         assert list(server.app.state.spans.cached) == ids[2:]
 
 
-def test_spans_of_a_run_that_is_deleted_are_gone(own_storage: Storage) -> None:
+def test_a_deleted_run_has_no_spans(own_storage: Storage) -> None:
     run_id = record(own_storage, run_started(), run_completed())
     with open_server(own_storage) as server, server.client() as client:
         assert spans(client, run_id)["last_seq"] == 2
@@ -262,7 +262,7 @@ def test_spans_of_a_run_that_is_deleted_are_gone(own_storage: Storage) -> None:
 
 
 @pytest.mark.parametrize("what", ["log", "log.jsonl", "find?q=x", "spans"])
-def test_a_log_that_is_not_there_is_not_found(client: httpx.Client, what: str) -> None:
+def test_a_missing_log_is_not_found(client: httpx.Client, what: str) -> None:
     got = client.get(f"/api/runs/{new_run_id()}/{what}")
     assert (got.status_code, got.json()["error"]["code"]) == (404, "run_not_found")
 
@@ -270,8 +270,6 @@ def test_a_log_that_is_not_there_is_not_found(client: httpx.Client, what: str) -
 @pytest.mark.parametrize(
     "asked", [{}, {"q": ""}, {"q": "x" * 1_001}, {"q": "x", "limit": 0}, {"q": "x", "limit": 1001}]
 )
-def test_a_search_that_cannot_be_meant_is_refused(
-    client: httpx.Client, runs: RecordedRuns, asked: dict[str, Any]
-) -> None:
+def test_an_invalid_search_is_refused(client: httpx.Client, runs: RecordedRuns, asked: dict[str, Any]) -> None:
     got = client.get(f"/api/runs/{runs.done}/find", params=asked)
     assert (got.status_code, got.json()["error"]["code"]) == (400, "invalid_parameter")

@@ -35,7 +35,7 @@ PAGES = ["/", "/api/docs"]
 
 
 @pytest.mark.parametrize("address", PAGES)
-def test_a_page_has_no_script_and_nothing_from_elsewhere(client: httpx.Client, address: str) -> None:
+def test_a_page_has_no_script_and_nothing_from_other_sites(client: httpx.Client, address: str) -> None:
     got = client.get(address)
     assert (got.status_code, got.headers["content-type"]) == (200, "text/html; charset=utf-8")
     elements = Elements(got.text).found
@@ -47,13 +47,13 @@ def test_a_page_has_no_script_and_nothing_from_elsewhere(client: httpx.Client, a
         assert client.get(link).status_code == 200
 
 
-def test_the_front_page_says_the_version_and_leads_to_the_description(client: httpx.Client) -> None:
+def test_the_front_page_shows_the_version_and_links_to_the_api_reference(client: httpx.Client) -> None:
     page = client.get("/").text
     assert "1.2.3" in page
     assert 'href="/api/docs"' in page
 
 
-def test_the_readable_description_has_every_address_and_shape(client: httpx.Client, server: RunningServer) -> None:
+def test_the_api_reference_has_every_path_and_schema(client: httpx.Client, server: RunningServer) -> None:
     page = client.get("/api/docs").text
     described = server.app.state.openapi()
     ids = {attrs["id"] for _, attrs in Elements(page).found if "id" in attrs}
@@ -69,7 +69,7 @@ def test_the_readable_description_has_every_address_and_shape(client: httpx.Clie
     assert targets <= ids
 
 
-def test_every_operation_says_what_it_does_and_what_it_answers(client: httpx.Client) -> None:
+def test_every_operation_describes_itself_and_its_responses(client: httpx.Client) -> None:
     described = client.get("/api/openapi.json").json()
     operations = [one for methods in described["paths"].values() for one in methods.values()]
     assert [one["operationId"] for one in operations if not one.get("description")] == []
@@ -82,7 +82,7 @@ def test_every_operation_says_what_it_does_and_what_it_answers(client: httpx.Cli
     ] == []
 
 
-def test_every_shape_that_is_referred_to_is_there(client: httpx.Client) -> None:
+def test_every_referenced_schema_is_defined(client: httpx.Client) -> None:
     described = client.get("/api/openapi.json").json()
     names = {ref.rsplit("/", 1)[1] for ref in _refs(described)}
     assert names <= set(described["components"]["schemas"])
@@ -138,7 +138,9 @@ def changing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running
 @settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
-def test_whatever_is_asked_the_answer_is_as_described(case: Any, changing: tuple[RunningServer, RecordedRuns]) -> None:
+def test_every_response_conforms_to_the_openapi_document(
+    case: Any, changing: tuple[RunningServer, RecordedRuns]
+) -> None:
     server, runs = changing
     # Invented ids are of no run, so what is asked of one that could be is asked of one that is there.
     for parameters, name in ((case.path_parameters, "run_id"), (case.query, "worker_id")):

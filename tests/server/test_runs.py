@@ -58,14 +58,14 @@ def timeline(client: httpx.Client, run_id: str, **asked: Any) -> Any:
 
 
 @pytest.mark.req("WT-31", "WT-32")
-def test_a_list_item_has_the_fields_of_the_seed_first(client: httpx.Client) -> None:
+def test_a_list_item_has_the_documented_fields_first(client: httpx.Client) -> None:
     page = answer(client, "/api/agents/workers")
     assert list(page) == ["workers", "total", "next"]
     assert {tuple(item) for item in page["workers"]} == {(*ITEM_OF_SEED, *MORE_OF_ITEM)}
 
 
 @pytest.mark.req("WT-1", "WT-2", "WT-3", "WT-32", "WT-33")
-def test_a_list_item_tells_of_its_run(client: httpx.Client, runs: RecordedRuns) -> None:
+def test_a_list_item_describes_its_run(client: httpx.Client, runs: RecordedRuns) -> None:
     (item,) = (one for one in answer(client, "/api/agents/workers")["workers"] if one["id"] == runs.done)
     assert TIME.fullmatch(item.pop("started_at"))
     assert TIME.fullmatch(item.pop("completed_at"))
@@ -104,14 +104,14 @@ def test_a_list_item_tells_of_its_run(client: httpx.Client, runs: RecordedRuns) 
 
 
 @pytest.mark.req("WT-2")
-def test_a_failed_run_says_why(client: httpx.Client, runs: RecordedRuns) -> None:
+def test_a_failed_run_has_an_error(client: httpx.Client, runs: RecordedRuns) -> None:
     (item,) = answer(client, "/api/agents/workers", status="failed")["workers"]
     assert item["error"] == {"code": "command_failed", "message": "exit code 1"}
     assert item["worker_type"] == "builtin"
 
 
 @pytest.mark.req("WT-28")
-def test_without_an_owner_the_list_is_of_all_runs_newest_first(client: httpx.Client, runs: RecordedRuns) -> None:
+def test_without_an_owner_all_runs_are_listed_newest_first(client: httpx.Client, runs: RecordedRuns) -> None:
     assert listed(client) == runs.newest_first()
 
 
@@ -151,7 +151,7 @@ def test_the_list_can_be_filtered(
     assert answer(client, "/api/agents/workers", **asked)["total"] == len(names)
 
 
-def test_all_statuses_and_an_empty_search_leave_nothing_out(client: httpx.Client, runs: RecordedRuns) -> None:
+def test_all_statuses_and_an_empty_search_list_every_run(client: httpx.Client, runs: RecordedRuns) -> None:
     assert listed(client, status="all", q="", roots="false", since="2000-01-01T00:00:00Z") == runs.newest_first()
 
 
@@ -160,7 +160,7 @@ def test_the_children_of_a_run_can_be_listed(client: httpx.Client, runs: Recorde
     assert (child["id"], child["parent_run_id"], child["root_run_id"]) == (runs.child, runs.parent, runs.parent)
 
 
-def test_a_run_says_how_many_it_called_and_what_it_waits_for(client: httpx.Client, runs: RecordedRuns) -> None:
+def test_a_run_has_the_number_of_its_children_and_its_waits(client: httpx.Client, runs: RecordedRuns) -> None:
     found = {one["id"]: one for one in answer(client, "/api/agents/workers")["workers"]}
     assert {one["children"] for one in found.values()} == {0, 1}
     assert found[runs.parent]["children"] == 1
@@ -169,7 +169,7 @@ def test_a_run_says_how_many_it_called_and_what_it_waits_for(client: httpx.Clien
     assert detail(client, runs.waiting)["waits_for"] == ["question"]
 
 
-def test_times_are_compared_in_whatever_zone_they_are_said(client: httpx.Client, runs: RecordedRuns) -> None:
+def test_times_are_compared_across_time_zones(client: httpx.Client, runs: RecordedRuns) -> None:
     started = detail(client, runs.silent)["started_at"]
     assert listed(client, until=started) == [runs.failed, runs.done]
     assert listed(client, until=_in_another_zone(started)) == [runs.failed, runs.done]
@@ -179,7 +179,7 @@ def _in_another_zone(said: str) -> str:
     return datetime.fromisoformat(said).astimezone(timezone(timedelta(hours=-5))).isoformat()
 
 
-def test_a_search_shows_where_the_words_stand(client: httpx.Client) -> None:
+def test_a_search_returns_snippets(client: httpx.Client) -> None:
     (item,) = answer(client, "/api/agents/workers", q="zebra")["workers"]
     assert "\ue000zebra\ue001" in item["snippet"]
 
@@ -228,14 +228,14 @@ def test_pages_have_fifty_runs_and_two_hundred_rows_by_default(own_storage: Stor
 
 
 @pytest.mark.req("WT-35")
-def test_the_detail_has_the_fields_of_the_seed_and_those_of_the_item(client: httpx.Client, runs: RecordedRuns) -> None:
+def test_the_detail_has_the_documented_fields_and_those_of_the_item(client: httpx.Client, runs: RecordedRuns) -> None:
     assert set(detail(client, runs.done)) == (
         DETAIL_OF_SEED | set(ITEM_OF_SEED) | set(MORE_OF_ITEM) - {"snippet"} | MORE_OF_DETAIL
     )
 
 
 @pytest.mark.req("WT-8", "WT-9", "WT-10", "WT-11", "WT-35")
-def test_the_detail_has_the_result_and_the_transcript_unpacked(client: httpx.Client, runs: RecordedRuns) -> None:
+def test_the_detail_has_the_result_and_the_decompressed_transcript(client: httpx.Client, runs: RecordedRuns) -> None:
     got = detail(client, runs.done)
     assert got["result"] == "12 passed, 0 failed"
     assert got["transcript_omitted"] is None
@@ -271,7 +271,7 @@ def test_the_transcript_is_null_while_a_run_is_running(
 
 
 @pytest.mark.req("WT-36")
-def test_the_transcript_is_null_where_nothing_was_said(client: httpx.Client, runs: RecordedRuns) -> None:
+def test_the_transcript_is_null_without_messages(client: httpx.Client, runs: RecordedRuns) -> None:
     got = detail(client, runs.silent)
     assert (got["status"], got["transcript"], got["has_transcript"]) == ("done", None, False)
 
@@ -303,13 +303,13 @@ def test_a_run_of_another_owner_is_not_found(client: httpx.Client, runs: Recorde
     ],
     ids=["too large", "cut", "broken"],
 )
-def test_an_archive_that_cannot_be_given_says_why(packed: bytes, why: str) -> None:
+def test_a_transcript_that_is_omitted_has_a_reason(packed: bytes, why: str) -> None:
     data, omitted = decompress_archive(packed, limit_bytes=100)
     assert data is None
     assert why in (omitted or "")
 
 
-def test_an_archive_is_unpacked_up_to_its_limit() -> None:
+def test_an_archive_is_decompressed_up_to_its_limit() -> None:
     assert decompress_archive(gzip.compress(b"[1]"), limit_bytes=3) == (b"[1]", None)
 
 
@@ -317,7 +317,7 @@ def test_an_archive_is_unpacked_up_to_its_limit() -> None:
 
 
 @pytest.mark.req("WT-18", "WT-19", "WT-21", "WT-37")
-def test_the_timeline_tells_what_happened_in_order(client: httpx.Client, runs: RecordedRuns) -> None:
+def test_the_timeline_has_the_events_in_order(client: httpx.Client, runs: RecordedRuns) -> None:
     got = timeline(client, runs.done)
     assert list(got) == ["events", "more"]
     assert {tuple(event) for event in got["events"]} == {("id", "event_type", "data", "created_at", "seq")}
@@ -345,7 +345,7 @@ def test_the_timeline_is_there_while_a_run_is_running(client: httpx.Client, runs
 
 
 @pytest.mark.req("WT-37")
-def test_the_timeline_is_given_in_pages(client: httpx.Client, runs: RecordedRuns) -> None:
+def test_the_timeline_is_paged(client: httpx.Client, runs: RecordedRuns) -> None:
     whole = timeline(client, runs.done)["events"]
     found: list[Any] = []
     for more in (True, True, False):
@@ -358,7 +358,7 @@ def test_the_timeline_is_given_in_pages(client: httpx.Client, runs: RecordedRuns
 # The log
 
 
-def test_the_log_is_given_as_the_bytes_that_were_written(
+def test_the_log_has_the_bytes_that_were_written(
     client: httpx.Client, server: RunningServer, runs: RecordedRuns
 ) -> None:
     lines = server.storage.log_path(runs.done).read_bytes().splitlines()
@@ -383,7 +383,7 @@ def test_the_log_is_given_as_the_bytes_that_were_written(
         ({"limit": 3, "before": 9}, [6, 7, 8], True),
     ],
 )
-def test_pages_of_the_log_are_cut_by_seq(
+def test_pages_of_the_log_are_limited_by_seq(
     client: httpx.Client, runs: RecordedRuns, asked: dict[str, int], seqs: list[int], more: bool
 ) -> None:
     got = answer(client, f"/api/runs/{runs.done}/log", **asked)
@@ -405,11 +405,11 @@ def test_channels_are_listed_with_their_names(client: httpx.Client) -> None:
     ]
 
 
-def test_health_says_the_version(client: httpx.Client) -> None:
+def test_health_has_the_version(client: httpx.Client) -> None:
     assert answer(client, "/api/health") == {"version": "1.2.3"}
 
 
-def test_a_run_can_be_pinned_and_let_go(own_storage: Storage) -> None:
+def test_a_run_can_be_pinned_and_unpinned(own_storage: Storage) -> None:
     run_id = record(own_storage, run_started(), user("Hi"), run_completed())
     with open_server(own_storage) as server, server.client() as client:
         for pinned in (True, True, False):
@@ -426,7 +426,7 @@ def test_the_list_never_reads_an_archive(own_storage: Storage) -> None:
         assert answer(client, "/api/agents/workers")["workers"][0]["has_transcript"] is True
 
 
-def test_a_spoiled_archive_takes_nothing_else_of_the_detail_with_it(own_storage: Storage) -> None:
+def test_a_corrupt_archive_does_not_affect_the_rest_of_the_detail(own_storage: Storage) -> None:
     run_id = record(own_storage, run_started(), user("Hi"), run_completed(result="fine"))
     with open_server(own_storage) as server, server.client() as client:
         _change(own_storage, "UPDATE worker_transcripts SET transcript = x'00'")

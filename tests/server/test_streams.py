@@ -56,7 +56,7 @@ def stream_of(run_id: str) -> str:
 # A run's stream
 
 
-def test_a_stream_gives_the_bytes_of_the_log_and_then_ends(
+def test_a_stream_has_the_bytes_of_the_log_and_then_ends(
     client: httpx.Client, server: RunningServer, runs: RecordedRuns
 ) -> None:
     assert events(client, stream_of(runs.done)) == [*lines(server.storage, runs.done), END]
@@ -76,7 +76,7 @@ def _by_both(place: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("goes_on", [_by_header, _by_parameter, _by_both])
-def test_a_stream_that_is_cut_at_any_event_goes_on_with_none_missing_and_none_twice(
+def test_a_stream_that_breaks_at_any_event_resumes_without_gaps_or_repeats(
     client: httpx.Client, server: RunningServer, runs: RecordedRuns, goes_on: Callable[[int], dict[str, Any]]
 ) -> None:
     whole = lines(server.storage, runs.done)
@@ -86,7 +86,7 @@ def test_a_stream_that_is_cut_at_any_event_goes_on_with_none_missing_and_none_tw
         assert before + after == [*whole, END]
 
 
-def test_a_stream_that_is_cut_again_and_again_while_the_run_goes_on_misses_nothing(own_storage: Storage) -> None:
+def test_a_stream_that_breaks_repeatedly_during_a_run_misses_nothing(own_storage: Storage) -> None:
     with open_server(own_storage) as server, server.client() as client, open_recorder(own_storage) as recorder:
         write(recorder, run_started())
         writer = threading.Thread(target=_write_slowly, args=(recorder, 60))
@@ -106,7 +106,7 @@ def _write_slowly(recorder: Any, count: int) -> None:
     write(recorder, run_completed())
 
 
-def test_what_comes_is_sent_at_once(own_storage: Storage) -> None:
+def test_new_events_are_sent_at_once(own_storage: Storage) -> None:
     with open_server(own_storage) as server, server.client() as client, open_recorder(own_storage) as recorder:
         write(recorder, run_started())
         with open_stream(client, stream_of(recorder.run_id)) as received:
@@ -122,7 +122,7 @@ def test_what_comes_is_sent_at_once(own_storage: Storage) -> None:
             assert list(received)[-1] == END
 
 
-def test_a_stream_gives_pieces_of_messages_as_they_are_typed(own_storage: Storage) -> None:
+def test_a_stream_has_deltas_of_messages_as_they_are_generated(own_storage: Storage) -> None:
     bus, run_id = LocalBus(), new_run_id()
     reader = LocalLogReader(own_storage, bus=bus)
     typed = [
@@ -154,14 +154,14 @@ async def _typed(logs: LocalLogs, client: httpx.Client, run_id: str, typed: list
             return got + list(heard)
 
 
-def test_a_stream_of_a_run_whose_writer_is_gone_ends(own_storage: Storage) -> None:
+def test_a_stream_of_a_run_without_a_writer_ends(own_storage: Storage) -> None:
     with open_server(own_storage) as server, server.client() as client:
         with open_recorder(own_storage) as recorder:
             write(recorder, run_started(), user("Hi"))
         assert events(client, stream_of(recorder.run_id)) == [*lines(own_storage, recorder.run_id), END]
 
 
-def test_a_reader_that_is_past_the_end_is_told_where_it_is(own_storage: Storage) -> None:
+def test_a_reader_past_the_end_gets_a_reset(own_storage: Storage) -> None:
     with open_server(own_storage) as server, server.client() as client, open_recorder(own_storage) as recorder:
         write(recorder, run_started(), user("Hi"))
         with open_stream(client, stream_of(recorder.run_id), **_by_header(10)) as received:
@@ -170,7 +170,7 @@ def test_a_reader_that_is_past_the_end_is_told_where_it_is(own_storage: Storage)
             assert list(received) == [lines(own_storage, recorder.run_id)[2], END]
 
 
-def test_a_silent_stream_shows_that_it_lives(own_storage: Storage) -> None:
+def test_a_silent_stream_sends_heartbeats(own_storage: Storage) -> None:
     with (
         open_server(own_storage, heartbeat_seconds=0.05) as server,
         server.client() as client,
@@ -190,7 +190,7 @@ def test_heartbeats_are_fifteen_seconds_apart(server: RunningServer) -> None:
     assert server.app.state.services.heartbeat_seconds == 15
 
 
-def test_what_is_pending_is_sent_in_one_piece(own_storage: Storage) -> None:
+def test_pending_events_are_sent_in_one_chunk(own_storage: Storage) -> None:
     run_id = record(own_storage, run_started(), *[user(str(n)) for n in range(500)], run_completed())
     with open_server(own_storage) as server:
         pieces = anyio.run(_pieces, server, stream_of(run_id))
@@ -213,7 +213,7 @@ async def _pieces(server: RunningServer, address: str) -> list[bytes]:
     return pieces
 
 
-def test_a_line_that_others_ended_in_their_way_is_still_one_event(own_storage: Storage) -> None:
+def test_a_line_with_a_carriage_return_is_still_one_event(own_storage: Storage) -> None:
     run_id = record(own_storage, run_started(), run_completed())
     path = own_storage.log_path(run_id)
     path.write_bytes(path.read_bytes().replace(b'"path":', b'\r"path":').replace(b"\n", b"\r\n"))
@@ -223,7 +223,7 @@ def test_a_line_that_others_ended_in_their_way_is_still_one_event(own_storage: S
         assert [one.json["seq"] for one in got[:2]] == [1, 2]
 
 
-def test_a_client_that_does_not_read_holds_up_nobody(own_storage: Storage) -> None:
+def test_a_client_that_does_not_read_does_not_delay_others(own_storage: Storage) -> None:
     run_id = record(own_storage, run_started(), *[user("x" * 100_000) for _ in range(200)], run_completed())
     # The one that does not read is not cut off meanwhile.
     with (
@@ -261,7 +261,7 @@ def _read_to_end(server: RunningServer, address: str, all_hear: threading.Barrie
 # The page's stream
 
 
-def test_the_page_is_told_of_every_row_that_changes(own_storage: Storage) -> None:
+def test_the_page_gets_every_changed_row(own_storage: Storage) -> None:
     with open_server(own_storage) as server, server.client() as client, open_stream(client, "/api/stream") as received:
         assert next(received) == SseEvent("ready", "{}")
         with open_recorder(own_storage) as recorder:
@@ -274,7 +274,7 @@ def test_the_page_is_told_of_every_row_that_changes(own_storage: Storage) -> Non
         assert seen == client.get("/api/agents/workers").json()["workers"][0]
 
 
-def test_the_page_is_told_of_runs_that_are_deleted(own_storage: Storage, tmp_path: Path) -> None:
+def test_the_page_gets_deleted_runs(own_storage: Storage, tmp_path: Path) -> None:
     kept, parent = (
         record(own_storage, run_started(), run_completed()),
         record(own_storage, run_started(), run_completed()),
@@ -309,7 +309,7 @@ async def _prune(storage: Storage) -> None:
         assert await prune(backend, before="2999-01-01T00:00:00.000Z", by="test") == 1
 
 
-def test_the_page_is_told_of_a_pin(own_storage: Storage) -> None:
+def test_the_page_gets_a_pin(own_storage: Storage) -> None:
     run_id = record(own_storage, run_started(), run_completed())
     with open_server(own_storage) as server, server.client() as client, open_stream(client, "/api/stream") as received:
         assert next(received) == SseEvent("ready", "{}")
@@ -351,7 +351,7 @@ def test_the_page_can_follow_runs_over_its_one_connection(
     assert {one.json["run_id"] for one in got if one.event == "end"} == {runs.done, runs.failed}
 
 
-def test_the_page_goes_on_where_it_was_cut_in_every_run_it_follows(client: httpx.Client, runs: RecordedRuns) -> None:
+def test_the_page_resumes_every_run_it_follows(client: httpx.Client, runs: RecordedRuns) -> None:
     asked = {"params": {"runs": f"{runs.done},{runs.failed},{runs.cancelled}"}}
     with open_stream(client, "/api/stream", **asked) as received:
         whole = _log_events(received, ends=3)
@@ -365,7 +365,7 @@ def test_the_page_goes_on_where_it_was_cut_in_every_run_it_follows(client: httpx
             assert _said(before + after, run_id) == _said(whole, run_id)
 
 
-def test_a_run_that_is_not_there_does_not_end_the_page(client: httpx.Client, runs: RecordedRuns) -> None:
+def test_an_unknown_run_does_not_end_the_stream_of_the_page(client: httpx.Client, runs: RecordedRuns) -> None:
     unknown = new_run_id()
     with open_stream(client, "/api/stream", params={"runs": f"{unknown},{runs.failed}:2"}) as received:
         got = _log_events(received, ends=2)
@@ -374,13 +374,13 @@ def test_a_run_that_is_not_there_does_not_end_the_page(client: httpx.Client, run
     assert end["error"]["code"] == "run_not_found"
 
 
-def test_the_page_is_told_of_a_log_that_has_lost_its_end(client: httpx.Client, runs: RecordedRuns) -> None:
+def test_the_page_gets_a_reset_for_a_truncated_log(client: httpx.Client, runs: RecordedRuns) -> None:
     with open_stream(client, "/api/stream", params={"runs": f"{runs.running}:99"}) as received:
         got = next(one for one in received if isinstance(one, SseEvent) and one.event == "reset")
     assert got == SseEvent("reset", f'{{"run_id":"{runs.running}","last":3}}', f"{runs.running}:3")
 
 
-def test_the_page_is_told_briefly_of_what_is_long(own_storage: Storage) -> None:
+def test_the_page_gets_long_texts_shortened(own_storage: Storage) -> None:
     words = "x" * 2_000_000
     run_id = record(own_storage, run_started(), given(words), assistant("short"), run_completed())
     with (
@@ -403,7 +403,7 @@ def given(output: str) -> ToolResult:
     return ToolResult(name="Bash", call_id="c", input=None, output=output, fidelity="router")
 
 
-def test_the_page_is_told_of_text_as_it_is_typed(own_storage: Storage) -> None:
+def test_the_page_gets_text_as_it_is_generated(own_storage: Storage) -> None:
     bus, run_id = LocalBus(), new_run_id()
     reader = LocalLogReader(own_storage, bus=bus)
     delta = Delta(after=1, path="test", message_id="m1", block=0, kind="text", offset=0, text="Hel")
@@ -423,7 +423,7 @@ async def _typed_to_a_page(logs: LocalLogs, client: httpx.Client, run_id: str, d
             return next(heard)
 
 
-def test_the_page_waits_for_whoever_goes_on_with_a_run(own_storage: Storage, tmp_path: Path) -> None:
+def test_the_page_waits_for_the_host_that_resumes_a_run(own_storage: Storage, tmp_path: Path) -> None:
     with engine_server(own_storage, write_workers(tmp_path / "workers")) as server, server.client() as client:
         with open_recorder(own_storage) as recorder:
             write(recorder, run_started(definition={"slug": "tester"}), user("Hi"))
@@ -457,7 +457,7 @@ def queued(server: RunningServer) -> str:
     return server.portal.call(SqliteQueue(server.app.state.services.store).dispatch, order)
 
 
-def test_the_page_waits_for_a_run_that_is_queued(own_storage: Storage) -> None:
+def test_the_page_waits_for_a_queued_run(own_storage: Storage) -> None:
     with open_server(own_storage) as server, server.client() as client:
         run_id = queued(server)
         with open_stream(client, "/api/stream", params={"runs": run_id}) as received:
@@ -470,7 +470,7 @@ def test_the_page_waits_for_a_run_that_is_queued(own_storage: Storage) -> None:
     assert got[-1].json == {"run_id": run_id, "error": None}
 
 
-def test_the_page_is_told_when_a_queued_run_is_gone_before_it_has_begun(own_storage: Storage) -> None:
+def test_the_page_gets_the_end_of_a_queued_run_that_is_deleted(own_storage: Storage) -> None:
     with open_server(own_storage) as server, server.client() as client:
         run_id = queued(server)
         with open_stream(client, "/api/stream", params={"runs": run_id}) as received:

@@ -47,9 +47,7 @@ def result_of(call: dict[str, Any], value: Any) -> dict[str, Any]:
 
 @pytest.mark.req("SDK-34")
 @pytest.mark.parametrize("worker", ["asks-below", "asks-far-below"])
-def test_a_tool_of_a_run_below_is_requested_and_answered_through_the_run_at_the_top(
-    client: httpx.Client, worker: str
-) -> None:
+def test_a_tool_of_a_sub_run_is_requested_and_answered_through_the_root_run(client: httpx.Client, worker: str) -> None:
     run_id, [call] = requested(execute(client, worker, start()))
     assert (call["toolName"], call["args"]) == ("look-up", {"word": "moon"})
     second = execute(client, worker, continue_request(run_id, result_of(call, "a stone")))
@@ -65,7 +63,7 @@ def test_a_tool_of_a_run_below_is_requested_and_answered_through_the_run_at_the_
 
 
 @pytest.mark.req("SDK-34")
-def test_calls_of_a_run_and_of_several_below_it_reach_the_right_run(client: httpx.Client) -> None:
+def test_calls_of_a_run_and_of_several_sub_runs_reach_the_right_run(client: httpx.Client) -> None:
     """Each round answers what is requested by what was asked; a call that gets no result is requested again."""
     body, given, rounds = start(), set[str](), 0
     while (told := execute(client, "asks-everywhere", body))[-1].data["finishReason"] == "tool-calls":
@@ -86,7 +84,7 @@ def test_calls_of_a_run_and_of_several_below_it_reach_the_right_run(client: http
 
 
 @pytest.mark.req("SDK-34")
-def test_several_runs_that_wait_at_once_are_requested_in_one_event(client: httpx.Client) -> None:
+def test_calls_of_several_waiting_runs_are_requested_in_one_event(client: httpx.Client) -> None:
     run_id, first = requested(execute(client, "asks-everywhere", start()))
     # The run's own call may have been requested before those below it waited.
     calls = {call["toolCallId"]: call for call in first}
@@ -101,14 +99,14 @@ def test_several_runs_that_wait_at_once_are_requested_in_one_event(client: httpx
 
 
 @pytest.mark.req("SDK-34")
-def test_going_on_twice_with_the_result_for_a_run_below_is_going_on_once(client: httpx.Client) -> None:
+def test_continuing_twice_with_the_result_for_a_sub_run_is_idempotent(client: httpx.Client) -> None:
     run_id, [call] = requested(execute(client, "asks-below", start()))
     _, [more] = requested(execute(client, "asks-below", continue_request(run_id, result_of(call, "a stone"))))
     last = continue_request(run_id, result_of(more, "granite"))
     assert execute(client, "asks-below", last) == execute(client, "asks-below", last)
 
 
-def test_a_result_for_a_call_that_nobody_made_is_refused_with_the_calls_that_wait_below(client: httpx.Client) -> None:
+def test_a_result_for_an_unknown_call_is_refused_with_the_pending_calls_of_sub_runs(client: httpx.Client) -> None:
     run_id, [call] = requested(execute(client, "asks-below", start()))
     got = client.post(
         "/api/agents/asks-below/execute", json=continue_request(run_id, {"toolCallId": "other", "result": 1})
@@ -127,7 +125,7 @@ def test_a_result_for_a_run_of_another_tree_is_refused(client: httpx.Client) -> 
 
 
 @pytest.mark.req("SDK-34")
-def test_whoever_follows_the_log_is_told_of_the_calls_below_once(client: httpx.Client) -> None:
+def test_a_reader_of_the_log_gets_the_calls_of_sub_runs_once(client: httpx.Client) -> None:
     run_id, calls = requested(execute(client, "asks-below", start()))
     with open_stream(client, f"/api/runs/{run_id}/stream") as stream:
         told = (one for one in stream if isinstance(one, SseEvent) and one.event in ("requests", "end"))

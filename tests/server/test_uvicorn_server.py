@@ -83,7 +83,7 @@ def _app():
     )
 
 
-def test_a_port_that_is_taken_is_said_so(tmp_path: Path) -> None:
+def test_a_taken_port_is_an_error(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ConflictError, match=f"cannot listen on 127.0.0.1:{port}") as raised:
@@ -91,12 +91,12 @@ def test_a_port_that_is_taken_is_said_so(tmp_path: Path) -> None:
     assert "--port" in (raised.value.hint or "")
 
 
-def test_a_host_that_is_not_ours_is_said_so(tmp_path: Path) -> None:
+def test_an_address_of_another_machine_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConflictError, match="cannot listen on"):
         anyio.run(serve, _app(), "203.0.113.1", 0, print)
 
 
-def test_the_address_is_told_with_its_port(tmp_path: Path) -> None:
+def test_the_address_has_the_chosen_port(tmp_path: Path) -> None:
     async def look(host: str) -> str:
         told: list[str] = []
         async with anyio.create_task_group() as tasks:

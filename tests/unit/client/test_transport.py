@@ -39,7 +39,7 @@ async def opened(app: Callable[[Message, Receive, Send], Awaitable[None]]) -> As
             tasks.cancel_scope.cancel()
 
 
-def test_the_app_gets_the_request_and_the_client_its_answer() -> None:
+def test_the_app_gets_the_request_and_the_client_the_response() -> None:
     seen: list[Message] = []
 
     async def app(scope: Message, receive: Receive, send: Send) -> None:
@@ -62,7 +62,7 @@ def test_the_app_gets_the_request_and_the_client_its_answer() -> None:
     assert (got["method"], got["query_string"], second["body"]) == ("GET", b"q=a+b%26c&limit=3&flag=true", b"")
 
 
-def test_a_stream_arrives_piece_by_piece_and_the_app_hears_when_it_is_left() -> None:
+def test_a_stream_arrives_in_chunks_and_the_app_learns_of_a_disconnect() -> None:
     heard: list[str] = []
 
     async def app(scope: Message, receive: Receive, send: Send) -> None:
@@ -86,7 +86,7 @@ def test_a_stream_arrives_piece_by_piece_and_the_app_hears_when_it_is_left() -> 
     assert heard == ["http.disconnect", "ended"]
 
 
-def test_a_client_that_leaves_lets_an_app_go_on_that_waits_for_it() -> None:
+def test_a_client_that_disconnects_releases_an_app_that_waits_to_send() -> None:
     ended = False
 
     async def app(scope: Message, receive: Receive, send: Send) -> None:
@@ -106,7 +106,7 @@ def test_a_client_that_leaves_lets_an_app_go_on_that_waits_for_it() -> None:
     anyio.run(main)
 
 
-def test_an_answer_that_breaks_off_or_never_comes_is_a_server_that_is_unreachable() -> None:
+def test_a_response_that_breaks_off_or_never_comes_is_an_unreachable_server() -> None:
     async def breaks(scope: Message, receive: Receive, send: Send) -> None:
         await send(start())
         await send(body(b'{"a"', more=True))
@@ -138,7 +138,7 @@ async def take_pieces(transport: Transport) -> list[bytes]:
     return taken
 
 
-def test_the_pieces_of_a_body_that_breaks_off_raise_a_transport_error() -> None:
+def test_the_chunks_of_a_body_that_breaks_off_raise_a_transport_error() -> None:
     async def breaks(scope: Message, receive: Receive, send: Send) -> None:
         await send(start())
         await send(body(b'{"a"', more=True))
@@ -163,7 +163,7 @@ def test_the_pieces_of_a_body_that_breaks_off_raise_a_transport_error() -> None:
     anyio.run(main)
 
 
-def test_errors_of_the_app_are_the_errors_they_are() -> None:
+def test_errors_of_the_app_are_raised_as_their_exceptions() -> None:
     async def app(scope: Message, receive: Receive, send: Send) -> None:
         await send(start(404))
         await send(body(b'{"error": {"code": "run_not_found", "message": "none", "hint": "look"}}'))

@@ -87,7 +87,7 @@ def plain(event: StreamEvent | UnknownEvent) -> dict[str, Any]:
 
 
 @pytest.mark.req("SDK-1", "SDK-2", "SDK-12")
-def test_the_events_of_a_worker_come_whatever_the_bytes_are_cut_into() -> None:
+def test_the_events_of_a_worker_are_independent_of_chunks() -> None:
     events = [START, WORKER, *text_of("Grüße 😀", "\u2028!"), {"type": "new", "x": 1}, RESULT, STOP]
     body = b": heartbeat\n\n" + sse(*events, DONE, seq=9)
 
@@ -102,7 +102,7 @@ def test_the_events_of_a_worker_come_whatever_the_bytes_are_cut_into() -> None:
 
 
 @pytest.mark.req("SDK-3")
-def test_events_come_while_the_run_goes_on() -> None:
+def test_events_arrive_during_the_run() -> None:
     async def test(server: ScriptedServer, client: Client) -> None:
         go_on = anyio.Event()
         server.executions = [Answer([sse(START, WORKER), go_on, sse(RESULT, STOP, DONE)])]
@@ -118,7 +118,7 @@ def test_events_come_while_the_run_goes_on() -> None:
 
 
 @pytest.mark.req("SDK-5", "SDK-6")
-def test_handlers_are_called_at_once_and_the_stream_goes_on_as_one() -> None:
+def test_handlers_are_called_concurrently_and_the_stream_continues() -> None:
     both = threading.Barrier(2)
 
     def search(args: dict[str, Any]) -> Any:
@@ -151,7 +151,7 @@ def test_handlers_are_called_at_once_and_the_stream_goes_on_as_one() -> None:
 
 
 @pytest.mark.req("SDK-7", "SDK-8", "SDK-9", "SDK-10", "SDK-11")
-def test_what_has_no_handler_is_asked_of_the_caller_who_may_leave_and_go_on() -> None:
+def test_a_call_without_a_handler_is_passed_to_the_caller_who_may_continue_later() -> None:
     async def test(server: ScriptedServer, client: Client) -> None:
         server.executions = [
             Answer([sse(START, requested(("c1", "search"), ("c2", "mine")), CALLS, DONE, seq=4)]),
@@ -180,7 +180,7 @@ def test_what_has_no_handler_is_asked_of_the_caller_who_may_leave_and_go_on() ->
     play(test)
 
 
-def test_a_stream_ends_after_the_request_that_nobody_serves() -> None:
+def test_a_stream_ends_after_a_request_without_a_handler() -> None:
     async def test(server: ScriptedServer, client: Client) -> None:
         server.executions = [Answer([sse(START, requested(("c1", "mine")), CALLS, DONE)])]
         events = await all_of(client.workers.execute("hello"))
@@ -190,7 +190,7 @@ def test_a_stream_ends_after_the_request_that_nobody_serves() -> None:
     play(test)
 
 
-def test_results_may_be_plain_data_in_the_words_of_the_wire() -> None:
+def test_results_may_be_plain_dicts_with_the_names_of_the_wire() -> None:
     async def test(server: ScriptedServer, client: Client) -> None:
         server.executions = [Answer([sse(START, RESULT, STOP, DONE)])]
         await all_of(client.workers.continue_("hello", RUN_ID, [{"toolCallId": "c", "error": "no"}]))
@@ -205,7 +205,7 @@ def test_results_may_be_plain_data_in_the_words_of_the_wire() -> None:
 
 
 @pytest.mark.req("SDK-25")
-def test_leaving_early_cancels_the_run_however_one_leaves() -> None:
+def test_closing_the_stream_early_cancels_the_run() -> None:
     async def leave(client: Client) -> None:
         async for _ in client.workers.execute("hello"):
             break
@@ -238,7 +238,7 @@ def test_leaving_early_cancels_the_run_however_one_leaves() -> None:
         play(test)
 
 
-def test_leaving_a_detached_run_or_one_that_has_its_result_leaves_it_alone() -> None:
+def test_closing_the_stream_of_a_detached_or_ended_run_does_not_cancel_it() -> None:
     async def test(server: ScriptedServer, client: Client) -> None:
         asks = {"type": "question", "executionId": RUN_ID, "callId": "q", "question": "?", "waits": True}
         for events, detach, until in (
@@ -260,7 +260,7 @@ def test_leaving_a_detached_run_or_one_that_has_its_result_leaves_it_alone() -> 
 
 @pytest.mark.req("SDK-5", "SDK-25", "SDK-26")
 @pytest.mark.parametrize("kind", [anyio.Event, asyncio.Event])
-def test_a_signal_cancels_the_run_and_raises_an_error_of_its_own(kind: Any) -> None:
+def test_a_signal_cancels_the_run_and_raises_execution_cancelled(kind: Any) -> None:
     async def test(server: ScriptedServer, client: Client) -> None:
         signal = kind()
         server.executions = [Answer([sse(START, WORKER), anyio.Event()])]
@@ -287,7 +287,7 @@ def test_a_signal_cancels_the_run_and_raises_an_error_of_its_own(kind: Any) -> N
     play(test)
 
 
-def test_a_signal_that_nobody_gives_changes_nothing() -> None:
+def test_a_signal_that_is_never_set_changes_nothing() -> None:
     async def test(server: ScriptedServer, client: Client) -> None:
         server.executions = [Answer([sse(START, WORKER, RESULT, STOP, DONE)])]
         assert await all_of(client.workers.execute("hello", signal=anyio.Event())) == [START, WORKER, RESULT, STOP]
@@ -302,9 +302,7 @@ def test_a_signal_that_nobody_gives_changes_nothing() -> None:
 
 @pytest.mark.parametrize("checkpoint", [None, 1, 2, 3])
 @pytest.mark.parametrize("keeps", range(14))
-def test_a_stream_that_is_cut_anywhere_goes_on_without_a_gap_and_without_repeats(
-    keeps: int, checkpoint: int | None
-) -> None:
+def test_a_stream_that_breaks_anywhere_continues_without_gaps_or_repeats(keeps: int, checkpoint: int | None) -> None:
     """The server tells the log in batches; it is cut after any number of events beyond the last `id`."""
     steps = [message(text("Hello 😀"), use("c1")), call("c1"), result("c1"), STEP_ENDED, ENDED]
     events = log(STARTED, STEP, *steps)
@@ -323,7 +321,7 @@ def test_a_stream_that_is_cut_anywhere_goes_on_without_a_gap_and_without_repeats
     play(test)
 
 
-def test_a_text_that_was_cut_while_it_was_typed_is_told_to_its_end_once() -> None:
+def test_a_text_that_broke_off_is_completed_once() -> None:
     events = log(STARTED, STEP, message(text("Hello there")), STEP_ENDED, ENDED)
     begun = [{"type": "text-start", "id": "m:0"}, {"type": "text-delta", "id": "m:0", "delta": "Hel"}]
     block = {"type": "block-start", "blockId": "say", "blockName": "Say", "blockType": "next-message"}
@@ -349,7 +347,7 @@ def test_a_text_that_was_cut_while_it_was_typed_is_told_to_its_end_once() -> Non
 
 
 @pytest.mark.req("SDK-44")
-def test_an_input_that_was_cut_while_it_was_typed_is_told_to_its_end_once() -> None:
+def test_an_input_that_broke_off_is_completed_once() -> None:
     events = log(STARTED, STEP, message(use("c1", given={"q": [1, 2]})), call("c1"), result("c1"), STEP_ENDED, ENDED)
     begun = [
         {"type": "tool-input-start", "toolCallId": "c1", "toolName": "search"},
@@ -376,7 +374,7 @@ def test_an_input_that_was_cut_while_it_was_typed_is_told_to_its_end_once() -> N
     play(test)
 
 
-def test_a_cut_in_the_middle_of_going_on_is_made_good_from_the_log() -> None:
+def test_a_disconnect_during_continue_is_recovered_from_the_log() -> None:
     asking = [call("c1", given={"q": "c1"}, kind="client_tool", more=1), call("c2", "mine", {"q": "c2"}, "client_tool")]
     events = log(STARTED, STEP, *asking, result("c1", 1))
 
@@ -402,7 +400,7 @@ def test_a_cut_in_the_middle_of_going_on_is_made_good_from_the_log() -> None:
     play(test)
 
 
-def test_going_on_by_an_id_alone_survives_a_cut_too() -> None:
+def test_continuing_by_id_alone_survives_a_disconnect() -> None:
     events = log(STARTED, STEP, call("c1", kind="client_tool"), result("c1", 1), STEP_ENDED, ENDED)
 
     async def test(server: ScriptedServer, client: Client) -> None:
@@ -421,7 +419,7 @@ def test_going_on_by_an_id_alone_survives_a_cut_too() -> None:
     play(test)
 
 
-def test_a_start_is_asked_for_again_only_with_a_key() -> None:
+def test_a_start_is_retried_only_with_an_idempotency_key() -> None:
     async def test(server: ScriptedServer, client: Client) -> None:
         server.executions = [Answer(["cut"])]
         with pytest.raises(ServerUnreachable):
@@ -433,7 +431,7 @@ def test_a_start_is_asked_for_again_only_with_a_key() -> None:
     play(test)
 
 
-def test_a_log_that_ends_without_an_outcome_is_said_to() -> None:
+def test_a_log_that_ends_without_an_outcome_is_an_error() -> None:
     async def test(server: ScriptedServer, client: Client) -> None:
         server.executions = [Answer([sse(START), "cut"])]
         server.streams = [Answer([log_sse(*log(STARTED)), b"event: end\ndata: {}\n\n"])]
@@ -453,9 +451,7 @@ def test_a_log_that_ends_without_an_outcome_is_said_to() -> None:
 @pytest.mark.parametrize(
     ("code", "status", "error"), [("validation_error", 400, InvalidInput), ("not_found_error", 404, WorkerNotFound)]
 )
-def test_what_is_refused_is_an_error_event_and_raised_by_generate(
-    code: str, status: int, error: type[Exception]
-) -> None:
+def test_a_refusal_is_an_error_event_and_raised_by_generate(code: str, status: int, error: type[Exception]) -> None:
     async def test(server: ScriptedServer, client: Client) -> None:
         refused = {
             "type": "error",
@@ -479,7 +475,7 @@ def test_what_is_refused_is_an_error_event_and_raised_by_generate(
 
 
 @pytest.mark.req("SDK-22", "SDK-23", "SDK-31", "SDK-32", "SDK-33")
-def test_generate_gives_the_output_and_raises_what_went_wrong() -> None:
+def test_generate_returns_the_output_or_raises_the_error() -> None:
     async def test(server: ScriptedServer, client: Client) -> None:
         server.executions = [Answer([sse(START, RESULT, STOP, DONE)]), Answer([sse(START, STOP, DONE)])]
         assert await client.workers.generate("hello", {}) == 42
@@ -507,7 +503,7 @@ def test_generate_gives_the_output_and_raises_what_went_wrong() -> None:
     play(test)
 
 
-def test_generate_raises_where_the_run_was_cancelled_or_waits() -> None:
+def test_generate_raises_if_the_run_was_cancelled_or_waits() -> None:
     async def test(server: ScriptedServer, client: Client) -> None:
         ending = {"type": "worker-result", "workerId": RUN_ID, "error": "enough"}
         server.executions = [
@@ -527,7 +523,7 @@ def test_generate_raises_where_the_run_was_cancelled_or_waits() -> None:
     play(test)
 
 
-def test_what_is_no_shopfloor_server_is_unreachable() -> None:
+def test_a_server_that_is_not_shopfloor_is_unreachable() -> None:
     async def test(server: ScriptedServer, client: Client) -> None:
         for answer in (Answer([b"<html>"], 502, "text/html"), Answer([b"hi"], 200, "text/plain"), Answer([sse("[1]")])):
             server.executions = [answer]
@@ -570,7 +566,7 @@ def test_a_run_is_followed_from_its_queue_to_its_end() -> None:
     play(test)
 
 
-def test_a_log_that_lost_its_end_is_told_from_there() -> None:
+def test_a_truncated_log_is_streamed_from_its_new_end() -> None:
     events = log(STARTED, STEP, message(text("Hello")))
     other = log(message(text("Hello again"), message_id="n"), ENDED, first=3)
 
@@ -605,7 +601,7 @@ PAUSE = {"type": "finish", "finishReason": "other", "reason": "question"}
 @pytest.mark.req("SDK-37")
 @pytest.mark.parametrize("answers_at", ["question", "finish"])
 @pytest.mark.parametrize("detach", [False, True])
-def test_a_stream_that_paused_at_a_question_goes_on_once_it_is_answered(answers_at: str, detach: bool) -> None:
+def test_a_stream_that_paused_at_a_question_continues_once_it_is_answered(answers_at: str, detach: bool) -> None:
     events = log(STARTED, STEP, ASKED, result("q", name="ask"), STEP_ENDED, ENDED)
 
     async def test(server: ScriptedServer, client: Client) -> None:
@@ -628,7 +624,7 @@ def test_a_stream_that_paused_at_a_question_goes_on_once_it_is_answered(answers_
 
 
 @pytest.mark.req("SDK-37")
-def test_a_stream_whose_question_nobody_answered_ends_there() -> None:
+def test_a_stream_with_an_unanswered_question_ends_there() -> None:
     async def test(server: ScriptedServer, client: Client) -> None:
         server.executions = [Answer([sse(START, WORKER, QUESTION, PAUSE, DONE, seq=3)])]
         types: list[str] = []
@@ -646,7 +642,7 @@ def test_a_stream_whose_question_nobody_answered_ends_there() -> None:
 
 
 @pytest.mark.req("SDK-38")
-def test_every_event_says_from_where_on_a_stream_goes_on_after_it() -> None:
+def test_every_event_has_the_seq_to_resume_the_stream_from() -> None:
     events = log(STARTED, STEP, message(text("Hello")), STEP_ENDED, ENDED)
     batches = [told(*events[:n])[1] for n in range(len(events) + 1)]
 
@@ -674,7 +670,7 @@ def test_every_event_says_from_where_on_a_stream_goes_on_after_it() -> None:
 
 
 @pytest.mark.req("SDK-39")
-def test_what_generate_raises_names_the_run() -> None:
+def test_errors_of_generate_have_the_run_id() -> None:
     async def test(server: ScriptedServer, client: Client) -> None:
         failed = {
             "type": "error",
@@ -713,7 +709,7 @@ def test_what_generate_raises_names_the_run() -> None:
 
 @pytest.mark.req("SDK-39")
 @pytest.mark.parametrize("run_id", [RUN_ID, "../x", "", RUN_ID.upper() + "A"])
-def test_a_run_that_cannot_be_is_not_found_as_one_that_is_not_there(run_id: str) -> None:
+def test_an_invalid_run_id_is_not_found_like_an_unknown_one(run_id: str) -> None:
     missing = as_json({"error": {"code": "run_not_found", "message": "there is no run"}}, 404)
 
     async def test(server: ScriptedServer, client: Client) -> None:
