@@ -110,9 +110,9 @@ def up(folder: Path) -> Iterator[Server]:
     ended(server)
 
 
-def wait_for_status(server: Server, run_id: str, wanted: str) -> dict[str, Any]:
+def wait_for_status(server: Server, run_id: str, expected: str) -> dict[str, Any]:
     until = time.monotonic() + TIMEOUT_SECONDS
-    while (detail := server.get("/api/agents/workers/detail", worker_id=run_id))["status"] != wanted:
+    while (detail := server.get("/api/agents/workers/detail", worker_id=run_id))["status"] != expected:
         assert time.monotonic() < until, detail
         time.sleep(0.05)
     return detail
@@ -134,8 +134,8 @@ def look_up(args: dict[str, Any]) -> str:
 @pytest.mark.req("SDK-34", "SDK-40")
 def test_handlers_are_called_for_the_sub_runs_of_a_worker(up: Server) -> None:
     async def ask(client: Client) -> None:
-        gave = await client.workers.generate("has-all-asked", tools={"look-up": look_up})
-        assert gave == {"sun": "SUN", "moon": "MOON"}
+        output = await client.workers.generate("has-all-asked", tools={"look-up": look_up})
+        assert output == {"sun": "SUN", "moon": "MOON"}
 
     run(ask, up.login)
 
@@ -207,7 +207,7 @@ def test_a_client_that_disconnects_after_a_second_cancels_the_run_before_it_writ
 
 @pytest.mark.req("SDK-35")
 def test_a_connection_that_breaks_does_not_end_the_run(up: Server) -> None:
-    """The SDK takes its place again before the server takes the broken connection for a client that has gone."""
+    """The SDK reconnects before the grace period for a disconnected client is over."""
     with Proxy(up.url) as proxy:
 
         async def ask(client: Client) -> list[str]:
@@ -224,7 +224,7 @@ def test_a_connection_that_breaks_does_not_end_the_run(up: Server) -> None:
 
 
 class Proxy:
-    """Passes connections on to a server, until they are cut."""
+    """A proxy that forwards connections to a server, until they are cut."""
 
     def __init__(self, url: str) -> None:
         self._to = (httpx.URL(url).host, httpx.URL(url).port or 80)
@@ -277,9 +277,9 @@ def test_the_timeout_of_a_client_tool_includes_the_time_the_server_is_down(folde
     first = started(folder, **more)
     try:
         body = {"type": "start", "input": {"WORD": "star"}}
-        told = first.http.post("/api/agents/has-asked/execute", json=body).text
-        [run_id] = set(re.findall(r'"executionId":"([^"]+)"', told))
-        assert '"tool-request"' in told
+        body_text = first.http.post("/api/agents/has-asked/execute", json=body).text
+        [run_id] = set(re.findall(r'"executionId":"([^"]+)"', body_text))
+        assert '"tool-request"' in body_text
     finally:
         ended(first)
     second = started(folder, **{**more, "SHOPFLOOR_CLIENT_WAIT": "1000"})
@@ -326,14 +326,14 @@ def test_the_programs_of_the_sdk_page_run(up: Server, folder: Path, program: Any
 @pytest.mark.parametrize("place", ["{url}/login?token={token}", "{url}/", "{url}/login?token=wrong"])
 def test_a_url_may_be_a_login_link(up: Server, place: str) -> None:
     token = up.login.split("token=")[1]
-    given = place.format(url=up.url, token=token)
+    url = place.format(url=up.url, token=token)
 
     async def ask(client: Client) -> None:
         async with client:
             await client.api.get("/api/workers")
 
-    anyio.run(ask, Client(given, token))
-    anyio.run(ask, Shopfloor(given, token))
+    anyio.run(ask, Client(url, token))
+    anyio.run(ask, Shopfloor(url, token))
     if place.endswith("{token}"):
-        anyio.run(ask, Client(given))
-        anyio.run(ask, Shopfloor(given))
+        anyio.run(ask, Client(url))
+        anyio.run(ask, Shopfloor(url))

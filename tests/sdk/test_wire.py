@@ -1,4 +1,4 @@
-"""`shopfloor up` as the TypeScript SDK sees it: whatever happens in a run, each event of its stream is one that it takes."""
+"""`shopfloor up` and the TypeScript SDK: the client accepts every event of every kind of run."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ async def gives_nothing(run):
 
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory, model_server_thread: ModelServer) -> Iterator[Storage]:
-    """The storage of a server that runs."""
+    """The storage of a running server."""
     folder = tmp_path_factory.mktemp("up")
     for slug, yaml in WORKERS.items():
         (folder / "workers" / slug).mkdir(parents=True)
@@ -212,15 +212,15 @@ def test_the_text_and_calls_of_each_model_are_streamed(
     events = checked(stock.execute(f"talks-{provider}", {}, {"look-up": look_up}))
     assert only(events, "error") == []
     assert given == INPUTS
-    told = {event["toolCallId"]: event["input"] for event in only(events, "tool-input-available")}
-    assert list(told.values()) == [*INPUTS, noted.input]
+    streamed = {event["toolCallId"]: event["input"] for event in only(events, "tool-input-available")}
+    assert list(streamed.values()) == [*INPUTS, noted.input]
     outputs = {event["toolCallId"]: event["type"] for event in events if event["type"].startswith("tool-output")}
     kinds = ["tool-output-available", "tool-output-error", "tool-output-available", "tool-output-available"]
-    assert [outputs[call_id] for call_id in told] == kinds
+    assert [outputs[call_id] for call_id in streamed] == kinds
     assert ours(events, "question")[0]["question"] == "Why?"
     assert only(events, "worker-result")[0]["output"] == "Found ☃."
     again = replayed(up, events[0]["executionId"])
-    assert {event["toolCallId"]: event["input"] for event in only(again, "tool-input-available")} == told
+    assert {event["toolCallId"]: event["input"] for event in only(again, "tool-input-available")} == streamed
     assert len(only(again, "tool-output-available")) == 3
 
 
@@ -270,8 +270,8 @@ def test_a_result_is_streamed_once_whether_a_handler_or_the_caller_executes_the_
     (call,) = request["toolCalls"]
     result = {"toolCallId": call["toolCallId"], "toolName": "look-up", "result": "stone"}
     rest = stock.continue_execution("looks-up", run_id, [result], {"look-up": lambda _: "cheese"})
-    told = [event["output"] for event in only(checked([*first, *rest]), "tool-output-available")]
-    assert told == ["stone", "cheese"]
+    streamed = [event["output"] for event in only(checked([*first, *rest]), "tool-output-available")]
+    assert streamed == ["stone", "cheese"]
     assert len(only(replayed(up, run_id), "tool-output-available")) == 2
 
 
@@ -282,12 +282,12 @@ def test_results_of_handlers_and_of_the_client_are_each_streamed_once(stock: Sto
     (call,) = request["toolCalls"]
     results = [*request["serverToolResults"], {"toolCallId": call["toolCallId"], "result": "page"}]
     rest = stock.continue_execution("both", request["executionId"], results)
-    told = [event["output"] for event in only(checked([*first, *rest]), "tool-output-available")]
-    assert told == ["bright", "page"]
+    streamed = [event["output"] for event in only(checked([*first, *rest]), "tool-output-available")]
+    assert streamed == ["bright", "page"]
     assert rest[-1]["finishReason"] == "stop"
 
 
-GIVEN: list[tuple[dict[str, Any], Any, str | None]] = [
+RESULTS: list[tuple[dict[str, Any], Any, str | None]] = [
     ({}, None, None),
     ({"result": None}, None, None),
     ({"error": None}, None, None),
@@ -312,15 +312,15 @@ GIVEN: list[tuple[dict[str, Any], Any, str | None]] = [
 
 
 @pytest.mark.req("SDK-46")
-@pytest.mark.parametrize(("more", "output", "error"), GIVEN, ids=lambda one: str(one)[:40])
+@pytest.mark.parametrize(("more", "output", "error"), RESULTS, ids=lambda one: str(one)[:40])
 def test_a_result_is_accepted_with_the_extra_fields_of_an_sdk(
     stock: StockClient, more: dict[str, Any], output: Any, error: str | None
 ) -> None:
     request = stock.execute("looks-up")[-2]
     (call,) = request["toolCalls"]
     rest = stock.continue_execution("looks-up", request["executionId"], [{"toolCallId": call["toolCallId"], **more}])
-    told = next(event for event in rest if event["type"].startswith("tool-output"))
-    assert (told.get("output"), told.get("error")) == (output, error)
+    streamed = next(event for event in rest if event["type"].startswith("tool-output"))
+    assert (streamed.get("output"), streamed.get("error")) == (output, error)
 
 
 @pytest.mark.req("SDK-46")

@@ -1,4 +1,4 @@
-"""The rules of access: tokens made on first use, known by their digest, each with a role."""
+"""Access control: tokens created on first use, stored as digests, each with a role."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -29,7 +29,7 @@ def without_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class RetriedTokens(MemoryTokens):
-    """Tokens in a database where another process is always faster the first time, so that each change is made twice."""
+    """Tokens in a store where another process always wins the first race, so that each change is applied twice."""
 
     async def update(self, change: Callable[[Access], tuple[Access, T]]) -> T:
         change(await self.read())
@@ -49,15 +49,15 @@ async def test_the_first_use_creates_an_admin_token(tokens: MemoryTokens) -> Non
 
 
 async def test_processes_that_start_at_once_agree_on_one_token(tmp_path: Path) -> None:
-    made: set[str] = set()
+    tokens_made: set[str] = set()
 
     async def start() -> None:
-        made.add(await AccessControl(LocalTokens(tmp_path / "storage" / "tokens.json")).admin_token())
+        tokens_made.add(await AccessControl(LocalTokens(tmp_path / "storage" / "tokens.json")).admin_token())
 
     async with anyio.create_task_group() as tasks:
         for _ in range(16):
             tasks.start_soon(start)
-    assert len(made) == 1
+    assert len(tokens_made) == 1
 
 
 async def test_looking_up_a_token_creates_nothing(tokens: MemoryTokens) -> None:

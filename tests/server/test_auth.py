@@ -1,4 +1,4 @@
-"""Who is let in: on every route that there is, and on those that are not."""
+"""Authentication and authorization on every route, unknown paths included."""
 
 import re
 import socket
@@ -24,24 +24,24 @@ NOWHERE = [("GET", "/nowhere"), ("GET", "/api/nowhere"), ("POST", "/api/runs"), 
 
 
 def every_address(server: RunningServer, run_id: str) -> Iterator[tuple[str, str]]:
-    """All that the app answers to, and some that it does not."""
+    """Return every method and path of the app, and some unknown ones."""
     for route in server.app.routes:
-        assert isinstance(route, Route), f"{route} is not looked at here"
+        assert isinstance(route, Route), f"{route} is not covered here"
         for method in sorted(route.methods or ()):
             yield method, route.path.replace("{run_id}", run_id)
     yield from NOWHERE
 
 
 def status(client: httpx.Client, method: str, address: str, headers: dict[str, str]) -> int:
-    """Only the status: a stream has no end."""
-    asked = {"worker_id": address} if "detail" in address else {}
-    with client.stream(method, address, headers=headers, params=asked) as got:
+    """Return the status of a response without reading its body, since a stream has no end."""
+    params = {"worker_id": address} if "detail" in address else {}
+    with client.stream(method, address, headers=headers, params=params) as got:
         if got.status_code >= 400 and method != "HEAD":
-            said = read_json(got)
+            body = read_json(got)
             if address.endswith("/execute"):
-                assert set(said) == {"error", "code", "hint"}
+                assert set(body) == {"error", "code", "hint"}
             else:
-                assert set(said["error"]) == {"code", "message", "hint"}
+                assert set(body["error"]) == {"code", "message", "hint"}
         for name in ("content-security-policy", "x-content-type-options", "referrer-policy"):
             assert name in got.headers, f"{method} {address} answers without {name}"
         return got.status_code
@@ -60,8 +60,15 @@ def anonymous_client(server: RunningServer) -> Iterator[httpx.Client]:
 
 def test_every_route_is_covered(server: RunningServer, runs: RecordedRuns) -> None:
     addresses = [address for _, address in every_address(server, runs.done)]
-    for one in ("/", LOGIN_PATH, "/api/docs", "/api/openapi.json", "/api/stream", f"/api/runs/{runs.done}/stream"):
-        assert one in addresses
+    for route_call in (
+        "/",
+        LOGIN_PATH,
+        "/api/docs",
+        "/api/openapi.json",
+        "/api/stream",
+        f"/api/runs/{runs.done}/stream",
+    ):
+        assert route_call in addresses
 
 
 @pytest.mark.parametrize(
@@ -84,8 +91,10 @@ def test_without_a_valid_token_every_route_refuses_except_the_login_style_sheet(
     for word, meaning in known.items():
         headers = {name: text.replace(word, meaning) for name, text in headers.items()}
     server.app.state.login_limiter = LoginLimiter()
-    answers = {one: status(anonymous_client, *one, headers) for one in every_address(server, runs.done)}
-    assert {one for one, said in answers.items() if said != 401} == {
+    answers = {
+        route_call: status(anonymous_client, *route_call, headers) for route_call in every_address(server, runs.done)
+    }
+    assert {route_call for route_call, body in answers.items() if body != 401} == {
         ("GET", STYLESHEET_PATH),
         ("HEAD", STYLESHEET_PATH),
     }
@@ -99,8 +108,8 @@ def test_every_route_refuses_another_host_name(
     server: RunningServer, runs: RecordedRuns, client: httpx.Client, host: str
 ) -> None:
     headers = {"Host": host.format(port=server.host.rpartition(":")[2])}
-    answers = {one: status(client, *one, headers) for one in every_address(server, runs.done)}
-    assert {one for one, said in answers.items() if said != 403} == set()
+    answers = {route_call: status(client, *route_call, headers) for route_call in every_address(server, runs.done)}
+    assert {route_call for route_call, body in answers.items() if body != 403} == set()
 
 
 @pytest.mark.parametrize(
@@ -110,8 +119,8 @@ def test_every_route_refuses_requests_from_pages_of_other_sites(
     server: RunningServer, runs: RecordedRuns, client: httpx.Client, origin: str
 ) -> None:
     headers = {"Origin": origin.format(host=server.host)}
-    answers = {one: status(client, *one, headers) for one in every_address(server, runs.done)}
-    assert {one for one, said in answers.items() if said != 403} == set()
+    answers = {route_call: status(client, *route_call, headers) for route_call in every_address(server, runs.done)}
+    assert {route_call for route_call, body in answers.items() if body != 403} == set()
 
 
 def test_host_and_origin_are_checked_before_the_token(anonymous_client: httpx.Client) -> None:
@@ -121,19 +130,19 @@ def test_host_and_origin_are_checked_before_the_token(anonymous_client: httpx.Cl
 
 def test_a_viewer_reads_everything_and_changes_nothing(server: RunningServer, runs: RecordedRuns) -> None:
     with server.client("viewer") as viewer:
-        answers = {one: status(viewer, *one, {}) for one in every_address(server, runs.done)}
+        answers = {route_call: status(viewer, *route_call, {}) for route_call in every_address(server, runs.done)}
     reading = ("GET", "HEAD")
-    acting = {one for one in answers if one[0] not in reading and one[1] != LOGOUT_PATH}
-    assert {one for one in acting if answers[one] != 403} == set()
-    assert {one for one, said in answers.items() if one not in acting and said == 403} == set()
+    acting = {route_call for route_call in answers if route_call[0] not in reading and route_call[1] != LOGOUT_PATH}
+    assert {route_call for route_call in acting if answers[route_call] != 403} == set()
+    assert {route_call for route_call, body in answers.items() if route_call not in acting and body == 403} == set()
 
 
 def test_a_token_of_the_host_role_is_refused(server: RunningServer, runs: RecordedRuns) -> None:
     with server.client("host") as host:
         answers = {
-            one: status(host, *one, {})
-            for one in every_address(server, runs.done)
-            if one[1] not in (LOGIN_PATH, STYLESHEET_PATH)
+            route_call: status(host, *route_call, {})
+            for route_call in every_address(server, runs.done)
+            if route_call[1] not in (LOGIN_PATH, STYLESHEET_PATH)
         }
     assert set(answers.values()) == {403}
 
@@ -192,9 +201,9 @@ def test_two_host_headers_are_refused(server: RunningServer) -> None:
 def test_a_websocket_is_checked_the_same_way(headers: dict[str, str], expected: list[str]) -> None:
     access = AccessControl(MemoryTokens())
     token = anyio.run(access.admin_token)
-    said = {"host": "localhost:7420"} | {name: text.format(token=token) for name, text in headers.items()}
+    body = {"host": "localhost:7420"} | {name: text.format(token=token) for name, text in headers.items()}
     scope = {"type": "websocket", "path": "/trpc", "server": ("127.0.0.1", 7420)}
-    scope["headers"] = [(name.encode(), value.encode()) for name, value in said.items()]
+    scope["headers"] = [(name.encode(), value.encode()) for name, value in body.items()]
     sent: list[str] = []
 
     async def inside(scope: Any, receive: Any, send: Any) -> None:

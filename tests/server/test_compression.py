@@ -1,4 +1,4 @@
-"""Responses are compressed where that is worth it, and only then."""
+"""Compression of responses: large JSON only."""
 
 from __future__ import annotations
 

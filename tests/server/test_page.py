@@ -1,4 +1,4 @@
-"""The page and its files, and what people are told where they come without a token or to nowhere."""
+"""The built page and its files, and the pages for browsers without a token or with an unknown path."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ PAGES = ["/", "/agents/all/workers", "/agents/a b/workers", "/fleet"]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A page as a build leaves it, and a secret beside it."""
+    """A built page, with a secret file beside it."""
     beside = tmp_path_factory.mktemp("built")
-    (beside / "secret.txt").write_text("what nobody may read")
+    (beside / "secret.txt").write_text("a secret")
     folder = beside / "page"
     (folder / "assets" / "more.js").mkdir(parents=True)
     (folder / "index.html").write_text(INDEX)
@@ -40,7 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "assets" / "index-a1b2.js").write_text(SCRIPT)
     (folder / "assets" / "style-C3_d4.css").write_text("body { color: red }")
     (folder / "assets" / "font-1.woff2").write_bytes(b"\0packed")
-    (folder / "assets" / "program.sh").write_text("what nobody may read")
+    (folder / "assets" / "program.sh").write_text("a secret")
     (folder / "assets" / "link.js").symlink_to(beside / "secret.txt")
     return folder
 
@@ -129,15 +129,16 @@ def test_compressed_formats_are_not_compressed_again(reader: httpx.Client) -> No
 def test_an_unchanged_file_is_not_sent_again(reader: httpx.Client, address: str, accepted: str) -> None:
     headers = {"Accept-Encoding": accepted}
     etag = reader.get(address, headers=headers).headers["etag"]
-    for said in (etag, f'"other", W/{etag}', "*"):
-        got = reader.get(address, headers=headers | {"If-None-Match": said})
+    for value in (etag, f'"other", W/{etag}', "*"):
+        got = reader.get(address, headers=headers | {"If-None-Match": value})
         assert (got.status_code, got.content, got.headers["etag"]) == (304, b"", etag)
     assert reader.get(address, headers=headers | {"If-None-Match": '"other"'}).status_code == 200
 
 
 def test_compressed_and_plain_files_have_different_etags(reader: httpx.Client) -> None:
     tags = {
-        reader.get("/assets/index-a1b2.js", headers={"Accept-Encoding": said}).headers["etag"] for said in ("gzip", "")
+        reader.get("/assets/index-a1b2.js", headers={"Accept-Encoding": value}).headers["etag"]
+        for value in ("gzip", "")
     }
     assert len(tags) == 2
 
@@ -178,13 +179,13 @@ def test_a_rebuilt_page_is_served(own_storage: Storage, tmp_path: Path) -> None:
     ],
 )
 def test_only_files_of_the_page_are_served(built: RunningServer, name: str) -> None:
-    # Not by a client that tidies the address up before it asks.
+    # Send raw bytes: an HTTP client would normalize the path first.
     with closing(HTTPConnection(built.host, timeout=TIMEOUT_SECONDS)) as connection:
         connection.request("GET", f"/assets/{name}", headers={"Authorization": f"Bearer {built.tokens.admin_token()}"})
         got = connection.getresponse()
         body = got.read().decode()
     assert (got.status, json.loads(body)["error"]["code"]) == (404, "not_found")
-    assert "what nobody may read" not in body
+    assert "a secret" not in body
 
 
 def test_the_page_and_its_files_need_a_token(built: RunningServer) -> None:
@@ -205,7 +206,7 @@ def test_the_page_folder_is_beside_the_server() -> None:
     assert PAGE_FOLDER.parts[-3:] == ("shopfloor", "server", "page")
 
 
-# People without a token, and people who are lost
+# Browsers without a token, and unknown paths
 
 
 @pytest.mark.parametrize("address", [*PAGES, "/nowhere", "/api/docs"])
@@ -218,7 +219,7 @@ def test_a_browser_without_a_valid_token_gets_the_login_page(
     assert got.headers["www-authenticate"] == "Bearer"
     assert got.headers["cache-control"] == "no-store"
     assert "<pre>shopfloor login</pre>" in got.text
-    # A stranger may have what the page looks like.
+    # The style sheet needs no token.
     (style,) = re.findall(r'<link rel="stylesheet" href="([^"]+)">', got.text)
     assert anonymous_client.get(style).headers["content-type"] == "text/css; charset=utf-8"
     assert "<script" not in got.text
@@ -292,11 +293,11 @@ def test_a_page_of_another_site_is_refused_with_a_page(server: RunningServer) ->
     assert "evil.example" in got.text
 
 
-# Where the login leads
+# The redirect of the login
 
 
 @pytest.mark.parametrize(
-    ("said", "leads_to"),
+    ("value", "leads_to"),
     [
         ("/agents/all/workers?worker=abc&x=1", "/agents/all/workers?worker=abc&x=1"),
         ("/fleet#x", "/fleet#x"),
@@ -319,9 +320,9 @@ def test_a_page_of_another_site_is_refused_with_a_page(server: RunningServer) ->
         (" /fleet", "/"),
     ],
 )
-def test_the_login_redirects_only_to_this_server(server: RunningServer, said: str, leads_to: str) -> None:
+def test_the_login_redirects_only_to_this_server(server: RunningServer, value: str, leads_to: str) -> None:
     with server.anonymous_client() as browser:
-        got = browser.get(LOGIN_PATH, params={"token": server.tokens.admin_token(), "next": said})
+        got = browser.get(LOGIN_PATH, params={"token": server.tokens.admin_token(), "next": value})
     assert (got.status_code, got.headers["location"]) == (303, leads_to)
     assert "set-cookie" in got.headers
 

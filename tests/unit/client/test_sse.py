@@ -1,4 +1,4 @@
-"""Server-sent events, read from bytes that are cut anywhere, and made."""
+"""Server-sent events: parsing of arbitrary chunks, and encoding."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_frames_are_independent_of_chunks_and_line_endings(cuts: set[int], end: 
 
 
 def test_frames_are_the_same_byte_by_byte() -> None:
-    assert read(bytes([one]) for one in BODY.replace(b"\n", b"\r\n")) == FRAMES
+    assert read(bytes([byte]) for byte in BODY.replace(b"\n", b"\r\n")) == FRAMES
 
 
 def test_an_event_without_an_end_is_an_error() -> None:

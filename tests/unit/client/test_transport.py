@@ -1,4 +1,4 @@
-"""Requests to an app in this process: they stream, break off and are left as those over a connection are."""
+"""Requests to an app in this process: they stream, break off and disconnect like those over a connection."""
 
 from __future__ import annotations
 
@@ -63,27 +63,27 @@ def test_the_app_gets_the_request_and_the_client_the_response() -> None:
 
 
 def test_a_stream_arrives_in_chunks_and_the_app_learns_of_a_disconnect() -> None:
-    heard: list[str] = []
+    messages: list[str] = []
 
     async def app(scope: Message, receive: Receive, send: Send) -> None:
         await receive()
         await send(start(kind=b"text/event-stream"))
         await send(body(b'data: {"seq":1,"type":"x"}\n\n', more=True))
-        # The next piece is made only after the first was taken, and somebody waits for more.
-        heard.append((await receive())["type"])
+        # The app makes the next chunk only after the client took the first and waits for more.
+        messages.append((await receive())["type"])
         await send(body(b'data: {"seq":2,"type":"x"}\n\n', more=True))
-        heard.append("ended")
+        messages.append("ended")
 
     async def main() -> None:
         async with opened(app) as api:
             async with aclosing(api.stream(RUN_ID)) as entries:
                 assert (await anext(entries)).seq == 1
-                assert heard == []
-            while "ended" not in heard:
+                assert messages == []
+            while "ended" not in messages:
                 await anyio.lowlevel.checkpoint()
 
     anyio.run(main)
-    assert heard == ["http.disconnect", "ended"]
+    assert messages == ["http.disconnect", "ended"]
 
 
 def test_a_client_that_disconnects_releases_an_app_that_waits_to_send() -> None:
@@ -129,7 +129,7 @@ def test_a_response_that_breaks_off_or_never_comes_is_an_unreachable_server() ->
 
 
 async def take_pieces(transport: Transport) -> list[bytes]:
-    """Take the pieces of a body that breaks off, and see what they raise before `send` does."""
+    """Read the chunks of a body that breaks off, and return what they raise before `send` does."""
     taken: list[bytes] = []
     async with transport.send("GET", "/api/x") as answer:
         taken.append(await anext(answer.chunks))
