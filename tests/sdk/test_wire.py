@@ -157,8 +157,8 @@ def replayed(up: Storage, run_id: str) -> list[Wire]:
     return checked(folded(decode(line) for line in log.splitlines()))
 
 
-def search(given: dict[str, Any]) -> list[str]:
-    return [f"all about {given['query']}"]
+def search(arguments: dict[str, Any]) -> list[str]:
+    return [f"all about {arguments['query']}"]
 
 
 @pytest.mark.req("SDK-42", "SDK-44", "SDK-45")
@@ -195,23 +195,23 @@ INPUTS: list[dict[str, Any]] = [
 def test_the_text_and_calls_of_each_model_are_streamed(
     stock: StockClient, up: Storage, model_server: ModelServer, provider: str
 ) -> None:
-    calls = [ToolUse(name="look-up", id=f"call_{n}", input=given) for n, given in enumerate(INPUTS)]
+    calls = [ToolUse(name="look-up", id=f"call_{n}", input=arguments) for n, arguments in enumerate(INPUTS)]
     noted = ToolUse(name="log_question", id="noted", input={"question": "Why?"})
     model_server.say(
         Turn(say=[Thinking(thinking="Hm, let me see."), Text(text="I look up."), *calls, noted], chunk=3, pause=0.002),
         Turn(say=[Text(text="Found ☃.")], chunk=3),
     )
-    given: list[Any] = []
+    arguments: list[Any] = []
 
     def look_up(args: dict[str, Any]) -> str | None:
-        given.append(args)
+        arguments.append(args)
         if "more" in args:
             raise ValueError("no such word")
         return args.get("word")
 
     events = checked(stock.execute(f"talks-{provider}", {}, {"look-up": look_up}))
     assert only(events, "error") == []
-    assert given == INPUTS
+    assert arguments == INPUTS
     streamed = {event["toolCallId"]: event["input"] for event in only(events, "tool-input-available")}
     assert list(streamed.values()) == [*INPUTS, noted.input]
     outputs = {event["toolCallId"]: event["type"] for event in events if event["type"].startswith("tool-output")}
@@ -360,10 +360,14 @@ def test_a_question_ends_the_stream_with_a_reason_that_the_client_accepts(
 ) -> None:
     events = checked(stock.execute("asks"))
     assert (events[-1]["finishReason"], events[-1]["reason"]) == ("other", "question")
-    noted, asked = ours(events, "question")
-    assert (noted["question"], asked["question"], asked["options"]) == ("Is this noted?", "Which one?", ["a", "b"])
+    noted, question = ours(events, "question")
+    assert (noted["question"], question["question"], question["options"]) == (
+        "Is this noted?",
+        "Which one?",
+        ["a", "b"],
+    )
     run_id = events[0]["executionId"]
-    rest = checked(stock.continue_execution("asks", run_id, [{"toolCallId": asked["callId"], "result": "b"}]))
+    rest = checked(stock.continue_execution("asks", run_id, [{"toolCallId": question["callId"], "result": "b"}]))
     assert only(rest, "worker-result")[0]["output"] == "b"
 
 
@@ -389,7 +393,7 @@ def test_a_cancelled_run_ends_with_a_reason_that_the_client_accepts(stock: Stock
 
 @pytest.mark.req("SDK-41")
 @pytest.mark.parametrize(
-    ("slug", "body", "error_type", "says"),
+    ("slug", "body", "error_type", "message_part"),
     [
         ("nobody", {"type": "start", "input": {}}, "not_found_error", "nobody"),
         ("needs-input", {"type": "start", "input": {}}, "validation_error", "NAME"),
@@ -399,8 +403,8 @@ def test_a_cancelled_run_ends_with_a_reason_that_the_client_accepts(stock: Stock
     ],
 )
 def test_a_refusal_reaches_the_client_with_its_reason(
-    stock: StockClient, slug: str, body: Wire, error_type: str, says: str
+    stock: StockClient, slug: str, body: Wire, error_type: str, message_part: str
 ) -> None:
     (error,) = stock.posted(slug, body)
     assert error["errorType"] == error_type
-    assert says in error["message"]
+    assert message_part in error["message"]
