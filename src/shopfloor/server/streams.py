@@ -34,8 +34,8 @@ _RUN_STREAM = (
     "Each event of the log as `data`, with its `seq` as `id`. `event: reset` when the log was truncated after a crash: "
     "the events after `last` are void. `event: delta`, without an `id`: a piece of the message `message_id` that is "
     "being generated, after the event `after`; pieces may be missing, and `offset` is the number of characters of the "
-    "block before the piece. `event: requests` when the run and all its sub-runs wait: `toolCalls` are the client tools that sub-runs "
-    "wait for; without any, `waits` is true. `event: end` when the stream is complete."
+    "block before the piece. `event: requests` when the run and all its sub-runs wait: `toolCalls` are the client "
+    "tools that sub-runs wait for; without any, `waits` is true. `event: end` when the stream is complete."
 )
 
 operations = Operations()
