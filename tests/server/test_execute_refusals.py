@@ -16,15 +16,15 @@ from shopfloor.server.limits import BODY_DEPTH
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+def executing_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     folder = tmp_path_factory.mktemp("busy")
     with engine_server(Storage(folder / "storage"), write_workers(folder / "workers")) as server:
         yield server
 
 
 @pytest.fixture
-def client(server: RunningServer) -> Iterator[httpx.Client]:
-    with server.client() as client:
+def client(executing_server: RunningServer) -> Iterator[httpx.Client]:
+    with executing_server.client() as client:
         yield client
 
 
@@ -129,8 +129,8 @@ def test_an_invalid_worker_is_refused_with_its_problems(client: httpx.Client) ->
 
 @pytest.mark.req("SDK-41")
 @pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer wrong"}])
-def test_a_request_without_a_token_is_refused(server: RunningServer, headers: dict[str, str]) -> None:
-    with server.anonymous_client(headers=headers) as anonymous_client:
+def test_a_request_without_a_token_is_refused(executing_server: RunningServer, headers: dict[str, str]) -> None:
+    with executing_server.anonymous_client(headers=headers) as anonymous_client:
         refused(anonymous_client.post("/api/agents/echo/execute", json=start({"TEXT": "x"})), 401, "unauthorized")
     assert http_error_type(401) == "authentication_error"
 
@@ -152,8 +152,8 @@ def test_the_same_key_for_another_request_is_a_conflict(client: httpx.Client) ->
     refused(got, 409, "conflict")
 
 
-def test_a_viewer_may_not_execute(server: RunningServer) -> None:
-    with server.client("viewer") as viewer:
+def test_a_viewer_may_not_execute(executing_server: RunningServer) -> None:
+    with executing_server.client("viewer") as viewer:
         refused(viewer.post("/api/agents/echo/execute", json=start({"TEXT": "x"})), 403, "forbidden")
 
 
@@ -161,9 +161,9 @@ def test_a_viewer_may_not_execute(server: RunningServer) -> None:
 
 
 @pytest.fixture(scope="module")
-def waiting(server: RunningServer) -> tuple[str, str]:
+def waiting(executing_server: RunningServer) -> tuple[str, str]:
     """A waiting run, and the call that it waits for."""
-    with server.client() as client:
+    with executing_server.client() as client:
         events = execute(client, "asker", start())
     return events[0].data["executionId"], events[-2].data["toolCalls"][0]["toolCallId"]
 
