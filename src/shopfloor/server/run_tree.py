@@ -19,7 +19,7 @@ from shopfloor.errors import InvalidEvent
 from shopfloor.limits import OPEN_BRANCHES, SHARED_CHUNKS
 from shopfloor.log import CallStarted, Delta, Entry, Event, Reset, decode
 from shopfloor.ports import LogReader, RunFilter, RunItem, Store
-from shopfloor.server.limits import MTIME_SETTLE_SECONDS, SHARED_EVENTS, SPAN_CACHE_RUNS, SUB_RUN_POLL_SECONDS
+from shopfloor.server.limits import LOG_SETTLE_SECONDS, SHARED_EVENTS, SPAN_CACHE_RUNS, SUB_RUN_POLL_SECONDS
 from shopfloor.server.pending_calls import find_own_pending_calls
 from shopfloor.server.sse import closing
 from shopfloor.views import CLIENT_TOOL, SPAN_EVENTS, RequestedCall, Spans, SubRunCalls, join_call_id, spans_fold
@@ -110,7 +110,7 @@ async def follow_tree(
                 # The last report may have been based on an event that is only now yielded: report again.
                 silent_since, is_checked, reported = now, False, SubRunCalls([])
                 continue
-            is_settled = now - silent_since >= MTIME_SETTLE_SECONDS
+            is_settled = now - silent_since >= LOG_SETTLE_SECONDS
             # A run without sub-runs does nothing without logging it: one check per silence is enough.
             if now < next_check or not (has_children or (is_settled and not is_checked)):
                 continue
