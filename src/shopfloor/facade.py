@@ -1,4 +1,4 @@
-"""`Shopfloor()`: the server that is there, or else one in this process."""
+"""`Shopfloor()`: a client of a running server, or of a server that it starts in this process."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from shopfloor.wiring import ServerThread, WorkerSettings
 
 
 class Shopfloor(Client):
-    """A client of the server at `base_url`, of the one on this machine, or of one that it starts in this process.
+    """A client of the server at `base_url`, of the running server on this machine, or of one it starts in this process.
 
-    `workers` names folders of workers, or modules that have some, for a server that is started here. That server ends
-    with the process, or with `close()`; what it was at is gone on with by the next one.
+    `workers` are folders or modules of workers, for a server that is started here. That server ends with the process,
+    or with `close()`; the next server resumes the runs that had not ended.
     """
 
     def __init__(
@@ -28,16 +28,17 @@ class Shopfloor(Client):
     ) -> None:
         self._thread: ServerThread | None = None
         if base_url is None:
-            kept = Storage(Path(storage).expanduser().absolute()) if storage is not None else Storage.default()
-            address = find_server(kept, named=storage is None)
+            folder = Storage(Path(storage).expanduser().absolute()) if storage is not None else Storage.default()
+            address = find_server(folder, named=storage is None)
             if address is None:
-                self._thread = ServerThread(kept, WorkerSettings.named([os.fspath(one) for one in workers]))
+                self._thread = ServerThread(folder, WorkerSettings.from_names([os.fspath(name) for name in workers]))
                 address = self._thread.start()
             base_url, api_key = address.url, api_key or address.token
         address = address_of(base_url, api_key)
         super().__init__(address.url, address.token or os.environ.get("SHOPFLOOR_TOKEN"))
 
     async def close(self) -> None:
+        """Close the client, and stop the server that it started, if any."""
         await super().close()
         if self._thread is not None:
             await self._thread.stop()

@@ -214,7 +214,7 @@ def engine(
     workers name them. `logs` is a folder that keeps the logs; by default they go to one that is deleted at the end.
     """
     return Engine(
-        WorkerSettings.named([os.fspath(one) for one in workers]), script, None if logs is None else Path(logs)
+        WorkerSettings.from_names([os.fspath(one) for one in workers]), script, None if logs is None else Path(logs)
     )
 
 

@@ -73,8 +73,8 @@ def test_a_running_run_is_cancelled_on_the_page(tabs: Tabs, server: Server, owne
     assert server.detail(run_id)["status"] == "cancelled"
     # What was open then did not fail.
     for part in (transcript(page), timeline(page)):
-        expect(part.get_by_text("somebody cancelled it").first).to_be_visible()
-        assert color_name(rgb(part.get_by_text("somebody cancelled it").first)) != "red"
+        expect(part.get_by_text("cancelled by request").first).to_be_visible()
+        assert color_name(rgb(part.get_by_text("cancelled by request").first)) != "red"
         expect(part.get_by_text("✗")).to_have_count(0)
     expect(transcript(page)).not_to_contain_text("execution_error")
     expect(timeline(page).get_by_role("button", name=re.compile("^Sleep, step, .*, cancelled$"))).to_be_visible()

@@ -85,7 +85,7 @@ def test_words_that_are_no_text_are_a_usage_error(shopfloor, words):
 
 def test_half_a_character_in_json_is_a_clear_error(shopfloor):
     done = shopfloor("run", "hello", "--input-json", '{"NAME": "\\ud800"}')
-    assert done.stderr.startswith("error[validation_error]: '\\ud800' cannot be sent: it is no text in UTF-8\n")
+    assert done.stderr.startswith("error[validation_error]: '\\ud800' cannot be sent: it is not valid UTF-8 text\n")
 
 
 def test_a_storage_may_have_a_name_that_is_no_text(shopfloor, tmp_path):
@@ -128,9 +128,17 @@ asyncio.run(main())
 def test_a_program_that_gives_what_cannot_be_sent_is_told_so(env):
     done = subprocess.run([sys.executable, "-c", SDK], env=env, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    half = "InvalidInput \"'\\\\udc80' cannot be sent: it is no text in UTF-8\""
-    other = "InvalidInput 'what is given cannot be sent as JSON: Encoding objects of type object is unsupported'"
-    assert done.stdout.splitlines() == [half, other, half, "InvalidInput 'None names no worker'", half, other, half]
+    half = "InvalidInput \"'\\\\udc80' cannot be sent: it is not valid UTF-8 text\""
+    other = "InvalidInput 'the input cannot be sent as JSON: Encoding objects of type object is unsupported'"
+    assert done.stdout.splitlines() == [
+        half,
+        other,
+        half,
+        "InvalidInput 'None is not the slug of a worker'",
+        half,
+        other,
+        half,
+    ]
 
 
 # Nobody who reads

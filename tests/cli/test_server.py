@@ -219,7 +219,7 @@ def test_a_port_that_is_taken_is_a_clear_error(server, shopfloor, tmp_path):
 def test_a_server_that_does_not_answer_is_a_clear_error(shopfloor, env):
     env["SHOPFLOOR_URL"] = "http://127.0.0.1:9"
     done = shopfloor("list")
-    assert done.stderr.startswith("error[server_unreachable]: there is no answer from http://127.0.0.1:9")
+    assert done.stderr.startswith("error[server_unreachable]: no response from http://127.0.0.1:9")
     assert done.returncode == 7
 
 

@@ -1,4 +1,4 @@
-"""What tests of the SDK can ask for."""
+"""Fixtures for tests of the SDK."""
 
 from tests.cli.conftest import env, shopfloor, start, transcripts
 from tests.model_server.fixtures import model_server, model_server_thread

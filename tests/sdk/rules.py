@@ -1,5 +1,4 @@
-"""What holds for every stream, whoever made it: each event is one that the TypeScript SDK takes, each input and each
-result is told once."""
+"""Rules for every stream: the TypeScript SDK accepts each event, and each input and result appears once."""
 
 from __future__ import annotations
 
@@ -17,36 +16,39 @@ Wire = dict[str, Any]
 
 
 def folded(ones: Iterable[Event | Delta]) -> list[Wire]:
-    """What a stream tells of these, as it is sent."""
+    """Return the events of a stream made from these, as they are sent."""
     state = StreamState()
     events: list[Wire] = []
-    for one in ones:
-        state, told = stream_step(state, one)
-        events += [msgspec.json.decode(encode_event(event)) for event in told]
+    for item in ones:
+        state, stage = stream_step(state, item)
+        events += [msgspec.json.decode(encode_event(event)) for event in stage]
     return events
 
 
 def checked(events: list[Wire]) -> list[Wire]:
-    """The events, if they keep the rules. An agent may use an id again once its call has a result: that is another call."""
+    """Return the events if they follow the rules.
+
+    An agent may use a call id again once the call has a result: that is another call.
+    """
     assert [fault for event in events for fault in event_faults(event)] == []
-    told: dict[str, str] = {}
+    stage: dict[str, str] = {}
     for place, event in enumerate(events):
         call_id = event.get("toolCallId", "")
         match event["type"]:
             case "tool-input-available":
-                assert told.get(call_id) != "input", f"the input of {call_id} is told twice"
-                told[call_id] = "input"
+                assert stage.get(call_id) != "input", f"the input of {call_id} appears twice"
+                stage[call_id] = "input"
                 assert json.loads(inputs_of(events[:place])[call_id]) == event["input"]
             case "tool-output-available" | "tool-output-error":
-                assert told.get(call_id) != "output", f"the result of {call_id} is told twice"
-                told[call_id] = "output"
+                assert stage.get(call_id) != "output", f"the result of {call_id} appears twice"
+                stage[call_id] = "output"
             case _:
                 pass
     return events
 
 
 def inputs_of(events: list[Wire]) -> dict[str, str]:
-    """The deltas of each call together; one that begins anew counts from there."""
+    """Return the joined input deltas of each call; an input that starts over counts from there."""
     inputs: dict[str, str] = {}
     for event in events:
         if event["type"] == "tool-input-start":

@@ -1,5 +1,8 @@
-"""A client that behaves as the TypeScript SDK does: it takes no event that does not fit, executes the calls that it has
-handlers for, shows their results itself, and goes on."""
+"""A client that behaves like the TypeScript SDK.
+
+It accepts only events that match its schemas, executes the calls that it has handlers for, shows their results itself,
+and continues the run.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from tests.sdk.vocabulary import event_faults, http_error_type, http_message
 Wire = dict[str, Any]
 Handler = Callable[[dict[str, Any]], Any]
 _ECHOED = ("outputVariable", "blockIndex", "thread", "workerId")
-"""What comes back with the result of a call that a handler executed."""
+"""Fields of a call that the client sends back with the result of a handler."""
 
 
 class StockClient:
@@ -21,15 +24,15 @@ class StockClient:
         self._http = http
 
     def execute(
-        self, slug: str, given: Wire | None = None, tools: Mapping[str, Handler] | None = None, **more: Any
+        self, slug: str, input_values: Wire | None = None, tools: Mapping[str, Handler] | None = None, **more: Any
     ) -> list[Wire]:
-        """What the caller of `execute` sees."""
-        return self._led(slug, {"type": "start", "input": given or {}, **more}, tools or {})
+        """Execute a worker and return the events that the caller sees."""
+        return self._led(slug, {"type": "start", "input": input_values or {}, **more}, tools or {})
 
     def continue_execution(
         self, slug: str, run_id: str, results: list[Wire], tools: Mapping[str, Handler] | None = None
     ) -> list[Wire]:
-        """What the caller of `continue` sees."""
+        """Continue a run and return the events that the caller sees."""
         return self._led(slug, _continue(run_id, results), tools or {})
 
     def _led(self, slug: str, body: Wire, tools: Mapping[str, Handler]) -> list[Wire]:
@@ -37,24 +40,24 @@ class StockClient:
         while True:
             events = self.posted(slug, body)
             run_id = next((event["executionId"] for event in events if event["type"] == "start"), "")
-            wanted = [call for event in events if event["type"] == "tool-request" for call in event["toolCalls"]]
-            asks = bool(wanted) and events[-1].get("finishReason") == "tool-calls"
+            requested = [call for event in events if event["type"] == "tool-request" for call in event["toolCalls"]]
+            asks = bool(requested) and events[-1].get("finishReason") == "tool-calls"
             seen += [
                 event for event in events if event["type"] != "tool-request" and not (asks and event is events[-1])
             ]
             if not asks:
                 return seen
-            results = [_executed(call, tools[call["toolName"]]) for call in wanted if call["toolName"] in tools]
+            results = [_executed(call, tools[call["toolName"]]) for call in requested if call["toolName"] in tools]
             seen += [_shown(result) for result in results]
-            left = [call for call in wanted if call["toolName"] not in tools]
+            left = [call for call in requested if call["toolName"] not in tools]
             if left:
-                asked = {"type": "client-tool-request", "executionId": run_id, "toolCalls": left}
+                request = {"type": "client-tool-request", "executionId": run_id, "toolCalls": left}
                 finish = {"type": "finish", "finishReason": "client-tool-calls", "executionId": run_id}
-                return [*seen, {**asked, "serverToolResults": results}, finish]
+                return [*seen, {**request, "serverToolResults": results}, finish]
             body = _continue(run_id, results)
 
     def posted(self, slug: str, body: Wire) -> list[Wire]:
-        """The events of one answer; every one of them fits."""
+        """Send one request and return its events, all of which match the client's schemas."""
         got = self._http.post(f"/api/agents/{slug}/execute", json=body)
         if got.is_error:
             message = http_message(got.json())
@@ -79,7 +82,7 @@ def _executed(call: Wire, handler: Handler) -> Wire:
         value = handler(call["args"])
     except Exception as error:  # noqa: BLE001 - a handler may raise anything
         return {**result, "error": str(error)}
-    # What is `undefined` there is left out of the JSON.
+    # Fields that are `undefined` in TypeScript are missing in JSON.
     return result if value is None else {**result, "result": value}
 
 

@@ -1,4 +1,4 @@
-"""`from shopfloor import Shopfloor`, in a program of its own, as somebody would write it."""
+"""`from shopfloor import Shopfloor` in a separate program, as a user would write it."""
 
 import json
 import subprocess
@@ -48,7 +48,7 @@ def workers(tmp_path: Path) -> Path:
 
 
 def program(env: dict[str, str], workers: Path, body: str) -> list[Any]:
-    """What a program with that body prints: a line of JSON each."""
+    """Run a program with this body and return the JSON of each line that it prints."""
     source = PROGRAM.format(body=textwrap.indent(textwrap.dedent(body), " " * 8))
     done = subprocess.run(
         [sys.executable, "-c", source, str(workers)],
@@ -73,33 +73,35 @@ async for event in events:
 
 
 @pytest.mark.req("SDK-2", "SDK-3", "SDK-6")
-def test_a_worker_runs_in_the_program_that_asks_for_it(env: dict[str, str], workers: Path) -> None:
-    told = program(env, workers, RESEARCH)
-    names = [name for name, _ in told]
+def test_a_worker_runs_in_the_program_that_executes_it(env: dict[str, str], workers: Path) -> None:
+    lines = program(env, workers, RESEARCH)
+    names = [name for name, _ in lines]
     assert names[:2] == ["Start", "WorkerStart"]
     assert names[-2:] == ["WorkerResult", "Finish"]
     assert names.count("ToolRequest") == 1
-    assert "all about AI safety" in "".join(delta for name, delta in told if name == "TextDelta")
+    assert "all about AI safety" in "".join(delta for name, delta in lines if name == "TextDelta")
 
 
 @pytest.mark.req("SDK-1")
-def test_a_server_that_runs_is_found_and_asked(env: dict[str, str], workers: Path, start, shopfloor) -> None:
+def test_a_running_server_is_found_and_used(env: dict[str, str], workers: Path, start, shopfloor) -> None:
     server = start("up", "--port", "0", "--workers", str(workers), env={**env, "SHOPFLOOR_SCRIPT_DELAY_MS": "1"})
     assert b"Shopfloor is up" in server.stdout.readline()
-    told = program(env, workers, RESEARCH)
-    assert [name for name, _ in told][-1] == "Finish"
+    lines = program(env, workers, RESEARCH)
+    assert [name for name, _ in lines][-1] == "Finish"
     [row] = json.loads(shopfloor("list", "--json").stdout)["workers"]
     assert row["status"] == "done"
 
 
-def test_a_server_that_only_holds_the_storage_is_an_error_of_its_own(env: dict[str, str], tmp_path: Path) -> None:
+def test_a_server_that_has_the_lock_but_does_not_listen_is_a_distinct_error(
+    env: dict[str, str], tmp_path: Path
+) -> None:
     source = """
     from shopfloor import Shopfloor
     from shopfloor.errors import ServerRunning
     from shopfloor.record import Storage
     from shopfloor.wiring import hold_server_lock
 
-    # It has the storage and does not listen yet.
+    # The other server holds the lock and does not listen yet.
     with hold_server_lock(Storage.default()):
         try:
             Shopfloor()
@@ -119,7 +121,7 @@ def test_a_server_that_only_holds_the_storage_is_an_error_of_its_own(env: dict[s
 
 
 @pytest.mark.req("SDK-27", "SDK-29", "SDK-30", "SDK-31", "SDK-32", "SDK-33")
-def test_each_kind_of_error_reaches_the_program_as_what_it_is(
+def test_each_kind_of_error_is_raised_as_its_own_exception(
     env: dict[str, str], workers: Path, model_server: ModelServer
 ) -> None:
     model_server.say(Turn(fail=Failure(status=500), times=0))
@@ -137,8 +139,8 @@ def test_each_kind_of_error_reaches_the_program_as_what_it_is(
     await errors("breaks-a-tool", tools={"look-up": broken})
     await errors("breaks-a-step")
     """
-    told = program({**env, **model_server.env}, workers, body)
-    assert told == [
+    lines = program({**env, **model_server.env}, workers, body)
+    assert lines == [
         [["validation_error", False]],
         [["not_found_error", False]],
         [["provider_error", True]],
@@ -148,7 +150,7 @@ def test_each_kind_of_error_reaches_the_program_as_what_it_is(
 
 
 @pytest.mark.req("SDK-25", "SDK-26")
-def test_a_program_that_stops_listening_cancels_the_run(env: dict[str, str], workers: Path) -> None:
+def test_a_program_that_stops_reading_cancels_the_run(env: dict[str, str], workers: Path) -> None:
     body = """
     try:
         async with asyncio.timeout(2):

@@ -110,9 +110,9 @@ def up(folder: Path) -> Iterator[Server]:
     ended(server)
 
 
-def wait_for_status(server: Server, run_id: str, wanted: str) -> dict[str, Any]:
+def wait_for_status(server: Server, run_id: str, expected: str) -> dict[str, Any]:
     until = time.monotonic() + TIMEOUT_SECONDS
-    while (detail := server.get("/api/agents/workers/detail", worker_id=run_id))["status"] != wanted:
+    while (detail := server.get("/api/agents/workers/detail", worker_id=run_id))["status"] != expected:
         assert time.monotonic() < until, detail
         time.sleep(0.05)
     return detail
@@ -132,16 +132,16 @@ def look_up(args: dict[str, Any]) -> str:
 
 
 @pytest.mark.req("SDK-34", "SDK-40")
-def test_handlers_serve_the_runs_that_a_worker_calls(up: Server) -> None:
+def test_handlers_are_called_for_the_sub_runs_of_a_worker(up: Server) -> None:
     async def ask(client: Client) -> None:
-        gave = await client.workers.generate("has-all-asked", tools={"look-up": look_up})
-        assert gave == {"sun": "SUN", "moon": "MOON"}
+        output = await client.workers.generate("has-all-asked", tools={"look-up": look_up})
+        assert output == {"sun": "SUN", "moon": "MOON"}
 
     run(ask, up.login)
 
 
 @pytest.mark.req("SDK-34")
-def test_what_has_no_handler_is_answered_on_the_way(up: Server) -> None:
+def test_a_call_without_a_handler_is_answered_while_streaming(up: Server) -> None:
     async def ask(client: Client) -> None:
         outputs: list[Any] = []
         async for event in client.workers.execute("has-asked", {"WORD": "star"}):
@@ -157,7 +157,7 @@ def test_what_has_no_handler_is_answered_on_the_way(up: Server) -> None:
 
 
 @pytest.mark.req("SDK-34")
-def test_the_command_line_serves_the_runs_that_a_worker_calls(up: Server, folder: Path) -> None:
+def test_the_command_line_answers_calls_of_sub_runs(up: Server, folder: Path) -> None:
     tool = "look-up=jq .word | tr a-z A-Z"
     done = subprocess.run(
         [SHOPFLOOR, "run", "has-all-asked", "--tool", tool],
@@ -192,7 +192,7 @@ def test_a_question_is_answered_where_the_stream_pauses(up: Server, event_type: 
 
 
 @pytest.mark.req("SDK-35")
-def test_a_client_that_hangs_up_after_a_second_ends_the_run_before_it_writes(up: Server, tmp_path: Path) -> None:
+def test_a_client_that_disconnects_after_a_second_cancels_the_run_before_it_writes(up: Server, tmp_path: Path) -> None:
     file = tmp_path / "written"
     body = {"type": "start", "input": {"FILE": str(file)}}
     with up.http.stream("POST", "/api/agents/writes-late/execute", json=body) as answer:
@@ -200,14 +200,14 @@ def test_a_client_that_hangs_up_after_a_second_ends_the_run_before_it_writes(up:
         [run_id] = re.findall(r'"executionId":"([^"]+)"', next(line for line in lines if "executionId" in line))
         time.sleep(1)
     detail = wait_for_status(up, run_id, "cancelled")
-    assert detail["error"]["message"] == "its client has gone"
+    assert detail["error"]["message"] == "its client disconnected"
     time.sleep(2.5)
     assert not file.exists()
 
 
 @pytest.mark.req("SDK-35")
 def test_a_connection_that_breaks_does_not_end_the_run(up: Server) -> None:
-    """The SDK takes its place again before the server takes the broken connection for a client that has gone."""
+    """The SDK reconnects before the grace period for a disconnected client is over."""
     with Proxy(up.url) as proxy:
 
         async def ask(client: Client) -> list[str]:
@@ -224,7 +224,7 @@ def test_a_connection_that_breaks_does_not_end_the_run(up: Server) -> None:
 
 
 class Proxy:
-    """Passes connections on to a server, until they are cut."""
+    """A proxy that forwards connections to a server, until they are cut."""
 
     def __init__(self, url: str) -> None:
         self._to = (httpx.URL(url).host, httpx.URL(url).port or 80)
@@ -272,14 +272,14 @@ class Proxy:
 
 
 @pytest.mark.req("SDK-36")
-def test_the_time_for_a_client_tool_goes_on_while_the_server_is_down(folder: Path, tmp_path: Path) -> None:
+def test_the_timeout_of_a_client_tool_includes_the_time_the_server_is_down(folder: Path, tmp_path: Path) -> None:
     more = {"SHOPFLOOR_STORAGE": str(tmp_path / "storage"), "SHOPFLOOR_CLIENT_WAIT": "3"}
     first = started(folder, **more)
     try:
         body = {"type": "start", "input": {"WORD": "star"}}
-        told = first.http.post("/api/agents/has-asked/execute", json=body).text
-        [run_id] = set(re.findall(r'"executionId":"([^"]+)"', told))
-        assert '"tool-request"' in told
+        body_text = first.http.post("/api/agents/has-asked/execute", json=body).text
+        [run_id] = set(re.findall(r'"executionId":"([^"]+)"', body_text))
+        assert '"tool-request"' in body_text
     finally:
         ended(first)
     second = started(folder, **{**more, "SHOPFLOOR_CLIENT_WAIT": "1000"})
@@ -290,13 +290,13 @@ def test_the_time_for_a_client_tool_goes_on_while_the_server_is_down(folder: Pat
     assert detail["error"]["message"].startswith("the client did not answer 'look-up' by ")
 
 
-def test_a_time_that_is_none_is_refused_at_the_start(folder: Path) -> None:
+def test_an_invalid_number_of_seconds_is_refused_at_the_start(folder: Path) -> None:
     env = settings(folder, SHOPFLOOR_EXECUTE_GRACE="soon", SHOPFLOOR_STORAGE=str(folder / "other"))
     done = subprocess.run([SHOPFLOOR, "up", "--port", "0"], env=env, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr.splitlines()) == (
         2,
         [
-            "error[usage]: SHOPFLOOR_EXECUTE_GRACE is 'soon', not a number of seconds",
+            "error[usage]: SHOPFLOOR_EXECUTE_GRACE must be a number of seconds, got 'soon'",
             "hint: unset it, or set e.g. 0.5",
         ],
     )
@@ -307,7 +307,7 @@ def test_a_time_that_is_none_is_refused_at_the_start(folder: Path) -> None:
 
 @pytest.mark.req("SDK-40")
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda block: f"line-{block.line}")
-def test_the_programs_of_the_page_run(up: Server, folder: Path, program: Any) -> None:
+def test_the_programs_of_the_sdk_page_run(up: Server, folder: Path, program: Any) -> None:
     assert LINK in PAGE
     done = subprocess.run(
         [sys.executable, "-c", program.text.replace(LINK, up.login)],
@@ -326,14 +326,14 @@ def test_the_programs_of_the_page_run(up: Server, folder: Path, program: Any) ->
 @pytest.mark.parametrize("place", ["{url}/login?token={token}", "{url}/", "{url}/login?token=wrong"])
 def test_a_url_may_be_a_login_link(up: Server, place: str) -> None:
     token = up.login.split("token=")[1]
-    given = place.format(url=up.url, token=token)
+    url = place.format(url=up.url, token=token)
 
     async def ask(client: Client) -> None:
         async with client:
             await client.api.get("/api/workers")
 
-    anyio.run(ask, Client(given, token))
-    anyio.run(ask, Shopfloor(given, token))
+    anyio.run(ask, Client(url, token))
+    anyio.run(ask, Shopfloor(url, token))
     if place.endswith("{token}"):
-        anyio.run(ask, Client(given))
-        anyio.run(ask, Shopfloor(given))
+        anyio.run(ask, Client(url))
+        anyio.run(ask, Shopfloor(url))

@@ -1,4 +1,4 @@
-"""Every event that we can send is one that the TypeScript SDK takes, in every version that has workers."""
+"""Every version of the TypeScript SDK that has workers accepts every event that the server can send."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.providers.streams import PROGRAMS, Stream, ids, streams
 from tests.providers.test_http_normalizers import BODIES, body
-from tests.providers.test_http_normalizers import normalizer as http_normalizer
 from tests.sample_events import GOLDEN, PAYLOADS, line_of
 from tests.sdk.rules import checked, folded, inputs_of
 from tests.sdk.vocabulary import ERROR_TYPES, EVENTS, VOCABULARY, event_faults, http_message, shape_faults
@@ -45,12 +44,12 @@ def sent(event: StreamEvent) -> dict[str, Any]:
 
 
 def sample(kind: Any) -> Any:
-    """A value of a type, with every field that it can have."""
+    """Return a value of a type, with every field set."""
     match kind:
         case msgspec.inspect.StructType():
             return kind.cls(**{field.name: sample(field.type) for field in kind.fields})
         case msgspec.inspect.UnionType():
-            return sample(next(one for one in kind.types if not isinstance(one, msgspec.inspect.NoneType)))
+            return sample(next(item for item in kind.types if not isinstance(item, msgspec.inspect.NoneType)))
         case msgspec.inspect.LiteralType():
             return kind.values[0]
         case msgspec.inspect.ListType():
@@ -89,7 +88,7 @@ def sample(kind: Any) -> Any:
     ],
     ids=lambda event: json.dumps(event)[:60],
 )
-def test_what_a_client_would_drop_is_found(event: dict[str, Any]) -> None:
+def test_events_that_a_client_would_drop_are_found(event: dict[str, Any]) -> None:
     assert len(event_faults(event)) == 1
 
 
@@ -109,17 +108,17 @@ def test_every_event_fits_and_comes_back_as_it_was(kind: type[msgspec.Struct]) -
     shape = msgspec.inspect.type_info(kind)
     assert isinstance(shape, msgspec.inspect.StructType)
     full: Any = sample(shape)
-    bare: Any = kind(**{field.name: sample(field.type) for field in shape.fields if field.required})
-    for event in (full, bare):
+    minimal: Any = kind(**{field.name: sample(field.type) for field in shape.fields if field.required})
+    for event in (full, minimal):
         assert event_faults(sent(event)) == []
         assert decode_event(encode_event(event)) == event
 
 
-def test_events_of_ours_say_all_in_fields_that_the_client_passes_on() -> None:
+def test_our_own_events_use_only_fields_that_the_client_passes_on() -> None:
     types = {sent(sample(msgspec.inspect.type_info(kind)))["type"] for kind in CLASSES}
     assert types <= EVENTS.keys()
     assert not types & VOCABULARY["later"].keys()
-    # It strips the fields that it does not know, and keeps the whole of a `value`.
+    # The client strips unknown fields, but keeps all of a `value`.
     assert EVENTS["resource-update"]["value"] == "any"
 
 
@@ -134,20 +133,28 @@ def test_every_finish_has_a_reason_that_the_client_knows_and_ours_beside_it(reas
 @pytest.mark.req("SDK-43")
 @pytest.mark.parametrize("kind", all_error_types(), ids=lambda kind: kind.code)
 def test_every_error_has_a_type_that_the_client_knows_and_our_code_beside_it(kind: type[ShopfloorError]) -> None:
-    told = sent(to_error_event(kind("what happened", hint="what to do")))
-    assert event_faults(told) == []
-    assert (told["code"], told["message"], told["hint"]) == (kind.code, "what happened", "what to do")
+    sent_events = sent(to_error_event(kind("what happened", hint="what to do")))
+    assert event_faults(sent_events) == []
+    assert (sent_events["code"], sent_events["message"], sent_events["hint"]) == (
+        kind.code,
+        "what happened",
+        "what to do",
+    )
     if kind.code in ERROR_TYPES:
-        assert told["errorType"] == kind.code
+        assert sent_events["errorType"] == kind.code
     failed = RunCompleted(name="x", kind="worker", status="failed", error=RunError(code=kind.code, message="no"))
-    assert checked(folded([event(1, failed)]))[0]["errorType"] == told["errorType"]
+    assert checked(folded([event(1, failed)]))[0]["errorType"] == sent_events["errorType"]
 
 
 @pytest.mark.req("SDK-43")
 @pytest.mark.parametrize("code", ["", "command_failed", "ENOENT", "my worker's own"])
-def test_a_code_that_is_none_of_ours_is_a_failure_of_the_worker(code: str) -> None:
-    told = sent(error_event("no", code))
-    assert (told["errorType"], told["source"], told["code"]) == ("execution_error", "platform", code)
+def test_an_unknown_code_is_a_failure_of_the_worker(code: str) -> None:
+    sent_events = sent(error_event("no", code))
+    assert (sent_events["errorType"], sent_events["source"], sent_events["code"]) == (
+        "execution_error",
+        "platform",
+        code,
+    )
 
 
 # Every log
@@ -159,7 +166,7 @@ def event(seq: int, payload: Payload, path: str = "step", child: str | None = No
 
 @pytest.mark.req("SDK-42")
 @pytest.mark.parametrize("name", PAYLOADS)
-def test_what_is_told_of_an_event_with_every_field_fits(name: str) -> None:
+def test_the_stream_of_events_with_every_field_fits(name: str) -> None:
     checked(folded([decode(encode(line_of(PAYLOADS[name])))]))
 
 
@@ -172,36 +179,36 @@ def test_the_arguments_of_a_requested_call_are_an_object(given: Any) -> None:
         StepStarted(name="s", kind="command", try_=1),
         call,
     ]
-    told = checked(folded(event(seq, payload) for seq, payload in enumerate(steps, 1)))
-    (requested,) = next(one["toolCalls"] for one in told if one["type"] == "tool-request")
+    sent_events = checked(folded(event(seq, payload) for seq, payload in enumerate(steps, 1)))
+    (requested,) = next(item["toolCalls"] for item in sent_events if item["type"] == "tool-request")
     assert requested["args"] == ({} if given is None else given if isinstance(given, dict) else {"input": given})
 
 
 def logs(path: Path) -> Iterator[list[Event]]:
-    """The runs in a file."""
+    """Return the events in a file, by run."""
     runs: dict[str, list[Event]] = {}
     for line in path.read_bytes().splitlines():
-        one = decode(line)
-        runs.setdefault(one.run_id, []).append(one)
+        item = decode(line)
+        runs.setdefault(item.run_id, []).append(item)
     yield from runs.values()
 
 
 @pytest.mark.req("SDK-42", "SDK-44", "SDK-45")
 @pytest.mark.parametrize("folder", [".", *(f"providers/{name}" for name in PROGRAMS)])
-def test_every_kept_transcript_is_told_by_the_rules(folder: str) -> None:
-    told = 0
+def test_every_stored_transcript_streams_by_the_rules(folder: str) -> None:
+    sent_events = 0
     for path in sorted((GOLDEN / folder).glob("*.jsonl")):
         for run in logs(path):
-            told += len(checked(folded(run)))
-    assert told
+            sent_events += len(checked(folded(run)))
+    assert sent_events
 
 
 # Every provider, live
 
 
 def live(normalizer: Normalizer, data: bytes, ended: AgentExit | None) -> list[Event | Delta]:
-    """What an engine writes and passes on of what a program prints: its own messages, calls and results."""
-    ones: list[Event | Delta] = []
+    """Return the events and deltas that the engine makes from the output of a program."""
+    items: list[Event | Delta] = []
     typed: dict[tuple[str, int], int] = {}
     seq = 0
     for report in [*normalizer.feed(data), *normalizer.finish(ended)]:
@@ -209,7 +216,7 @@ def live(normalizer: Normalizer, data: bytes, ended: AgentExit | None) -> list[E
             key = (report.message_id, report.block)
             offset = typed.get(key, 0)
             typed[key] = offset + len(report.text)
-            ones.append(
+            items.append(
                 Delta(
                     after=seq,
                     path="step",
@@ -224,50 +231,53 @@ def live(normalizer: Normalizer, data: bytes, ended: AgentExit | None) -> list[E
             )
         elif isinstance(report, TranscriptItem) and report.agent == "":
             seq += 1
-            ones.append(event(seq, report.payload))
-    return ones
+            items.append(event(seq, report.payload))
+    return items
 
 
-def without_every_third_piece(ones: list[Event | Delta]) -> list[Event | Delta]:
-    return [one for place, one in enumerate(ones) if isinstance(one, Event) or place % 3]
+def without_every_third_piece(items: list[Event | Delta]) -> list[Event | Delta]:
+    return [item for index, item in enumerate(items) if isinstance(item, Event) or index % 3]
 
 
-def without_the_last_pieces(ones: list[Event | Delta]) -> list[Event | Delta]:
-    """As where the message is written before its last piece is passed on."""
+def without_the_last_pieces(items: list[Event | Delta]) -> list[Event | Delta]:
+    """Drop the last deltas, as if the message was written before its last delta was sent."""
     return [
-        one
-        for one, after in zip(ones, [*ones, None][1:], strict=True)
-        if isinstance(one, Event) or isinstance(after, Delta)
+        item
+        for item, after in zip(items, [*items, None][1:], strict=True)
+        if isinstance(item, Event) or isinstance(after, Delta)
     ]
 
 
-def check_live(ones: list[Event | Delta]) -> None:
-    whole = checked(folded(one for one in ones if isinstance(one, Event)))
-    for some in (ones, without_every_third_piece(ones), without_the_last_pieces(ones)):
-        told = checked(folded(some))
-        calls = {one["toolCallId"]: one["input"] for one in whole if one["type"] == "tool-input-available"}
-        assert {one["toolCallId"]: one["input"] for one in told if one["type"] == "tool-input-available"} == calls
+def check_live(items: list[Event | Delta]) -> None:
+    whole = checked(folded(item for item in items if isinstance(item, Event)))
+    for some in (items, without_every_third_piece(items), without_the_last_pieces(items)):
+        sent_events = checked(folded(some))
+        calls = {item["toolCallId"]: item["input"] for item in whole if item["type"] == "tool-input-available"}
+        assert {
+            item["toolCallId"]: item["input"] for item in sent_events if item["type"] == "tool-input-available"
+        } == calls
 
 
 @pytest.mark.req("SDK-44", "SDK-45")
 @pytest.mark.parametrize("stream", streams(), ids=ids)
-def test_what_agents_print_is_told_live_by_the_rules(stream: Stream) -> None:
+def test_the_output_of_agents_streams_by_the_rules(stream: Stream) -> None:
     check_live(live(stream.normalizer(), stream.data, stream.ended))
 
 
 @pytest.mark.req("SDK-44", "SDK-45")
 @pytest.mark.parametrize("name", BODIES)
-def test_what_model_apis_answer_is_told_live_by_the_rules(name: str) -> None:
+def test_the_responses_of_model_apis_stream_by_the_rules(name: str) -> None:
     check_live(live(http_normalizer(name), body(name), None))
 
 
-def test_some_of_these_type_the_inputs_of_calls() -> None:
-    """Else the rule about them would hold for nothing."""
+def test_some_of_these_stream_the_inputs_of_calls() -> None:
+    """Otherwise the rule about streamed inputs would be vacuous."""
     typing = {
         stream.provider
         for stream in streams()
         if any(
-            isinstance(one, Delta) and one.kind == "tool_input" for one in live(stream.normalizer(), stream.data, None)
+            isinstance(item, Delta) and item.kind == "tool_input"
+            for item in live(stream.normalizer(), stream.data, None)
         )
     }
     assert typing >= {"claude-code", "copilot"}
@@ -296,7 +306,7 @@ LAYOUTS: list[dict[str, Any]] = [
 
 @pytest.mark.req("SDK-44")
 @given(value=JSON, layout=st.sampled_from(LAYOUTS), data=st.data())
-def test_the_pieces_of_an_input_are_the_input_however_it_is_typed(value: Any, layout: Any, data: st.DataObject) -> None:
+def test_the_deltas_of_an_input_add_up_to_the_input(value: Any, layout: Any, data: st.DataObject) -> None:
     text = json.dumps(value, **layout)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
     lost = data.draw(st.integers(0, 7))
@@ -316,16 +326,16 @@ def test_the_pieces_of_an_input_are_the_input_however_it_is_typed(value: Any, la
         if number != lost
     ]
     use = ToolUseBlock(tool_name="t", tool_id="c", tool_input=value, fidelity="agent_emitted")
-    started, said = (
+    started, message = (
         event(1, StepStarted(name="s", kind="next-message", try_=1)),
         AssistantMessage(message_id="m", blocks=[use]),
     )
-    told = checked(folded([started, *pieces, event(2, said)]))
-    assert json.loads(inputs_of(told)["c"]) == value
-    assert [one["type"] for one in told].count("tool-input-start") == 1
+    sent_events = checked(folded([started, *pieces, event(2, message)]))
+    assert json.loads(inputs_of(sent_events)["c"]) == value
+    assert [item["type"] for item in sent_events].count("tool-input-start") == 1
 
 
-def test_an_input_that_turns_out_to_be_another_begins_anew() -> None:
+def test_an_input_that_changes_starts_over() -> None:
     piece = Delta(
         after=1,
         path="step",
@@ -338,12 +348,12 @@ def test_an_input_that_turns_out_to_be_another_begins_anew() -> None:
         tool_id="c",
     )
     use = ToolUseBlock(tool_name="t", tool_id="c", tool_input={"b": 1}, fidelity="agent_emitted")
-    started, said = (
+    started, message = (
         event(1, StepStarted(name="s", kind="next-message", try_=1)),
         AssistantMessage(message_id="m", blocks=[use]),
     )
-    told = checked(folded([started, piece, event(2, said)]))
-    assert [one["type"] for one in told[1:]] == [
+    sent_events = checked(folded([started, piece, event(2, message)]))
+    assert [item["type"] for item in sent_events[1:]] == [
         "tool-input-start",
         "tool-input-delta",
         "tool-input-start",
@@ -352,7 +362,7 @@ def test_an_input_that_turns_out_to_be_another_begins_anew() -> None:
     ]
 
 
-def test_the_shapes_of_results_and_files_are_written_down() -> None:
+def test_the_schemas_of_results_and_files_are_listed() -> None:
     result = {"toolCallId": "c", "files": [{"id": "f", "mediaType": "image/png", "url": "u"}], "blockIndex": 0}
     assert shape_faults(result, "tool_result") == []
     assert shape_faults({**result, "files": [{"id": "f"}]}, "tool_result") != []

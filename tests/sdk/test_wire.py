@@ -1,4 +1,4 @@
-"""`shopfloor up` as the TypeScript SDK sees it: whatever happens in a run, each event of its stream is one that it takes."""
+"""`shopfloor up` and the TypeScript SDK: the client accepts every event of every kind of run."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ async def gives_nothing(run):
 
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory, model_server_thread: ModelServer) -> Iterator[Storage]:
-    """The storage of a server that runs."""
+    """The storage of a running server."""
     folder = tmp_path_factory.mktemp("up")
     for slug, yaml in WORKERS.items():
         (folder / "workers" / slug).mkdir(parents=True)
@@ -157,12 +157,12 @@ def replayed(up: Storage, run_id: str) -> list[Wire]:
     return checked(folded(decode(line) for line in log.splitlines()))
 
 
-def search(given: dict[str, Any]) -> list[str]:
-    return [f"all about {given['query']}"]
+def search(arguments: dict[str, Any]) -> list[str]:
+    return [f"all about {arguments['query']}"]
 
 
 @pytest.mark.req("SDK-42", "SDK-44", "SDK-45")
-def test_a_scripted_model_is_told_to_its_result(stock: StockClient, up: Storage) -> None:
+def test_a_scripted_model_streams_up_to_its_result(stock: StockClient, up: Storage) -> None:
     events = checked(stock.execute("research-assistant", {"TOPIC": "tides"}, {"web-search": search}))
     types = {event["type"] for event in events}
     assert types >= {
@@ -192,35 +192,35 @@ INPUTS: list[dict[str, Any]] = [
 
 @pytest.mark.req("SDK-42", "SDK-44", "SDK-45")
 @pytest.mark.parametrize("provider", MODELS)
-def test_what_each_model_says_and_calls_is_told(
+def test_the_text_and_calls_of_each_model_are_streamed(
     stock: StockClient, up: Storage, model_server: ModelServer, provider: str
 ) -> None:
-    calls = [ToolUse(name="look-up", id=f"call_{n}", input=given) for n, given in enumerate(INPUTS)]
+    calls = [ToolUse(name="look-up", id=f"call_{n}", input=arguments) for n, arguments in enumerate(INPUTS)]
     noted = ToolUse(name="log_question", id="noted", input={"question": "Why?"})
     model_server.say(
         Turn(say=[Thinking(thinking="Hm, let me see."), Text(text="I look up."), *calls, noted], chunk=3, pause=0.002),
         Turn(say=[Text(text="Found ☃.")], chunk=3),
     )
-    given: list[Any] = []
+    arguments: list[Any] = []
 
     def look_up(args: dict[str, Any]) -> str | None:
-        given.append(args)
+        arguments.append(args)
         if "more" in args:
             raise ValueError("no such word")
         return args.get("word")
 
     events = checked(stock.execute(f"talks-{provider}", {}, {"look-up": look_up}))
     assert only(events, "error") == []
-    assert given == INPUTS
-    told = {event["toolCallId"]: event["input"] for event in only(events, "tool-input-available")}
-    assert list(told.values()) == [*INPUTS, noted.input]
+    assert arguments == INPUTS
+    streamed = {event["toolCallId"]: event["input"] for event in only(events, "tool-input-available")}
+    assert list(streamed.values()) == [*INPUTS, noted.input]
     outputs = {event["toolCallId"]: event["type"] for event in events if event["type"].startswith("tool-output")}
     kinds = ["tool-output-available", "tool-output-error", "tool-output-available", "tool-output-available"]
-    assert [outputs[call_id] for call_id in told] == kinds
+    assert [outputs[call_id] for call_id in streamed] == kinds
     assert ours(events, "question")[0]["question"] == "Why?"
     assert only(events, "worker-result")[0]["output"] == "Found ☃."
     again = replayed(up, events[0]["executionId"])
-    assert {event["toolCallId"]: event["input"] for event in only(again, "tool-input-available")} == told
+    assert {event["toolCallId"]: event["input"] for event in only(again, "tool-input-available")} == streamed
     assert len(only(again, "tool-output-available")) == 3
 
 
@@ -244,7 +244,7 @@ def test_a_provider_that_fails_is_an_error_of_a_known_type(
     assert finish["finishReason"] == "error"
 
 
-def test_a_rate_limit_is_waited_for_and_noticed(stock: StockClient, model_server: ModelServer) -> None:
+def test_a_rate_limit_is_waited_for_with_a_notice(stock: StockClient, model_server: ModelServer) -> None:
     limited = Failure(status=429, type="rate_limit_error", headers={"retry-after": "1"})
     model_server.say(Turn(fail=limited), Turn(say=[Text(text="Now.")]))
     events = checked(stock.execute("talks-anthropic"))
@@ -256,7 +256,9 @@ def test_a_rate_limit_is_waited_for_and_noticed(stock: StockClient, model_server
 
 
 @pytest.mark.req("SDK-45")
-def test_a_result_is_told_once_whoever_executes_the_call(stock: StockClient, up: Storage) -> None:
+def test_a_result_is_streamed_once_whether_a_handler_or_the_caller_executes_the_call(
+    stock: StockClient, up: Storage
+) -> None:
     handled = checked(stock.execute("looks-up", {}, {"look-up": lambda args: args["word"] + "!"}))
     assert [event["output"] for event in only(handled, "tool-output-available")] == ["moon!", "moon!!"]
     assert only(handled, "worker-result")[0]["output"] == {"one": "moon!", "two": "moon!!"}
@@ -268,30 +270,30 @@ def test_a_result_is_told_once_whoever_executes_the_call(stock: StockClient, up:
     (call,) = request["toolCalls"]
     result = {"toolCallId": call["toolCallId"], "toolName": "look-up", "result": "stone"}
     rest = stock.continue_execution("looks-up", run_id, [result], {"look-up": lambda _: "cheese"})
-    told = [event["output"] for event in only(checked([*first, *rest]), "tool-output-available")]
-    assert told == ["stone", "cheese"]
+    streamed = [event["output"] for event in only(checked([*first, *rest]), "tool-output-available")]
+    assert streamed == ["stone", "cheese"]
     assert len(only(replayed(up, run_id), "tool-output-available")) == 2
 
 
 @pytest.mark.req("SDK-45")
-def test_results_of_handlers_and_of_the_client_are_each_told_once(stock: StockClient) -> None:
+def test_results_of_handlers_and_of_the_client_are_each_streamed_once(stock: StockClient) -> None:
     first = stock.execute("both", {}, {"look-up": lambda _: "bright"})
     request = first[-2]
     (call,) = request["toolCalls"]
     results = [*request["serverToolResults"], {"toolCallId": call["toolCallId"], "result": "page"}]
     rest = stock.continue_execution("both", request["executionId"], results)
-    told = [event["output"] for event in only(checked([*first, *rest]), "tool-output-available")]
-    assert told == ["bright", "page"]
+    streamed = [event["output"] for event in only(checked([*first, *rest]), "tool-output-available")]
+    assert streamed == ["bright", "page"]
     assert rest[-1]["finishReason"] == "stop"
 
 
-GIVEN: list[tuple[dict[str, Any], Any, str | None]] = [
+RESULTS: list[tuple[dict[str, Any], Any, str | None]] = [
     ({}, None, None),
     ({"result": None}, None, None),
     ({"error": None}, None, None),
     ({"result": 0, "error": None}, 0, None),
     ({"result": 1, "error": "no"}, None, "no"),
-    ({"error": ""}, None, "the tool failed without saying why"),
+    ({"error": ""}, None, "the tool failed without a reason"),
     ({"error": "x" * 200_000}, None, "x" * 200_000),
     ({"result": 1, "hologram": {"a": 1}}, 1, None),
     (
@@ -310,20 +312,20 @@ GIVEN: list[tuple[dict[str, Any], Any, str | None]] = [
 
 
 @pytest.mark.req("SDK-46")
-@pytest.mark.parametrize(("more", "output", "error"), GIVEN, ids=lambda one: str(one)[:40])
-def test_a_result_is_taken_with_whatever_an_sdk_sends(
+@pytest.mark.parametrize(("more", "output", "error"), RESULTS, ids=lambda one: str(one)[:40])
+def test_a_result_is_accepted_with_the_extra_fields_of_an_sdk(
     stock: StockClient, more: dict[str, Any], output: Any, error: str | None
 ) -> None:
     request = stock.execute("looks-up")[-2]
     (call,) = request["toolCalls"]
     rest = stock.continue_execution("looks-up", request["executionId"], [{"toolCallId": call["toolCallId"], **more}])
-    told = next(event for event in rest if event["type"].startswith("tool-output"))
-    assert (told.get("output"), told.get("error")) == (output, error)
+    streamed = next(event for event in rest if event["type"].startswith("tool-output"))
+    assert (streamed.get("output"), streamed.get("error")) == (output, error)
 
 
 @pytest.mark.req("SDK-46")
 @pytest.mark.parametrize("version", VOCABULARY["requests"]["start"], ids=lambda version: version["since"])
-def test_a_start_is_taken_with_whatever_each_version_sends(stock: StockClient, version: dict[str, Any]) -> None:
+def test_a_start_is_accepted_with_the_fields_of_each_version(stock: StockClient, version: dict[str, Any]) -> None:
     schema = {"name": "t", "description": "d", "inputSchema": {"type": "object"}, "outputSchema": {}}
     more = {name: [schema] for name in version["fields"] if name not in ("type", "input")}
     events = checked(stock.execute("child", {}, None, **more))
@@ -333,14 +335,14 @@ def test_a_start_is_taken_with_whatever_each_version_sends(stock: StockClient, v
 # Other ends
 
 
-def test_steps_and_sub_runs_are_told(stock: StockClient) -> None:
+def test_steps_and_sub_runs_are_streamed(stock: StockClient) -> None:
     events = checked(stock.execute("parent"))
     assert [event["blockName"] for event in only(events, "block-start")][:2] == ["Print", "Call"]
     assert all(event["display"] == "name" for event in only(events, "block-start"))
     assert only(events, "worker-result")[0]["output"] == {"a": [1, None]}
 
 
-def test_a_step_that_fails_and_an_error_of_a_workers_own_are_told(stock: StockClient) -> None:
+def test_a_failed_step_and_an_error_defined_by_a_worker_are_streamed(stock: StockClient) -> None:
     (error,) = only(checked(stock.execute("fails")), "error")
     assert (error["errorType"], error["code"], error["source"]) == ("execution_error", "execution_error", "platform")
     (error,) = only(checked(stock.execute("raises")), "error")
@@ -348,22 +350,28 @@ def test_a_step_that_fails_and_an_error_of_a_workers_own_are_told(stock: StockCl
     assert error["code"] == "my_own"
 
 
-def test_a_worker_that_gives_nothing_ends_well(stock: StockClient) -> None:
+def test_a_worker_without_output_succeeds(stock: StockClient) -> None:
     *_, result, finish = checked(stock.execute("gives-nothing"))
     assert (result["type"], result.get("error"), finish["finishReason"]) == ("worker-result", None, "stop")
 
 
-def test_a_question_ends_the_stream_with_a_reason_that_is_taken(stock: StockClient, http: httpx.Client) -> None:
+def test_a_question_ends_the_stream_with_a_reason_that_the_client_accepts(
+    stock: StockClient, http: httpx.Client
+) -> None:
     events = checked(stock.execute("asks"))
     assert (events[-1]["finishReason"], events[-1]["reason"]) == ("other", "question")
-    noted, asked = ours(events, "question")
-    assert (noted["question"], asked["question"], asked["options"]) == ("Is this noted?", "Which one?", ["a", "b"])
+    noted, question = ours(events, "question")
+    assert (noted["question"], question["question"], question["options"]) == (
+        "Is this noted?",
+        "Which one?",
+        ["a", "b"],
+    )
     run_id = events[0]["executionId"]
-    rest = checked(stock.continue_execution("asks", run_id, [{"toolCallId": asked["callId"], "result": "b"}]))
+    rest = checked(stock.continue_execution("asks", run_id, [{"toolCallId": question["callId"], "result": "b"}]))
     assert only(rest, "worker-result")[0]["output"] == "b"
 
 
-def test_a_run_that_is_cancelled_ends_with_a_reason_that_is_taken(stock: StockClient, http: httpx.Client) -> None:
+def test_a_cancelled_run_ends_with_a_reason_that_the_client_accepts(stock: StockClient, http: httpx.Client) -> None:
     def cancel() -> None:
         deadline = time.monotonic() + TIMEOUT_SECONDS
         while time.monotonic() < deadline:
@@ -385,7 +393,7 @@ def test_a_run_that_is_cancelled_ends_with_a_reason_that_is_taken(stock: StockCl
 
 @pytest.mark.req("SDK-41")
 @pytest.mark.parametrize(
-    ("slug", "body", "error_type", "says"),
+    ("slug", "body", "error_type", "message_part"),
     [
         ("nobody", {"type": "start", "input": {}}, "not_found_error", "nobody"),
         ("needs-input", {"type": "start", "input": {}}, "validation_error", "NAME"),
@@ -395,8 +403,8 @@ def test_a_run_that_is_cancelled_ends_with_a_reason_that_is_taken(stock: StockCl
     ],
 )
 def test_a_refusal_reaches_the_client_with_its_reason(
-    stock: StockClient, slug: str, body: Wire, error_type: str, says: str
+    stock: StockClient, slug: str, body: Wire, error_type: str, message_part: str
 ) -> None:
     (error,) = stock.posted(slug, body)
     assert error["errorType"] == error_type
-    assert says in error["message"]
+    assert message_part in error["message"]

@@ -1,4 +1,4 @@
-"""Whether the TypeScript SDK takes an event, a body of an error or a result, by the facts in `workers_vocabulary.toml`."""
+"""Checks whether the TypeScript SDK accepts an event, an error body or a result, based on `workers_vocabulary.toml`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ERROR_TYPES: Final[frozenset[str]] = frozenset(VOCABULARY["enums"]["error_type"]
 
 
 def event_faults(event: dict[str, Any]) -> list[str]:
-    """Why a client would drop this event; nothing where it takes it."""
+    """Return the reasons why a client would drop this event; none if it accepts the event."""
     kind = event.get("type")
     if not isinstance(kind, str) or kind not in EVENTS:
         return [f"type: {kind!r} is not known to every version"]
@@ -20,17 +20,17 @@ def event_faults(event: dict[str, Any]) -> list[str]:
 
 
 def shape_faults(value: Any, shape: str) -> list[str]:
-    """Why this is not of a shape."""
+    """Return the reasons why a value does not match a schema."""
     return _faults(value, VOCABULARY["shapes"][shape])
 
 
 def http_message(body: Any) -> str | None:
-    """The reason that the client reads in the body of an error; None where it reads none."""
+    """Return the message that the client reads in the body of an error, or None if it reads none."""
     return None if shape_faults(body, "http_error") else body.get("error", body.get("message"))
 
 
 def http_error_type(status: int) -> str:
-    """What the client makes of a status."""
+    """Return the error type that the client assigns to a status."""
     other = "internal_error" if status >= 500 else "unknown_error"
     return VOCABULARY["http"]["error_types"].get(str(status), other)
 
@@ -38,11 +38,11 @@ def http_error_type(status: int) -> str:
 def _faults(value: Any, fields: dict[str, str]) -> list[str]:
     if not isinstance(value, dict):
         return [f"is no object: {value!r}"]
-    given = cast("dict[str, Any]", value)
+    present = cast("dict[str, Any]", value)
     faults: list[str] = []
     for name, kind in fields.items():
-        if name in given:
-            faults += [f"{name} {fault}" for fault in _kind_faults(given[name], kind.removesuffix("?"))]
+        if name in present:
+            faults += [f"{name} {fault}" for fault in _kind_faults(present[name], kind.removesuffix("?"))]
         elif not kind.endswith("?"):
             faults.append(f"{name} is missing")
     return faults

@@ -1,4 +1,4 @@
-"""What the tests of the server ask for."""
+"""Fixtures for tests of the server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shopfloor.record import Storage
 
 @pytest.fixture(scope="session")
 def recorded_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningServer, RecordedRuns]]:
-    """A server over runs of every kind, which no test changes."""
+    """A server with runs of every kind. Tests must not change them."""
     storage = Storage(tmp_path_factory.mktemp("recorded_server") / "storage")
     runs = record_runs(storage)
     with open_server(storage) as server:
@@ -41,5 +41,5 @@ def client(server: RunningServer) -> Iterator[httpx.Client]:
 
 @pytest.fixture
 def own_storage(tmp_path: Path) -> Storage:
-    """A storage of a test's own, for runs that go on while it looks."""
+    """A storage for one test, which may write to it."""
     return Storage(tmp_path / "storage")

@@ -1,4 +1,4 @@
-"""A real server with the real engine behind it: what is asked for is done."""
+"""A real server with a real engine, which executes runs."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ output: SAID
 
 
 def write_workers(folder: Path) -> Path:
-    """A folder with these workers."""
+    """Write these workers into a folder and return the folder."""
     for slug, text in WORKERS.items():
         (folder / slug).mkdir(parents=True)
         (folder / slug / "worker.yaml").write_text(text)
@@ -130,35 +130,35 @@ def write_workers(folder: Path) -> Path:
 
 
 @asynccontextmanager
-async def _working(storage: Storage, workers: Path, changes: dict[str, Any]) -> AsyncGenerator[RunningServer]:
-    wanted = WorkerSettings(folders=(workers,))
-    async with local_backend(storage) as backend, local_engine(backend, wanted) as engine:
+async def _run_engine_server(storage: Storage, workers: Path, changes: dict[str, Any]) -> AsyncGenerator[RunningServer]:
+    expected = WorkerSettings(folders=(workers,))
+    async with local_backend(storage) as backend, local_engine(backend, expected) as engine:
         services = msgspec.structs.replace(backend.services(engine.service), **changes)
         app = create_app(services)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(backend.ingest.run)
             tasks.start_soon(engine.scheduler.run)
-            url = await tasks.start(_serving, app)
+            url = await tasks.start(_serve_app, app)
             yield RunningServer(url=url, app=app, storage=storage, tokens=StorageAccess(storage.tokens))
             tasks.cancel_scope.cancel()
 
 
-async def _serving(app: Starlette, *, task_status: TaskStatus[str]) -> None:
+async def _serve_app(app: Starlette, *, task_status: TaskStatus[str]) -> None:
     await serve(app, "127.0.0.1", 0, task_status.started)
 
 
 @contextmanager
 def engine_server(storage: Storage, workers: Path, **changes: Any) -> Generator[RunningServer]:
-    """The server, with services other than the usual ones where `changes` says so."""
+    """Start a server. `changes` replace fields of its services."""
     with (
         start_blocking_portal(backend_options={"use_uvloop": True}) as portal,
-        portal.wrap_async_context_manager(_working(storage, workers, changes)) as server,
+        portal.wrap_async_context_manager(_run_engine_server(storage, workers, changes)) as server,
     ):
         yield server
 
 
 class ExecutionEvent(msgspec.Struct, frozen=True):
-    """An event of an execution, and the id it came with."""
+    """An event of an execution, with the id of its frame."""
 
     data: dict[str, Any]
     id: int | None
@@ -170,7 +170,7 @@ class ExecutionEvent(msgspec.Struct, frozen=True):
 
 @contextmanager
 def stream_execution(client: httpx.Client, slug: str, body: Any) -> Iterator[Iterator[ExecutionEvent | str]]:
-    """The events of an execution, `[DONE]` and comments as text. Leaving it cuts the connection."""
+    """Stream the events of an execution, with `[DONE]` and comments as text. Leaving the context disconnects."""
     with client.stream("POST", f"/api/agents/{slug}/execute", json=body) as got:
         assert got.status_code == 200, got.read()
         assert got.headers["content-type"] == "text/event-stream"
@@ -179,30 +179,30 @@ def stream_execution(client: httpx.Client, slug: str, body: Any) -> Iterator[Ite
 
 
 def execute(client: httpx.Client, slug: str, body: Any) -> list[ExecutionEvent]:
-    """All events of an execution to its end, which is said."""
+    """Execute a worker and return all events. The stream must end with `[DONE]`."""
     with stream_execution(client, slug, body) as events:
-        *told_, done = [one for one in events if not isinstance(one, str) or not one.startswith(":")]
+        *executed, done = [item for item in events if not isinstance(item, str) or not item.startswith(":")]
     assert done == "[DONE]"
-    assert not any(isinstance(one, str) for one in told_)
-    return [one for one in told_ if isinstance(one, ExecutionEvent)]
+    assert not any(isinstance(item, str) for item in executed)
+    return [item for item in executed if isinstance(item, ExecutionEvent)]
 
 
 def parse_execution_events(lines: Iterator[str]) -> Iterator[ExecutionEvent | str]:
-    place: int | None = None
+    event_id: int | None = None
     for line in lines:
         if line.startswith(":"):
             yield line
         elif line.startswith("id: "):
-            place = int(line[4:])
+            event_id = int(line[4:])
         elif line == "data: [DONE]":
             yield "[DONE]"
         elif line:
             assert line.startswith("data: "), line
-            yield ExecutionEvent(msgspec.json.decode(line[6:]), place)
-            place = None
+            yield ExecutionEvent(msgspec.json.decode(line[6:]), event_id)
+            event_id = None
 
 
-def start(input: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:  # noqa: A002 - the seed's word
+def start(input: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:  # noqa: A002 - the name on the wire
     return {"type": "start", "input": input or {}, **more}
 
 
@@ -215,9 +215,9 @@ def status(client: httpx.Client, run_id: str) -> str:
     return got.json().get("status", "unknown")
 
 
-def wait_for_status(client: httpx.Client, run_id: str, wanted: str) -> None:
-    """Waits until the run is in that state."""
+def wait_for_status(client: httpx.Client, run_id: str, expected: str) -> None:
+    """Wait until the run has this status."""
     until = time.monotonic() + TIMEOUT_SECONDS
-    while (seen := status(client, run_id)) != wanted:
-        assert time.monotonic() < until, f"{run_id} is {seen}, not {wanted}"
+    while (current := status(client, run_id)) != expected:
+        assert time.monotonic() < until, f"{run_id} is {current}, not {expected}"
         time.sleep(0.02)

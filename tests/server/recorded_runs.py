@@ -1,4 +1,4 @@
-"""Runs to serve: recorded as any run is, and read by nobody but the server."""
+"""Recorded runs of every kind, for servers to read."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ USAGE = Usage(input=100, output=20, cache_read=3)
 
 
 class RecordedRuns(msgspec.Struct, kw_only=True):
-    """The runs that were recorded, by what they are, oldest first; `live` is still being written."""
+    """The ids of recorded runs by kind, oldest first. The logs of `live` are still open."""
 
     done: str
     failed: str
@@ -73,7 +73,7 @@ def run_completed(status: str = "completed", **fields: object) -> RunCompleted:
 
 
 def open_announced_log(storage: Storage, run_id: str, *, parent: str | None = None) -> Recorder:
-    """A new run's log, open, that the server is told of."""
+    """Create the log of a new run, announce the run to the server, and return the open log."""
     storage.announce(run_id)
     return Recorder(storage.log_path(run_id), run_id, parent_run_id=parent)
 
@@ -94,10 +94,10 @@ def write(recorder: Recorder, *payloads: Payload) -> None:
 
 
 def record(storage: Storage, *payloads: Payload, parent: str | None = None) -> str:
-    """A run that says all this, closed."""
+    """Record a run with these events and return its id."""
     with open_announced_log(storage, new_run_id(), parent=parent) as recorder:
         write(recorder, *payloads)
-    # The next one starts at a later millisecond, so that newest first is one order.
+    # The next run starts at a later millisecond, so that the order of runs is unique.
     time.sleep(0.002)
     return recorder.run_id
 

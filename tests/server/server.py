@@ -1,4 +1,4 @@
-"""A real server on a loopback port, over a real storage: SQLite, files, and what keeps the rows."""
+"""A real server on a loopback port with a real storage (SQLite, files, ingest) and no engine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from shopfloor.server import AccessControl, ConnectionLimits, Services, create_a
 
 
 class RunningServer(msgspec.Struct, kw_only=True):
-    """A server that runs."""
+    """A running server, and the means to log in to it."""
 
     url: str
     app: Starlette
@@ -42,12 +42,12 @@ class RunningServer(msgspec.Struct, kw_only=True):
         return self.anonymous_client(headers={"Authorization": f"Bearer {token}"}, **settings)
 
     def anonymous_client(self, **settings: Any) -> httpx.Client:
-        """A client without a token."""
+        """Return a client without a token."""
         return httpx.Client(base_url=self.url, timeout=TIMEOUT_SECONDS, trust_env=False, verify=False, **settings)
 
 
 @asynccontextmanager
-async def _shop(
+async def _run_server(
     storage: Storage, change: Callable[[Services], Services], limits: ConnectionLimits | None
 ) -> AsyncGenerator[RunningServer]:
     store = await SqliteStore.open(storage.database)
@@ -65,14 +65,14 @@ async def _shop(
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ingest.run)
-            url = await tasks.start(_serving, app, limits)
+            url = await tasks.start(_serve_app, app, limits)
             yield RunningServer(url=url, app=app, storage=storage, tokens=StorageAccess(storage.tokens))
             tasks.cancel_scope.cancel()
     finally:
         await store.close()
 
 
-async def _serving(app: Starlette, limits: ConnectionLimits | None, *, task_status: TaskStatus[str]) -> None:
+async def _serve_app(app: Starlette, limits: ConnectionLimits | None, *, task_status: TaskStatus[str]) -> None:
     await serve(app, "127.0.0.1", 0, task_status.started, limits)
 
 
@@ -80,14 +80,14 @@ async def _serving(app: Starlette, limits: ConnectionLimits | None, *, task_stat
 def open_server(
     storage: Storage, *, limits: ConnectionLimits | None = None, **changes: Any
 ) -> Generator[RunningServer]:
-    """The server, with services other than the usual ones where `changes` says so."""
+    """Start a server. `changes` replace fields of its services."""
 
-    def change(usual: Services) -> Services:
-        return msgspec.structs.replace(usual, **changes)
+    def change(services: Services) -> Services:
+        return msgspec.structs.replace(services, **changes)
 
     with (
         start_blocking_portal(backend_options={"use_uvloop": True}) as portal,
-        portal.wrap_async_context_manager(_shop(storage, change, limits)) as server,
+        portal.wrap_async_context_manager(_run_server(storage, change, limits)) as server,
     ):
         server.portal = portal
         yield server

@@ -1,4 +1,4 @@
-"""Reading server-sent events as a browser does."""
+"""A reader of server-sent events that parses like a browser."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SseEvent(msgspec.Struct, frozen=True):
 
 @contextmanager
 def open_stream(client: httpx.Client, address: str, **settings: Any) -> Iterator[Iterator[SseEvent | str]]:
-    """The events of a stream, and its comments as text. Leaving it cuts the connection."""
+    """Open a stream and yield its events, with comments as text. Leaving the context disconnects."""
     with client.stream("GET", address, **settings) as got:
         assert got.status_code == 200, got.read()
         assert got.headers["content-type"] == "text/event-stream"
@@ -46,7 +46,7 @@ def _events(lines: Iterator[str]) -> Iterator[SseEvent | str]:
             fields = {}
 
 
-def events(client: httpx.Client, address: str, most: int | None = None, **settings: Any) -> list[SseEvent]:
-    """The first `most` events of a stream, or all to its end."""
+def read_stream(client: httpx.Client, address: str, limit: int | None = None, **settings: Any) -> list[SseEvent]:
+    """Return the first `limit` events of a stream, or all up to its end."""
     with open_stream(client, address, **settings) as received:
-        return list(islice((one for one in received if isinstance(one, SseEvent)), most))
+        return list(islice((item for item in received if isinstance(item, SseEvent)), limit))

@@ -1,4 +1,4 @@
-"""The rules of access: tokens made on first use, known by their digest, each with a role."""
+"""Access control: tokens created on first use, stored as digests, each with a role."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -29,7 +29,7 @@ def without_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class RetriedTokens(MemoryTokens):
-    """Tokens in a database where another process is always faster the first time, so that each change is made twice."""
+    """Tokens in a store where another process always wins the first race, so that each change is applied twice."""
 
     async def update(self, change: Callable[[Access], tuple[Access, T]]) -> T:
         change(await self.read())
@@ -41,32 +41,34 @@ def tokens(request: pytest.FixtureRequest) -> MemoryTokens:
     return request.param()
 
 
-async def test_the_first_use_makes_an_admin_token(tokens: MemoryTokens) -> None:
+async def test_the_first_use_creates_an_admin_token(tokens: MemoryTokens) -> None:
     token = await AccessControl(tokens).admin_token()
     assert len(token) >= 43
     assert await AccessControl(tokens).admin_token() == token
     assert await AccessControl(tokens).find_token_role(token) == "admin"
 
 
-async def test_many_that_start_at_once_agree_on_one_token(tmp_path: Path) -> None:
-    made: set[str] = set()
+async def test_processes_that_start_at_once_agree_on_one_token(tmp_path: Path) -> None:
+    tokens_made: set[str] = set()
 
     async def start() -> None:
-        made.add(await AccessControl(LocalTokens(tmp_path / "storage" / "tokens.json")).admin_token())
+        tokens_made.add(await AccessControl(LocalTokens(tmp_path / "storage" / "tokens.json")).admin_token())
 
     async with anyio.create_task_group() as tasks:
         for _ in range(16):
             tasks.start_soon(start)
-    assert len(made) == 1
+    assert len(tokens_made) == 1
 
 
-async def test_nothing_is_made_by_asking(tokens: MemoryTokens) -> None:
+async def test_looking_up_a_token_creates_nothing(tokens: MemoryTokens) -> None:
     assert await AccessControl(tokens).find_token_role("x") is None
     assert await tokens.read() == Access()
 
 
 @pytest.mark.parametrize("role", ["viewer", "operator", "admin", "host"])
-async def test_an_issued_token_has_its_role_at_once_and_is_not_kept_itself(tokens: MemoryTokens, role: Role) -> None:
+async def test_an_issued_token_has_its_role_at_once_and_only_its_digest_is_stored(
+    tokens: MemoryTokens, role: Role
+) -> None:
     other = AccessControl(tokens)
     assert await other.find_token_role("x") is None
     token = await AccessControl(tokens).issue_token(role)
@@ -74,7 +76,7 @@ async def test_an_issued_token_has_its_role_at_once_and_is_not_kept_itself(token
     assert token not in str(await tokens.read())
 
 
-async def test_the_environment_gives_the_token_and_nothing_is_stored(
+async def test_a_token_from_the_environment_is_not_stored(
     tokens: MemoryTokens, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SHOPFLOOR_TOKEN", "from outside, with care")
@@ -84,14 +86,14 @@ async def test_the_environment_gives_the_token_and_nothing_is_stored(
     assert await tokens.read() == Access()
 
 
-async def test_an_empty_environment_gives_nothing(tokens: MemoryTokens, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_empty_environment_variable_is_ignored(tokens: MemoryTokens, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHOPFLOOR_TOKEN", "")
     access = AccessControl(tokens)
     assert await access.find_token_role("") is None
     assert await access.admin_token()
 
 
-async def test_what_is_kept_is_what_is_needed(tokens: MemoryTokens) -> None:
+async def test_only_the_token_of_the_owner_is_stored_readably(tokens: MemoryTokens) -> None:
     access = AccessControl(tokens)
     token = await access.admin_token()
     await access.issue_token("viewer")
@@ -100,7 +102,7 @@ async def test_what_is_kept_is_what_is_needed(tokens: MemoryTokens) -> None:
     assert (viewer.token, viewer.made_at is None, viewer.name) == (None, False, None)
 
 
-async def test_a_link_begins_one_session_also_for_many_at_once(tokens: MemoryTokens) -> None:
+async def test_a_link_starts_one_session_even_if_used_concurrently(tokens: MemoryTokens) -> None:
     access = AccessControl(tokens)
     code = await access.make_login_code()
     sessions: list[str | None] = []
@@ -115,7 +117,7 @@ async def test_a_link_begins_one_session_also_for_many_at_once(tokens: MemoryTok
     assert len([secret for secret in sessions if secret]) == 1
 
 
-async def test_requests_that_come_at_once_renew_a_session_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_concurrent_requests_renew_a_session_once(monkeypatch: pytest.MonkeyPatch) -> None:
     class CountingTokens(MemoryTokens):
         stored = 0
 
@@ -139,7 +141,7 @@ async def test_requests_that_come_at_once_renew_a_session_once(monkeypatch: pyte
     assert not caller.expires_soon
 
 
-async def test_a_session_that_cannot_be_renewed_lasts_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_session_that_cannot_be_renewed_keeps_its_lifetime(monkeypatch: pytest.MonkeyPatch) -> None:
     class FullTokens(MemoryTokens):
         is_full = False
 

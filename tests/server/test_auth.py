@@ -1,4 +1,4 @@
-"""Who is let in: on every route that there is, and on those that are not."""
+"""Authentication and authorization on every route, unknown paths included."""
 
 import re
 import socket
@@ -24,24 +24,24 @@ NOWHERE = [("GET", "/nowhere"), ("GET", "/api/nowhere"), ("POST", "/api/runs"), 
 
 
 def every_address(server: RunningServer, run_id: str) -> Iterator[tuple[str, str]]:
-    """All that the app answers to, and some that it does not."""
+    """Return every method and path of the app, and some unknown ones."""
     for route in server.app.routes:
-        assert isinstance(route, Route), f"{route} is not looked at here"
+        assert isinstance(route, Route), f"{route} is not covered here"
         for method in sorted(route.methods or ()):
             yield method, route.path.replace("{run_id}", run_id)
     yield from NOWHERE
 
 
 def status(client: httpx.Client, method: str, address: str, headers: dict[str, str]) -> int:
-    """Only the status: a stream has no end."""
-    asked = {"worker_id": address} if "detail" in address else {}
-    with client.stream(method, address, headers=headers, params=asked) as got:
+    """Return the status of a response without reading its body, since a stream has no end."""
+    params = {"worker_id": address} if "detail" in address else {}
+    with client.stream(method, address, headers=headers, params=params) as got:
         if got.status_code >= 400 and method != "HEAD":
-            said = read_json(got)
+            body = read_json(got)
             if address.endswith("/execute"):
-                assert set(said) == {"error", "code", "hint"}
+                assert set(body) == {"error", "code", "hint"}
             else:
-                assert set(said["error"]) == {"code", "message", "hint"}
+                assert set(body["error"]) == {"code", "message", "hint"}
         for name in ("content-security-policy", "x-content-type-options", "referrer-policy"):
             assert name in got.headers, f"{method} {address} answers without {name}"
         return got.status_code
@@ -58,10 +58,17 @@ def anonymous_client(server: RunningServer) -> Iterator[httpx.Client]:
         yield client
 
 
-def test_every_route_is_looked_at(server: RunningServer, runs: RecordedRuns) -> None:
+def test_every_route_is_covered(server: RunningServer, runs: RecordedRuns) -> None:
     addresses = [address for _, address in every_address(server, runs.done)]
-    for one in ("/", LOGIN_PATH, "/api/docs", "/api/openapi.json", "/api/stream", f"/api/runs/{runs.done}/stream"):
-        assert one in addresses
+    for route_call in (
+        "/",
+        LOGIN_PATH,
+        "/api/docs",
+        "/api/openapi.json",
+        "/api/stream",
+        f"/api/runs/{runs.done}/stream",
+    ):
+        assert route_call in addresses
 
 
 @pytest.mark.parametrize(
@@ -77,15 +84,17 @@ def test_every_route_is_looked_at(server: RunningServer, runs: RecordedRuns) -> 
     ],
     ids=str,
 )
-def test_without_a_right_token_every_route_refuses_but_the_look_of_the_page_that_says_so(
+def test_without_a_valid_token_every_route_refuses_except_the_login_style_sheet(
     server: RunningServer, runs: RecordedRuns, anonymous_client: httpx.Client, headers: dict[str, str]
 ) -> None:
     known = {"{cookie}": server.tokens.cookie, "{token}": server.tokens.admin_token()}
     for word, meaning in known.items():
         headers = {name: text.replace(word, meaning) for name, text in headers.items()}
     server.app.state.login_limiter = LoginLimiter()
-    answers = {one: status(anonymous_client, *one, headers) for one in every_address(server, runs.done)}
-    assert {one for one, said in answers.items() if said != 401} == {
+    answers = {
+        route_call: status(anonymous_client, *route_call, headers) for route_call in every_address(server, runs.done)
+    }
+    assert {route_call for route_call, body in answers.items() if body != 401} == {
         ("GET", STYLESHEET_PATH),
         ("HEAD", STYLESHEET_PATH),
     }
@@ -95,45 +104,45 @@ def test_without_a_right_token_every_route_refuses_but_the_look_of_the_page_that
     "host",
     ["evil.example", "evil.example:{port}", "localhost", "localhost:1", "127.0.0.1", "127.0.0.1.nip.io:{port}", ""],
 )
-def test_under_another_name_every_route_refuses(
+def test_every_route_refuses_another_host_name(
     server: RunningServer, runs: RecordedRuns, client: httpx.Client, host: str
 ) -> None:
     headers = {"Host": host.format(port=server.host.rpartition(":")[2])}
-    answers = {one: status(client, *one, headers) for one in every_address(server, runs.done)}
-    assert {one for one, said in answers.items() if said != 403} == set()
+    answers = {route_call: status(client, *route_call, headers) for route_call in every_address(server, runs.done)}
+    assert {route_call for route_call, body in answers.items() if body != 403} == set()
 
 
 @pytest.mark.parametrize(
     "origin", ["http://evil.example", "null", "http://127.0.0.1", "http://localhost:1", "file://", "http://[", "{host}"]
 )
-def test_from_pages_of_another_site_every_route_refuses(
+def test_every_route_refuses_requests_from_pages_of_other_sites(
     server: RunningServer, runs: RecordedRuns, client: httpx.Client, origin: str
 ) -> None:
     headers = {"Origin": origin.format(host=server.host)}
-    answers = {one: status(client, *one, headers) for one in every_address(server, runs.done)}
-    assert {one for one, said in answers.items() if said != 403} == set()
+    answers = {route_call: status(client, *route_call, headers) for route_call in every_address(server, runs.done)}
+    assert {route_call for route_call, body in answers.items() if body != 403} == set()
 
 
-def test_the_name_and_the_origin_are_looked_at_before_the_token(anonymous_client: httpx.Client) -> None:
+def test_host_and_origin_are_checked_before_the_token(anonymous_client: httpx.Client) -> None:
     assert status(anonymous_client, "GET", "/api/health", {"Host": "evil.example"}) == 403
     assert status(anonymous_client, "GET", "/api/health", {"Origin": "http://evil.example"}) == 403
 
 
 def test_a_viewer_reads_everything_and_changes_nothing(server: RunningServer, runs: RecordedRuns) -> None:
     with server.client("viewer") as viewer:
-        answers = {one: status(viewer, *one, {}) for one in every_address(server, runs.done)}
+        answers = {route_call: status(viewer, *route_call, {}) for route_call in every_address(server, runs.done)}
     reading = ("GET", "HEAD")
-    acting = {one for one in answers if one[0] not in reading and one[1] != LOGOUT_PATH}
-    assert {one for one in acting if answers[one] != 403} == set()
-    assert {one for one, said in answers.items() if one not in acting and said == 403} == set()
+    acting = {route_call for route_call in answers if route_call[0] not in reading and route_call[1] != LOGOUT_PATH}
+    assert {route_call for route_call in acting if answers[route_call] != 403} == set()
+    assert {route_call for route_call, body in answers.items() if route_call not in acting and body == 403} == set()
 
 
-def test_a_host_has_no_business_here_yet(server: RunningServer, runs: RecordedRuns) -> None:
+def test_a_token_of_the_host_role_is_refused(server: RunningServer, runs: RecordedRuns) -> None:
     with server.client("host") as host:
         answers = {
-            one: status(host, *one, {})
-            for one in every_address(server, runs.done)
-            if one[1] not in (LOGIN_PATH, STYLESHEET_PATH)
+            route_call: status(host, *route_call, {})
+            for route_call in every_address(server, runs.done)
+            if route_call[1] not in (LOGIN_PATH, STYLESHEET_PATH)
         }
     assert set(answers.values()) == {403}
 
@@ -146,7 +155,9 @@ def test_operators_and_admins_may_act(own_storage: Storage, role: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["localhost", "127.0.0.1", "LOCALHOST", "[::1]"])
-def test_this_machine_by_any_of_its_names_is_let_in(server: RunningServer, client: httpx.Client, name: str) -> None:
+def test_this_machine_is_accepted_under_each_of_its_names(
+    server: RunningServer, client: httpx.Client, name: str
+) -> None:
     host = f"{name}:{server.host.rpartition(':')[2]}"
     assert status(client, "GET", "/api/health", {"Host": host, "Origin": f"http://{host}"}) == 200
 
@@ -162,7 +173,7 @@ def test_this_machine_by_any_of_its_names_is_let_in(server: RunningServer, clien
         ("evil.example", 403),
     ],
 )
-def test_names_that_were_allowed_are_let_in(own_storage: Storage, host: str, expected: int) -> None:
+def test_allowed_host_names_are_accepted(own_storage: Storage, host: str, expected: int) -> None:
     with (
         open_server(own_storage, allowed_hosts=("shop.example", "other.example:8443")) as server,
         server.client() as client,
@@ -170,7 +181,7 @@ def test_names_that_were_allowed_are_let_in(own_storage: Storage, host: str, exp
         assert status(client, "GET", "/api/health", {"Host": host, "Origin": f"https://{host}"}) == expected
 
 
-def test_two_names_at_once_are_none(server: RunningServer) -> None:
+def test_two_host_headers_are_refused(server: RunningServer) -> None:
     host, _, port = server.host.partition(":")
     with socket.create_connection((host, int(port)), timeout=TIMEOUT_SECONDS) as connection:
         connection.sendall(
@@ -187,12 +198,12 @@ def test_two_names_at_once_are_none(server: RunningServer) -> None:
         ({"authorization": "Bearer {token}"}, ["let in"]),
     ],
 )
-def test_a_websocket_passes_the_same_gate(headers: dict[str, str], expected: list[str]) -> None:
+def test_a_websocket_is_checked_the_same_way(headers: dict[str, str], expected: list[str]) -> None:
     access = AccessControl(MemoryTokens())
     token = anyio.run(access.admin_token)
-    said = {"host": "localhost:7420"} | {name: text.format(token=token) for name, text in headers.items()}
+    body = {"host": "localhost:7420"} | {name: text.format(token=token) for name, text in headers.items()}
     scope = {"type": "websocket", "path": "/trpc", "server": ("127.0.0.1", 7420)}
-    scope["headers"] = [(name.encode(), value.encode()) for name, value in said.items()]
+    scope["headers"] = [(name.encode(), value.encode()) for name, value in body.items()]
     sent: list[str] = []
 
     async def inside(scope: Any, receive: Any, send: Any) -> None:
@@ -208,20 +219,20 @@ def test_a_websocket_passes_the_same_gate(headers: dict[str, str], expected: lis
     assert sent == expected
 
 
-def test_a_refusal_says_how_to_get_in(anonymous_client: httpx.Client) -> None:
+def test_a_refusal_explains_how_to_log_in(anonymous_client: httpx.Client) -> None:
     got = anonymous_client.get("/api/health")
     assert got.headers["www-authenticate"] == "Bearer"
     assert "login link" in got.json()["error"]["hint"]
 
 
-def test_a_token_that_is_taken_away_counts_no_more(own_storage: Storage) -> None:
+def test_a_revoked_token_is_refused(own_storage: Storage) -> None:
     with open_server(own_storage) as server, server.client("operator") as client:
         assert client.get("/api/health").status_code == 200
         (own_storage.root / "tokens.json").unlink()
         assert client.get("/api/health").status_code == 401
 
 
-def test_no_answer_may_be_framed_or_run_script_of_its_own(client: httpx.Client) -> None:
+def test_no_response_may_be_framed_or_run_inline_scripts(client: httpx.Client) -> None:
     got = client.get("/api/health")
     policy = dict(part.strip().split(" ", 1) for part in got.headers["content-security-policy"].split(";"))
     assert policy["default-src"] == "'self'"
@@ -232,7 +243,7 @@ def test_no_answer_may_be_framed_or_run_script_of_its_own(client: httpx.Client) 
     assert got.headers["cache-control"] == "no-store"
 
 
-def test_the_tokens_of_another_storage_are_strange_here(
+def test_tokens_of_another_storage_are_refused(
     server: RunningServer, anonymous_client: httpx.Client, own_storage: Storage
 ) -> None:
     other = StorageAccess(own_storage.tokens).admin_token()

@@ -1,4 +1,4 @@
-"""What cannot be meant is refused, always in the one shape, and says what is wrong."""
+"""Invalid requests are refused with an error that names the problem, always in the same format."""
 
 import logging
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ UNKNOWN = RUN_ID
 
 
 def problem(got: httpx.Response, status: int, code: str) -> dict[str, Any]:
-    """The error of an answer, which has this status and code and nothing else."""
+    """Return the error of a response, after checking its status, its code and that there is nothing else."""
     assert (got.status_code, got.headers["content-type"]) == (status, "application/json"), got.text
     assert list(got.json()) == ["error"]
     error = got.json()["error"]
@@ -30,7 +30,7 @@ def problem(got: httpx.Response, status: int, code: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("address", "asked", "name"),
+    ("address", "params", "name"),
     [
         (LIST, {"limit": 0}, "limit"),
         (LIST, {"limit": 501}, "limit"),
@@ -67,15 +67,15 @@ def problem(got: httpx.Response, status: int, code: str) -> dict[str, Any]:
         ("/api/health", {"x": 1}, "x"),
     ],
 )
-def test_a_bad_parameter_is_named(client: httpx.Client, address: str, asked: Any, name: str) -> None:
-    assert name in problem(client.get(address, params=asked), 400, "invalid_parameter")["message"]
+def test_a_bad_parameter_is_named(client: httpx.Client, address: str, params: Any, name: str) -> None:
+    assert name in problem(client.get(address, params=params), 400, "invalid_parameter")["message"]
 
 
-@pytest.mark.parametrize("said", ["yesterday", "2026-02-30T00:00:00Z", "2026-02-20", "2026-02-20T10:00:00Z\n"])
+@pytest.mark.parametrize("time_text", ["yesterday", "2026-02-30T00:00:00Z", "2026-02-20", "2026-02-20T10:00:00Z\n"])
 @pytest.mark.parametrize("name", ["since", "until"])
-def test_a_time_that_is_none_is_said_with_one_that_is(client: httpx.Client, name: str, said: str) -> None:
-    error = problem(client.get(LIST, params={name: said}), 400, "invalid_parameter")
-    assert error["message"] == f"{name}: {said!r} is not a time as in RFC 3339, e.g. 2026-02-23T10:30:00Z"
+def test_an_invalid_time_is_refused_with_an_example(client: httpx.Client, name: str, time_text: str) -> None:
+    error = problem(client.get(LIST, params={name: time_text}), 400, "invalid_parameter")
+    assert error["message"] == f"{name}: must be an RFC 3339 time, e.g. 2026-02-23T10:30:00Z, got {time_text!r}"
 
 
 @pytest.mark.parametrize("bad", ["x", "..%2F..%2Fetc", "%00", UNKNOWN.upper(), UNKNOWN[:-1], UNKNOWN + "0"])
@@ -91,7 +91,7 @@ def test_a_time_that_is_none_is_said_with_one_that_is(client: httpx.Client, name
 )
 def test_a_malformed_id_fails_as_an_unknown_one_does(client: httpx.Client, address: str, bad: str) -> None:
     if "%2F" in bad and "runs/" in address:
-        problem(client.get(address.format(bad)), 404, "not_found")  # another address, then
+        problem(client.get(address.format(bad)), 404, "not_found")  # this is another path
     else:
         problem(client.get(address.format(bad)), 404, "run_not_found")
 
@@ -99,12 +99,12 @@ def test_a_malformed_id_fails_as_an_unknown_one_does(client: httpx.Client, addre
 @pytest.mark.parametrize(
     "address", ["/api/runs/{}/log", "/api/runs/{}/stream", DETAIL + "?worker_id={}", EVENTS + "?worker_id={}"]
 )
-def test_a_run_that_is_not_there_is_not_found(client: httpx.Client, address: str) -> None:
+def test_an_unknown_run_is_not_found(client: httpx.Client, address: str) -> None:
     assert UNKNOWN in problem(client.get(address.format(UNKNOWN)), 404, "run_not_found")["message"]
 
 
 @pytest.mark.parametrize("address", ["/api/nowhere", "/api", "/api/", "/api/agents/workers/", "/nowhere", "/x//"])
-def test_what_is_not_there_is_said_so(client: httpx.Client, address: str) -> None:
+def test_an_unknown_path_is_not_found(client: httpx.Client, address: str) -> None:
     problem(client.get(address), 404, "not_found")
 
 
@@ -112,14 +112,14 @@ def test_what_is_not_there_is_said_so(client: httpx.Client, address: str) -> Non
     ("method", "address"),
     [("POST", LIST), ("DELETE", "/api/health"), ("PUT", "/"), ("GET", f"/api/runs/{UNKNOWN}/pin")],
 )
-def test_another_method_is_said_to_be_one(client: httpx.Client, method: str, address: str) -> None:
+def test_a_method_that_is_not_allowed_is_named(client: httpx.Client, method: str, address: str) -> None:
     got = client.request(method, address)
     problem(got, 405, "method_not_allowed")
     assert got.headers["allow"]
 
 
 @pytest.mark.parametrize("last", ["x", "-1", "1.5", "²", str(2**53), "9" * 5000])
-def test_a_stream_goes_on_only_from_an_id_of_an_event(client: httpx.Client, runs: RecordedRuns, last: str) -> None:
+def test_a_stream_resumes_only_from_a_valid_event_id(client: httpx.Client, runs: RecordedRuns, last: str) -> None:
     headers = {b"Last-Event-ID": last.encode("latin-1")}
     assert (
         "Last-Event-ID"
@@ -155,7 +155,7 @@ def test_a_body_of_another_type_is_refused(client: httpx.Client) -> None:
     problem(got, 400, "invalid_parameter")
 
 
-def test_a_pin_of_what_is_not_there_is_not_found(client: httpx.Client) -> None:
+def test_pinning_an_unknown_run_is_not_found(client: httpx.Client) -> None:
     problem(client.post(f"/api/runs/{UNKNOWN}/pin", json={"pinned": True}), 404, "run_not_found")
 
 
@@ -182,17 +182,17 @@ def test_a_body_that_just_fits_is_read(own_storage: Storage, announced: bool) ->
         assert got.status_code == 200
 
 
-# Defects
+# Internal errors
 
 
 class BrokenStore(MemoryStore):
-    """A store with a defect."""
+    """A store that raises an unexpected error."""
 
     async def channels(self) -> Any:
         raise ZeroDivisionError("the secret of the defect")
 
 
-def test_a_defect_of_ours_is_said_without_its_inside_and_logged(
+def test_an_internal_error_is_logged_and_sent_without_details(
     own_storage: Storage, caplog: pytest.LogCaptureFixture
 ) -> None:
     with open_server(own_storage, store=BrokenStore()) as server, server.client() as client:

@@ -1,4 +1,4 @@
-"""Responses are compressed where that is worth it, and only then."""
+"""Compression of responses: large JSON only."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_log_as_a_file_has_its_size_and_its_bytes(client: httpx.Client, runs: 
 
 
 @pytest.mark.parametrize("address", ["/api/runs/{}/stream", "/api/stream?runs={}:0"])
-def test_a_stream_is_not_held_back_to_be_compressed(client: httpx.Client, runs: RecordedRuns, address: str) -> None:
+def test_a_stream_is_not_buffered_for_compression(client: httpx.Client, runs: RecordedRuns, address: str) -> None:
     with client.stream("GET", address.format(runs.done), headers={"Accept-Encoding": "gzip"}) as got:
         assert got.status_code == 200
         assert "content-encoding" not in got.headers

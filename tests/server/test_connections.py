@@ -1,4 +1,4 @@
-"""Limits of connections: how large a request is, how long a client takes to send it, and how many clients there are."""
+"""Limits of connections: the size of a request, the time to send it, and the number of clients."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ LIMITS = ConnectionLimits(connections=6, header_seconds=1.5, body_seconds=1.5, i
 
 
 @pytest.fixture(scope="module")
-def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """A server that has six connections and little time."""
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """A server with six connections and short timeouts."""
     storage = Storage(tmp_path_factory.mktemp("hasty") / "storage")
     record(storage, run_started(), run_completed())
     with open_server(storage, limits=LIMITS) as server:
@@ -32,7 +32,7 @@ def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
 
 
 class Peer:
-    """A client that sends what it likes."""
+    """A client that sends arbitrary bytes."""
 
     def __init__(self, server: RunningServer) -> None:
         host, _, port = server.host.partition(":")
@@ -43,7 +43,7 @@ class Peer:
         )
 
     def send(self, data: bytes) -> bool:
-        """False where the server has closed."""
+        """Send bytes. Return False if the server has closed the connection."""
         try:
             self.socket.sendall(data)
         except OSError:
@@ -51,7 +51,7 @@ class Peer:
         return True
 
     def drip(self, data: bytes, pause: float = 0.1) -> bytes:
-        """Send byte by byte until the server closes or all is sent; what was answered."""
+        """Send byte by byte until the server closes or all is sent. Return the response."""
         for place in range(len(data)):
             if not self.send(data[place : place + 1]):
                 break
@@ -67,7 +67,7 @@ class Peer:
         return b""
 
     def read(self) -> bytes:
-        """All until the server closes."""
+        """Return everything that the server sends until it closes."""
         self.socket.settimeout(TIMEOUT_SECONDS)
         data = bytearray()
         while True:
@@ -85,9 +85,9 @@ class Peer:
 
 
 @pytest.fixture
-def peer(hasty: RunningServer) -> Iterator[Peer]:
-    with closing(Peer(hasty)) as one:
-        yield one
+def peer(server: RunningServer) -> Iterator[Peer]:
+    with closing(Peer(server)) as connection:
+        yield connection
 
 
 def problem(answer: bytes, status: int, code: str) -> None:
@@ -98,7 +98,7 @@ def problem(answer: bytes, status: int, code: str) -> None:
     assert (error["code"], set(error)) == (code, {"code", "message", "hint"})
 
 
-# How large
+# Size
 
 
 @pytest.mark.req("SF-13")
@@ -133,9 +133,9 @@ def test_a_head_without_an_end_is_cut_off(peer: Peer, piece: bytes) -> None:
     [(b"1;", b"x"), (b"0\r\n", b"x: y\r\n"), (b"0\r\nx: ", b"y")],
     ids=["chunk extension", "trailers", "one trailer"],
 )
-def test_a_body_that_is_all_frame_is_cut_off(peer: Peer, run_started: bytes, piece: bytes) -> None:
-    """Chunked bodies have extensions and trailers, which no limit of the body counts."""
-    # The answer to a request without a token does not wait for the body.
+def test_a_body_of_chunk_framing_only_is_cut_off(peer: Peer, run_started: bytes, piece: bytes) -> None:
+    """Chunked bodies have extensions and trailers, which the limit of the body does not count."""
+    # The server responds to a request without a token before it has read the body.
     peer.send(b"POST /login HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + run_started)
     pieces = piece * (16 * 1024 // len(piece))
     sent = 0
@@ -144,61 +144,61 @@ def test_a_body_that_is_all_frame_is_cut_off(peer: Peer, run_started: bytes, pie
         assert sent < 5_000_000, "the server takes a frame without an end"
 
 
-def test_a_body_in_small_chunks_is_taken(hasty: RunningServer, peer: Peer) -> None:
-    run_id = next(iter(hasty.storage.run_ids()))
+def test_a_body_in_small_chunks_is_accepted(server: RunningServer, peer: Peer) -> None:
+    run_id = next(iter(server.storage.run_ids()))
     body = b"".join(b"1\r\n%c\r\n" % byte for byte in b'{"pinned": false}' + b" " * 50_000)
     head = b"POST /api/runs/%b/pin HTTP/1.1\r\n%bContent-Type: application/json\r\n" % (run_id.encode(), peer.head)
     peer.send(head + b"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n" + body + b"0\r\nx: y\r\n\r\n")
     assert peer.read().startswith(b"HTTP/1.1 200 ")
 
 
-def test_requests_that_are_sent_without_reading_answers_do_not_pile_up(hasty: RunningServer, peer: Peer) -> None:
-    one = b"GET /login HTTP/1.1\r\nHost: x\r\n\r\n"
+def test_pipelined_requests_without_reading_responses_are_limited(server: RunningServer, peer: Peer) -> None:
+    connection = b"GET /login HTTP/1.1\r\nHost: x\r\n\r\n"
     sent = 0
-    while peer.send(one * 1000):
+    while peer.send(connection * 1000):
         sent += 1000
         assert sent < 200_000, "the server keeps any number of requests of one connection"
 
 
-def test_headers_up_to_the_limit_are_taken(hasty: RunningServer) -> None:
-    with hasty.client() as client:
+def test_headers_up_to_the_limit_are_accepted(server: RunningServer) -> None:
+    with server.client() as client:
         many = {f"x-{number}": "y" for number in range(HEADERS_MAX - 10)}
         assert client.get("/api/health", headers=many).status_code == 200
         assert client.get("/api/health", headers={"x": "y" * (HEADERS_BYTES - 1000)}).status_code == 200
 
 
-def test_what_is_not_http_is_refused_as_json(peer: Peer) -> None:
+def test_malformed_http_is_refused_with_json(peer: Peer) -> None:
     peer.send(b"\x16\x03\x01 hello\r\n\r\n")
     problem(peer.read(), 400, "malformed_request")
 
 
-# How long
+# Time
 
 
 @pytest.mark.req("SF-14")
 @pytest.mark.parametrize("run_started", [b"", b"GET / HTTP/1.1\r\nHost: x\r\n"], ids=["request line", "headers"])
-def test_a_head_that_drips_is_cut_off(peer: Peer, run_started: bytes) -> None:
+def test_a_head_sent_too_slowly_is_cut_off(peer: Peer, run_started: bytes) -> None:
     peer.send(run_started)
     problem(peer.drip(b"GET /" + b"x" * 1000 if not run_started else b"x: " + b"y" * 1000), 408, "request_timeout")
 
 
-def test_a_connection_that_says_nothing_is_closed(peer: Peer) -> None:
+def test_a_silent_connection_is_closed(peer: Peer) -> None:
     assert peer.read() == b""
 
 
 @pytest.mark.req("SF-14")
-def test_a_body_that_drips_is_cut_off_and_not_acted_upon(hasty: RunningServer, peer: Peer) -> None:
-    run_id = next(iter(hasty.storage.run_ids()))
+def test_a_body_sent_too_slowly_is_cut_off_and_not_acted_upon(server: RunningServer, peer: Peer) -> None:
+    run_id = next(iter(server.storage.run_ids()))
     peer.send(b"POST /api/runs/%b/pin HTTP/1.1\r\n%b" % (run_id.encode(), peer.head))
-    # The JSON is whole; what is missing is white space.
+    # The JSON is complete; only white space is missing.
     peer.send(b'Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"pinned": true}')
     problem(peer.drip(b" " * 900), 408, "request_timeout")
-    with hasty.client() as client:
+    with server.client() as client:
         assert client.get("/api/agents/workers").json()["workers"][0]["pinned"] is False
 
 
-def test_without_a_token_a_body_is_not_waited_for(hasty: RunningServer, peer: Peer) -> None:
-    peer.send(b"POST /api/runs HTTP/1.1\r\nHost: %b\r\nContent-Length: 1000\r\n\r\n{" % hasty.host.encode())
+def test_without_a_token_a_body_is_not_waited_for(server: RunningServer, peer: Peer) -> None:
+    peer.send(b"POST /api/runs HTTP/1.1\r\nHost: %b\r\nContent-Length: 1000\r\n\r\n{" % server.host.encode())
     peer.socket.settimeout(TIMEOUT_SECONDS)
     assert peer.socket.recv(65536).startswith(b"HTTP/1.1 401 ")
     peer.drip(b" " * 900)
@@ -214,12 +214,12 @@ def test_a_connection_between_two_requests_is_closed(peer: Peer, rest: bytes) ->
     assert (b"HTTP/1.1 408 " in answers) == bool(rest.strip())
 
 
-def test_requests_one_after_the_other_and_at_once_are_answered_in_order(peer: Peer) -> None:
-    one = b"GET /api/health HTTP/1.1\r\n%b\r\n" % peer.head
+def test_sequential_and_pipelined_requests_are_answered_in_order(peer: Peer) -> None:
+    connection = b"GET /api/health HTTP/1.1\r\n%b\r\n" % peer.head
     last = b"GET /api/channels HTTP/1.1\r\n%bConnection: close\r\n\r\n" % peer.head
-    peer.send(one + one)
+    peer.send(connection + connection)
     time.sleep(0.3)
-    peer.send(one + last)
+    peer.send(connection + last)
     answers = peer.read()
     assert answers.count(b"HTTP/1.1 200 ") == 4
     assert answers.endswith(b'{"channels":[]}')
@@ -235,41 +235,41 @@ def test_a_client_that_does_not_read_is_cut_off(tmp_path: Path) -> None:
         assert len(peer.read()) < 8_000_000
 
 
-# How many
+# Number
 
 
 @pytest.mark.req("SF-15")
-def test_clients_without_a_request_keep_nobody_out(hasty: RunningServer) -> None:
-    held = [Peer(hasty) for _ in range(30)]
-    for one in held:
-        one.send(b"GET / HTTP/1.1\r\nHost:")
-    with hasty.client() as client:
+def test_idle_clients_do_not_keep_others_out(server: RunningServer) -> None:
+    peers = [Peer(server) for _ in range(30)]
+    for connection in peers:
+        connection.send(b"GET / HTTP/1.1\r\nHost:")
+    with server.client() as client:
         assert client.get("/api/health").status_code == 200
-    for one in held:
-        one.close()
+    for connection in peers:
+        connection.close()
 
 
 @pytest.mark.req("SF-15")
-def test_when_every_connection_is_answered_a_further_one_is_refused(hasty: RunningServer) -> None:
-    held = [Peer(hasty) for _ in range(LIMITS.connections)]
-    for one in held:
-        one.send(b"GET /api/stream HTTP/1.1\r\n%b\r\n" % one.head)
-        one.socket.settimeout(TIMEOUT_SECONDS)
-        assert one.socket.recv(4096).startswith(b"HTTP/1.1 200 ")
-    with closing(Peer(hasty)) as further:
-        problem(further.read(), 503, "too_many_connections")
-    held.pop().close()
+def test_a_connection_is_refused_while_all_others_are_busy(server: RunningServer) -> None:
+    peers = [Peer(server) for _ in range(LIMITS.connections)]
+    for connection in peers:
+        connection.send(b"GET /api/stream HTTP/1.1\r\n%b\r\n" % connection.head)
+        connection.socket.settimeout(TIMEOUT_SECONDS)
+        assert connection.socket.recv(4096).startswith(b"HTTP/1.1 200 ")
+    with closing(Peer(server)) as extra:
+        problem(extra.read(), 503, "too_many_connections")
+    peers.pop().close()
     deadline = time.monotonic() + TIMEOUT_SECONDS
-    with hasty.client() as client:
+    with server.client() as client:
         while (got := client.get("/api/health")).status_code == 503 and time.monotonic() < deadline:
             time.sleep(0.05)
     assert got.status_code == 200
-    for one in held:
-        one.close()
+    for connection in peers:
+        connection.close()
 
 
 class Counted:
-    """A connection that notes what happens to it."""
+    """A connection that records whether it was evicted."""
 
     def __init__(self, connections: Connections) -> None:
         self.connections = connections
@@ -284,24 +284,24 @@ class Counted:
 
 
 @pytest.mark.req("SF-15")
-def test_one_machine_has_its_share_and_this_machine_all() -> None:
+def test_another_machine_gets_its_share_and_this_machine_may_use_all() -> None:
     connections = Connections(10, per_address=3)
     theirs = [Counted(connections) for _ in range(4)]
-    for one in theirs[:3]:
-        assert connections.admit(one, "203.0.113.7")
-        connections.mark_busy(one)
+    for connection in theirs[:3]:
+        assert connections.admit(connection, "203.0.113.7")
+        connections.mark_busy(connection)
     assert not connections.admit(theirs[3], "203.0.113.7")
     connections.mark_idle(theirs[1])
     assert connections.admit(theirs[3], "203.0.113.7")
-    assert [one.is_evicted for one in theirs] == [False, True, False, False]
+    assert [connection.is_evicted for connection in theirs] == [False, True, False, False]
     ours = [Counted(connections) for _ in range(7)]
-    for one in ours:
-        assert connections.admit(one, "127.0.0.1")
-        connections.mark_busy(one)
+    for connection in ours:
+        assert connections.admit(connection, "127.0.0.1")
+        connections.mark_busy(connection)
     connections.mark_busy(theirs[3])
     assert not connections.admit(Counted(connections), "127.0.0.1")
-    for one in (*theirs, *ours):
-        connections.remove(one)
+    for connection in (*theirs, *ours):
+        connections.remove(connection)
     assert len(connections) == 0
     assert connections._peers == {}
 
@@ -320,5 +320,5 @@ def test_one_machine_has_its_share_and_this_machine_all() -> None:
         (None, ""),
     ],
 )
-def test_an_address_is_counted_by_what_one_client_has(address: str | None, name: str) -> None:
+def test_addresses_are_counted_per_client_network(address: str | None, name: str) -> None:
     assert peer_name(address) == name

@@ -1,4 +1,4 @@
-"""What cannot be executed is refused with the fitting status and its reason, and nothing runs."""
+"""Invalid executions are refused with a status and a reason, and nothing runs."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,20 +16,20 @@ from shopfloor.server.limits import BODY_DEPTH
 
 
 @pytest.fixture(scope="module")
-def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+def executing_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     folder = tmp_path_factory.mktemp("busy")
     with engine_server(Storage(folder / "storage"), write_workers(folder / "workers")) as server:
         yield server
 
 
 @pytest.fixture
-def client(busy: RunningServer) -> Iterator[httpx.Client]:
-    with busy.client() as client:
+def client(executing_server: RunningServer) -> Iterator[httpx.Client]:
+    with executing_server.client() as client:
         yield client
 
 
 def refused(got: httpx.Response, status: int, code: str) -> dict[str, Any]:
-    """The body of a refusal: the TypeScript SDK reads its reason, a program of ours its code."""
+    """Return the body of a refusal, after checking its status and code."""
     assert (got.status_code, got.headers["content-type"]) == (status, "application/json"), got.text
     body = got.json()
     assert body["code"] == code
@@ -39,7 +39,7 @@ def refused(got: httpx.Response, status: int, code: str) -> dict[str, Any]:
 
 
 @pytest.mark.req("SDK-30", "SDK-41")
-def test_a_worker_that_is_not_there_is_not_found(client: httpx.Client) -> None:
+def test_an_unknown_worker_is_not_found(client: httpx.Client) -> None:
     error = refused(client.post("/api/agents/nobody/execute", json=start()), 404, "not_found_error")
     assert http_error_type(404) == "not_found_error"
     assert "nobody" in error["error"]
@@ -47,10 +47,10 @@ def test_a_worker_that_is_not_there_is_not_found(client: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize("slug", ["%00", "..%2Fecho", "x" * 200, "ec ho", "é"])
-def test_what_could_be_no_worker_is_not_found(client: httpx.Client, slug: str) -> None:
+def test_an_invalid_slug_is_not_found(client: httpx.Client, slug: str) -> None:
     got = client.post(f"/api/agents/{slug}/execute", json=start())
     if "%2F" in slug:
-        # Another address, with a slash in it.
+        # A slash makes this another path.
         assert got.status_code == 404
     else:
         refused(got, 404, "not_found_error")
@@ -61,9 +61,9 @@ def test_a_name_that_is_far_too_long_is_refused(client: httpx.Client) -> None:
 
 
 @pytest.mark.req("SDK-29", "SDK-41")
-@pytest.mark.parametrize("given", [{}, {"TEXT": 1}, {"TEXT": "x", "MORE": 1}, {"TEXT": None}])
-def test_input_that_does_not_fit_is_refused(client: httpx.Client, given: dict[str, Any]) -> None:
-    refused(client.post("/api/agents/echo/execute", json=start(given)), 400, "validation_error")
+@pytest.mark.parametrize("input_values", [{}, {"TEXT": 1}, {"TEXT": "x", "MORE": 1}, {"TEXT": None}])
+def test_input_that_does_not_fit_is_refused(client: httpx.Client, input_values: dict[str, Any]) -> None:
+    refused(client.post("/api/agents/echo/execute", json=start(input_values)), 400, "validation_error")
     assert http_error_type(400) == "validation_error"
     assert client.get("/api/agents/workers", params={"agent_id": "echo"}).json()["total"] == 0
 
@@ -122,58 +122,58 @@ def test_another_method_is_refused(client: httpx.Client) -> None:
 
 
 @pytest.mark.req("SDK-41")
-def test_a_worker_that_cannot_be_run_is_refused_with_what_is_wrong_with_it(client: httpx.Client) -> None:
+def test_an_invalid_worker_is_refused_with_its_problems(client: httpx.Client) -> None:
     error = refused(client.post("/api/agents/unreadable/execute", json=start()), 422, "invalid_worker")
     assert "steps" in error["error"]
 
 
 @pytest.mark.req("SDK-41")
 @pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer wrong"}])
-def test_who_has_no_token_is_refused(busy: RunningServer, headers: dict[str, str]) -> None:
-    with busy.anonymous_client(headers=headers) as anonymous_client:
+def test_a_request_without_a_token_is_refused(executing_server: RunningServer, headers: dict[str, str]) -> None:
+    with executing_server.anonymous_client(headers=headers) as anonymous_client:
         refused(anonymous_client.post("/api/agents/echo/execute", json=start({"TEXT": "x"})), 401, "unauthorized")
     assert http_error_type(401) == "authentication_error"
 
 
-def test_a_name_of_the_server_that_is_not_known_is_refused(client: httpx.Client) -> None:
+def test_an_unknown_host_name_is_refused(client: httpx.Client) -> None:
     got = client.post("/api/agents/echo/execute", json=start({"TEXT": "x"}), headers={"Host": "elsewhere.example"})
     refused(got, 403, "forbidden")
 
 
-def test_a_server_that_makes_no_runs_refuses(client: httpx.Client, server: RunningServer) -> None:
+def test_a_read_only_server_refuses(client: httpx.Client, server: RunningServer) -> None:
     with server.client() as reader:
         refused(reader.post("/api/agents/echo/execute", json=start()), 403, "forbidden")
 
 
 @pytest.mark.req("SDK-41")
-def test_the_same_key_for_something_else_is_a_conflict(client: httpx.Client) -> None:
+def test_the_same_key_for_another_request_is_a_conflict(client: httpx.Client) -> None:
     execute(client, "asker", start(idempotencyKey="taken"))
     got = client.post("/api/agents/echo/execute", json=start({"TEXT": "x"}, idempotencyKey="taken"))
     refused(got, 409, "conflict")
 
 
-def test_a_viewer_may_not_execute(busy: RunningServer) -> None:
-    with busy.client("viewer") as viewer:
+def test_a_viewer_may_not_execute(executing_server: RunningServer) -> None:
+    with executing_server.client("viewer") as viewer:
         refused(viewer.post("/api/agents/echo/execute", json=start({"TEXT": "x"})), 403, "forbidden")
 
 
-# Going on.
+# Continue
 
 
 @pytest.fixture(scope="module")
-def waiting(busy: RunningServer) -> tuple[str, str]:
-    """A run that waits, and the call it waits for."""
-    with busy.client() as client:
-        told = execute(client, "asker", start())
-    return told[0].data["executionId"], told[-2].data["toolCalls"][0]["toolCallId"]
+def waiting(executing_server: RunningServer) -> tuple[str, str]:
+    """A waiting run, and the call that it waits for."""
+    with executing_server.client() as client:
+        events = execute(client, "asker", start())
+    return events[0].data["executionId"], events[-2].data["toolCalls"][0]["toolCallId"]
 
 
-def test_going_on_with_a_run_that_is_not_there_is_not_found(client: httpx.Client) -> None:
+def test_continuing_an_unknown_run_is_not_found(client: httpx.Client) -> None:
     got = client.post("/api/agents/asker/execute", json=continue_request(RUN_ID, {"toolCallId": "c", "result": 1}))
     refused(got, 404, "run_not_found")
 
 
-def test_going_on_with_a_run_of_another_worker_is_not_found(client: httpx.Client, waiting: tuple[str, str]) -> None:
+def test_continuing_a_run_of_another_worker_is_not_found(client: httpx.Client, waiting: tuple[str, str]) -> None:
     run_id, call = waiting
     got = client.post("/api/agents/echo/execute", json=continue_request(run_id, {"toolCallId": call, "result": 1}))
     assert "echo" in refused(got, 404, "run_not_found")["error"]
@@ -181,7 +181,7 @@ def test_going_on_with_a_run_of_another_worker_is_not_found(client: httpx.Client
     assert "'x'" in refused(got, 404, "run_not_found")["error"]
 
 
-def test_a_result_for_a_call_that_nobody_made_is_refused(client: httpx.Client, waiting: tuple[str, str]) -> None:
+def test_a_result_for_an_unknown_call_is_refused(client: httpx.Client, waiting: tuple[str, str]) -> None:
     run_id, call = waiting
     got = client.post("/api/agents/asker/execute", json=continue_request(run_id, {"toolCallId": "other", "result": 1}))
     assert call in refused(got, 409, "unknown_call")["hint"]
@@ -191,7 +191,7 @@ def test_a_result_for_a_call_that_nobody_made_is_refused(client: httpx.Client, w
     ("more", "code"),
     [({"result": 1, "toolName": "other"}, "validation_error"), ({"error": 1}, "invalid_parameter")],
 )
-def test_a_result_that_cannot_be_meant_is_refused(
+def test_an_invalid_result_is_refused(
     client: httpx.Client, waiting: tuple[str, str], more: dict[str, Any], code: str
 ) -> None:
     run_id, call = waiting
@@ -201,5 +201,7 @@ def test_a_result_that_cannot_be_meant_is_refused(
 
 def test_two_results_for_one_call_are_refused(client: httpx.Client, waiting: tuple[str, str]) -> None:
     run_id, call = waiting
-    one = {"toolCallId": call, "result": 1}
-    refused(client.post("/api/agents/asker/execute", json=continue_request(run_id, one, one)), 400, "validation_error")
+    result = {"toolCallId": call, "result": 1}
+    refused(
+        client.post("/api/agents/asker/execute", json=continue_request(run_id, result, result)), 400, "validation_error"
+    )

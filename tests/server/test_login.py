@@ -1,4 +1,4 @@
-"""Logging a browser in: by a link that works once, into a session that can be ended."""
+"""Browser logins: a link that works once, and sessions that can be ended."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]
 
 @pytest.fixture
 def server(guarded: RunningServer) -> RunningServer:
-    """The shared server, with no failed login counted and nothing in its audit log."""
+    """The shared server, with its count of failed logins and its audit log reset."""
     guarded.app.state.login_limiter = LoginLimiter()
     guarded.storage.audit.unlink(missing_ok=True)
     return guarded
@@ -59,7 +59,7 @@ def browser(server: RunningServer) -> Iterator[httpx.Client]:
 
 
 class Clock:
-    """A clock that a test moves."""
+    """A clock that the test sets."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1_000_000.0
@@ -79,43 +79,43 @@ def entries(server: RunningServer) -> list[dict[str, Any]]:
 
 
 @pytest.mark.req("SF-19")
-def test_a_link_begins_a_session_once(server: RunningServer, browser: httpx.Client) -> None:
+def test_a_link_starts_a_session_once(server: RunningServer, browser: httpx.Client) -> None:
     code = server.tokens.make_login_code()
     got = browser.get(LOGIN_PATH, params={"code": code, "next": "/fleet"})
     assert (got.status_code, got.headers["location"]) == (303, "/fleet")
-    said = {part.strip().lower() for part in got.headers["set-cookie"].split(";")[1:]}
-    assert {"httponly", "samesite=strict", "path=/", f"max-age={SESSION_SECONDS}"} <= said
-    assert "secure" not in said, "a browser would not send it back over http"
+    attributes = {part.strip().lower() for part in got.headers["set-cookie"].split(";")[1:]}
+    assert {"httponly", "samesite=strict", "path=/", f"max-age={SESSION_SECONDS}"} <= attributes
+    assert "secure" not in attributes, "a browser would not send it back over http"
     assert browser.get("/api/health").status_code == 200
     with server.anonymous_client() as other:
         got = other.get(LOGIN_PATH, params={"code": code})
         assert (got.status_code, got.json()["error"]["code"]) == (401, "unauthorized")
         assert "shopfloor login" in got.json()["error"]["hint"]
         assert "set-cookie" not in got.headers
-    # The browser that has used the link is led to the page once more.
+    # The browser that used the link may open it again.
     assert browser.get(LOGIN_PATH, params={"code": code}).status_code == 303
 
 
 @pytest.mark.req("SF-19")
-def test_what_is_stored_lets_nobody_in(server: RunningServer, browser: httpx.Client) -> None:
+def test_stored_digests_cannot_be_used_to_log_in(server: RunningServer, browser: httpx.Client) -> None:
     code = server.tokens.make_login_code()
-    kept = server.storage.tokens.read_text()
-    assert code not in kept
+    stored = server.storage.tokens.read_text()
+    assert code not in stored
     browser.get(LOGIN_PATH, params={"code": code})
     (secret,) = (value for name, value in browser.cookies.items() if name == server.tokens.cookie)
-    kept = server.storage.tokens.read_text()
-    assert secret not in kept
+    stored = server.storage.tokens.read_text()
+    assert secret not in stored
     assert secret != server.tokens.admin_token()
-    for digest in re.findall(r'"sha256": "([0-9a-f]+)"', kept):
+    for digest in re.findall(r'"sha256": "([0-9a-f]+)"', stored):
         for cookie in (digest, digest[:8]):
             assert server.tokens.authenticate_session(cookie) is None
-    # A session is a browser's: as a token it is nothing, and a token is no session.
+    # A session secret is no token, and a token is no session secret.
     with server.anonymous_client() as client:
         assert client.get("/api/health", headers={"Authorization": f"Bearer {secret}"}).status_code == 401
-        held = {"Cookie": f"{server.tokens.cookie}={server.tokens.admin_token()}"}
-        assert client.get("/api/health", headers=held).status_code == 401
-        held = {"Cookie": f'a={{"x":1}}; {server.tokens.cookie}={secret}; b=[]'}
-        assert client.get("/api/health", headers=held).status_code == 200
+        headers = {"Cookie": f"{server.tokens.cookie}={server.tokens.admin_token()}"}
+        assert client.get("/api/health", headers=headers).status_code == 401
+        headers = {"Cookie": f'a={{"x":1}}; {server.tokens.cookie}={secret}; b=[]'}
+        assert client.get("/api/health", headers=headers).status_code == 200
 
 
 async def test_a_link_works_for_a_short_time(clock: Clock) -> None:
@@ -125,9 +125,9 @@ async def test_a_link_works_for_a_short_time(clock: Clock) -> None:
     assert await access.log_in_by_code(code) is None
 
 
-@pytest.mark.parametrize("asked", [{}, {"token": ""}, {"token": "wrong"}, {"code": "wrong"}, {"code": ""}])
-def test_a_wrong_link_sets_nothing(browser: httpx.Client, asked: dict[str, str]) -> None:
-    got = browser.get(LOGIN_PATH, params=asked)
+@pytest.mark.parametrize("params", [{}, {"token": ""}, {"token": "wrong"}, {"code": "wrong"}, {"code": ""}])
+def test_a_wrong_link_sets_no_cookie(browser: httpx.Client, params: dict[str, str]) -> None:
+    got = browser.get(LOGIN_PATH, params=params)
     assert (got.status_code, got.json()["error"]["code"]) == (401, "unauthorized")
     assert "set-cookie" not in got.headers
 
@@ -173,12 +173,12 @@ def test_a_request_renews_an_old_session_and_its_cookie(
 @pytest.mark.req("SF-20")
 def test_logging_out_ends_the_session(server: RunningServer, browser: httpx.Client) -> None:
     browser.get(LOGIN_PATH, params={"code": server.tokens.make_login_code()})
-    held = {"Cookie": f"{server.tokens.cookie}={browser.cookies[server.tokens.cookie]}"}
+    headers = {"Cookie": f"{server.tokens.cookie}={browser.cookies[server.tokens.cookie]}"}
     got = browser.post(LOGOUT_PATH)
     assert got.status_code == 204
     assert "Max-Age=0" in got.headers["set-cookie"]
     with server.anonymous_client() as thief:
-        assert thief.get("/api/health", headers=held).status_code == 401
+        assert thief.get("/api/health", headers=headers).status_code == 401
 
 
 @pytest.mark.req("SF-20")
@@ -190,7 +190,7 @@ def test_a_session_has_the_role_of_its_token_and_ends_with_it(
     browser.get(LOGIN_PATH, params={"token": token})
     assert browser.get("/api/health").status_code == 200
     assert browser.post("/api/runs/nothing/pin").status_code == (403 if role == "viewer" else 404)
-    assert [one.split()[0] for one in server.tokens.revoke(f"a {role}")] == ["token", "session"]
+    assert [entry.split()[0] for entry in server.tokens.revoke(f"a {role}")] == ["token", "session"]
     assert browser.get("/api/health").status_code == 401
     assert server.tokens.find_token_role(token) is None
 
@@ -210,7 +210,7 @@ def test_a_session_is_listed_and_revoked_by_its_id(server: RunningServer, browse
         server.tokens.revoke(session.id)
 
 
-async def test_the_owner_and_a_name_that_is_taken_are_refused() -> None:
+async def test_revoking_the_owner_and_issuing_a_taken_name_are_refused() -> None:
     access = AccessControl(MemoryTokens())
     await access.admin_token()
     await access.issue_token("viewer", "one")
@@ -229,7 +229,7 @@ async def test_sessions_have_a_limit(clock: Clock) -> None:
         clock.now += 1
         secrets.append(await access.log_in_by_token(token) or "")
     assert len((await access.list_credentials())[1]) == SESSIONS_MAX
-    assert [await access.authenticate_session(one) is None for one in secrets[:3]] == [True, True, False]
+    assert [await access.authenticate_session(entry) is None for entry in secrets[:3]] == [True, True, False]
 
 
 # Guessing
@@ -239,17 +239,17 @@ async def test_sessions_have_a_limit(clock: Clock) -> None:
 def test_failed_logins_are_limited_and_a_fresh_link_still_works(server: RunningServer, browser: httpx.Client) -> None:
     for _ in range(FAILED_LOGINS):
         assert browser.get(LOGIN_PATH, params={"token": "wrong"}).status_code == 401
-    for asked in ({"token": "wrong"}, {"token": server.tokens.admin_token()}, {"code": "wrong"}):
-        got = browser.get(LOGIN_PATH, params=asked)
+    for params in ({"token": "wrong"}, {"token": server.tokens.admin_token()}, {"code": "wrong"}):
+        got = browser.get(LOGIN_PATH, params=params)
         assert (got.status_code, got.json()["error"]["code"]) == (429, "too_many_logins")
         assert 0 < int(got.headers["retry-after"]) <= FAILED_LOGIN_SECONDS
-    assert [one["action"] for one in entries(server)] == ["login.failed"] * FAILED_LOGINS
+    assert [entry["action"] for entry in entries(server)] == ["login.failed"] * FAILED_LOGINS
     assert browser.get(LOGIN_PATH, params={"code": server.tokens.make_login_code()}).status_code == 303
     with server.client() as client:
         assert client.get("/api/health").status_code == 200
 
 
-def test_a_failed_login_counts_for_a_while_and_for_its_address() -> None:
+def test_a_failed_login_counts_for_a_minute_per_address() -> None:
     moment = 0.0
     limiter = LoginLimiter(lambda: moment)
     for _ in range(FAILED_LOGINS):
@@ -270,7 +270,7 @@ def test_a_short_token_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         AccessControl(MemoryTokens())
 
 
-# What is noted of it
+# The audit log
 
 
 @pytest.mark.req("SF-22")
@@ -280,12 +280,12 @@ def test_logins_are_in_the_audit_log(server: RunningServer, browser: httpx.Clien
     browser.get(LOGIN_PATH, params={"code": server.tokens.make_login_code()})
     browser.post(LOGOUT_PATH)
     browser.get("/api/health", headers={"Authorization": "Bearer wrong"})
-    failed, begun, ended, refused = entries(server)
+    failed, started, ended, refused = entries(server)
     assert (failed["action"], failed["by"], failed["address"]) == ("login.failed", "nobody", "127.0.0.1")
     assert len(failed["client"]) == 200
-    assert (begun["action"], begun["role"], begun["detail"]) == ("session.begun", "admin", "by link")
-    assert re.fullmatch(r"session [0-9a-f]{8} of owner", begun["by"])
-    assert (ended["action"], ended["by"]) == ("session.ended", begun["by"])
+    assert (started["action"], started["role"], started["detail"]) == ("session.begun", "admin", "by link")
+    assert re.fullmatch(r"session [0-9a-f]{8} of owner", started["by"])
+    assert (ended["action"], ended["by"]) == ("session.ended", started["by"])
     assert (refused["action"], refused["detail"]) == ("access.refused", "token")
     assert stat.S_IMODE(server.storage.audit.stat().st_mode) == 0o600
     assert "wrong" not in json.dumps(entries(server))

@@ -1,4 +1,4 @@
-"""A run's log as a page reads it: briefly, as a file, searched, and as spans of time."""
+"""Operations on a run's log: brief pages, download, search and spans."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ from shopfloor.server.limits import FIND_EVENTS, RESULT_LOOKAHEAD_EVENTS, SPAN_C
 MEGABYTE = 1_000_000
 
 
-def answer(client: httpx.Client, address: str, **asked: Any) -> Any:
-    got = client.get(address, params=asked)
+def get_json(client: httpx.Client, address: str, **params: Any) -> Any:
+    got = client.get(address, params=params)
     assert got.status_code == 200, got.text
     return got.json()
 
 
-def briefly(client: httpx.Client, run_id: str, **asked: Any) -> Any:
-    return answer(client, f"/api/runs/{run_id}/log", brief=True, **asked)
+def get_brief_page(client: httpx.Client, run_id: str, **params: Any) -> Any:
+    return get_json(client, f"/api/runs/{run_id}/log", brief=True, **params)
 
 
-def call(call_id: str, **given: Any) -> ToolCall:
-    return ToolCall(name="Bash", call_id=call_id, input=given, output=None, fidelity="router")
+def call(call_id: str, **arguments: Any) -> ToolCall:
+    return ToolCall(name="Bash", call_id=call_id, input=arguments, output=None, fidelity="router")
 
 
 def result(call_id: str, output: Any = "ok", **more: Any) -> ToolResult:
     return ToolResult(name="Bash", call_id=call_id, input=None, output=output, fidelity="router", **more)
 
 
-# Briefly
+# Brief pages
 
 
 def test_a_result_of_five_megabytes_does_not_make_a_page_large(own_storage: Storage) -> None:
@@ -71,10 +71,10 @@ def test_a_brief_page_of_short_events_has_the_bytes_that_were_written(
     lines = server.storage.log_path(runs.done).read_bytes().splitlines()
     got = client.get(f"/api/runs/{runs.done}/log", params={"brief": "true"})
     assert got.content == b'{"events":[' + b",".join(lines) + b'],"more":false,"later":[]}'
-    assert "later" not in answer(client, f"/api/runs/{runs.done}/log")
+    assert "later" not in get_json(client, f"/api/runs/{runs.done}/log")
 
 
-def test_results_that_stand_beyond_a_page_come_with_it(own_storage: Storage) -> None:
+def test_results_after_a_page_are_added_to_it(own_storage: Storage) -> None:
     child = new_run_id()
     with open_announced_log(own_storage, new_run_id()) as recorder:
         write(recorder, run_started(), call("a"), call("b"), result("a"))
@@ -84,33 +84,38 @@ def test_results_that_stand_beyond_a_page_come_with_it(own_storage: Storage) -> 
         recorder.append(CallCompleted(name="call", kind="call_workflow", try_=1), **step)
         write(recorder, run_completed())
     with open_server(own_storage) as server, server.client() as client:
-        page = briefly(client, recorder.run_id, limit=5)
+        page = get_brief_page(client, recorder.run_id, limit=5)
         assert [event["seq"] for event in page["events"]] == [1, 2, 3, 4, 5]
         assert [event["seq"] for event in page["later"]] == [9, 10]
         assert page["later"][0]["payload"]["output"] == "y" * TRUNCATED_TEXT_CHARS
         assert page["later"][0]["cut"] > 9_000
-        assert [event["seq"] for event in briefly(client, recorder.run_id, limit=3, before=6)["later"]] == [9, 10]
-        assert briefly(client, recorder.run_id, after=5)["later"] == []
-        assert [event["seq"] for event in briefly(client, recorder.run_id, after=5, limit=1)["later"]] == [7]
+        assert [event["seq"] for event in get_brief_page(client, recorder.run_id, limit=3, before=6)["later"]] == [
+            9,
+            10,
+        ]
+        assert get_brief_page(client, recorder.run_id, after=5)["later"] == []
+        assert [event["seq"] for event in get_brief_page(client, recorder.run_id, after=5, limit=1)["later"]] == [7]
 
 
-def test_results_are_looked_for_only_so_far(own_storage: Storage) -> None:
+def test_results_are_searched_within_a_limit(own_storage: Storage) -> None:
     between = [assistant(str(number)) for number in range(RESULT_LOOKAHEAD_EVENTS - 1)]
     near = record(own_storage, run_started(), call("a"), *between, result("a"), run_completed())
     far = record(own_storage, run_started(), call("a"), *between, assistant("one more"), result("a"), run_completed())
     with open_server(own_storage) as server, server.client() as client:
-        assert [event["seq"] for event in briefly(client, near, limit=2)["later"]] == [RESULT_LOOKAHEAD_EVENTS + 2]
-        assert briefly(client, far, limit=2)["later"] == []
+        assert [event["seq"] for event in get_brief_page(client, near, limit=2)["later"]] == [
+            RESULT_LOOKAHEAD_EVENTS + 2
+        ]
+        assert get_brief_page(client, far, limit=2)["later"] == []
 
 
-def test_a_call_that_nobody_answers_has_no_result(client: httpx.Client, runs: RecordedRuns) -> None:
-    assert briefly(client, runs.waiting)["later"] == []
+def test_an_unanswered_call_has_no_result(client: httpx.Client, runs: RecordedRuns) -> None:
+    assert get_brief_page(client, runs.waiting)["later"] == []
 
 
-# As a file
+# Download
 
 
-def test_the_log_can_be_had_as_a_file(client: httpx.Client, server: RunningServer, runs: RecordedRuns) -> None:
+def test_the_log_can_be_downloaded(client: httpx.Client, server: RunningServer, runs: RecordedRuns) -> None:
     got = client.get(f"/api/runs/{runs.done}/log.jsonl")
     assert got.status_code == 200
     assert got.headers["content-type"] == "application/x-ndjson"
@@ -128,7 +133,7 @@ def test_a_line_that_is_being_written_is_not_in_the_file(own_storage: Storage) -
         assert client.get(f"/api/runs/{recorder.run_id}/log.jsonl").content == whole
 
 
-def test_lines_that_nobody_understands_are_in_the_file(own_storage: Storage) -> None:
+def test_invalid_lines_are_in_the_file(own_storage: Storage) -> None:
     run_id = record(own_storage, run_started(), run_completed())
     path = own_storage.log_path(run_id)
     strange = path.read_bytes() + b"\0\0\0\nno event\n"
@@ -137,7 +142,7 @@ def test_lines_that_nobody_understands_are_in_the_file(own_storage: Storage) -> 
         assert client.get(f"/api/runs/{run_id}/log.jsonl").content == strange
 
 
-def test_what_comes_after_it_was_asked_for_is_not_in_the_file(own_storage: Storage) -> None:
+def test_events_after_the_request_are_not_in_the_file(own_storage: Storage) -> None:
     with open_server(own_storage) as server, server.client() as client, open_recorder(own_storage) as recorder:
         write(recorder, run_started(), *[user("x" * MEGABYTE) for _ in range(20)])
         before = own_storage.log_path(recorder.run_id).read_bytes()
@@ -148,15 +153,15 @@ def test_what_comes_after_it_was_asked_for_is_not_in_the_file(own_storage: Stora
             assert first + b"".join(pieces) == before
 
 
-# Searched
+# Search
 
 
-def found(client: httpx.Client, run_id: str, q: str, **asked: Any) -> Any:
-    return answer(client, f"/api/runs/{run_id}/find", q=q, **asked)
+def search(client: httpx.Client, run_id: str, q: str, **params: Any) -> Any:
+    return get_json(client, f"/api/runs/{run_id}/find", q=q, **params)
 
 
-def test_a_text_is_found_in_what_was_said_and_done(client: httpx.Client, runs: RecordedRuns) -> None:
-    assert found(client, runs.done, "TEST SUITE") == {
+def test_a_text_is_found_in_messages_and_calls(client: httpx.Client, runs: RecordedRuns) -> None:
+    assert search(client, runs.done, "TEST SUITE") == {
         "hits": [
             {"seq": 1, "type": "run.started", "snippet": "run the \ue000test suite\ue001"},
             {"seq": 3, "type": "message.user", "snippet": "Run the \ue000test suite\ue001 in ~/app"},
@@ -164,25 +169,25 @@ def test_a_text_is_found_in_what_was_said_and_done(client: httpx.Client, runs: R
         "more": False,
         "searched_to": 8,
     }
-    assert [hit["seq"] for hit in found(client, runs.done, "pytest")["hits"]] == [4]
-    assert found(client, runs.done, "call_id")["hits"] == []
-    assert found(client, runs.done, "nowhere") == {"hits": [], "more": False, "searched_to": 8}
+    assert [hit["seq"] for hit in search(client, runs.done, "pytest")["hits"]] == [4]
+    assert search(client, runs.done, "call_id")["hits"] == []
+    assert search(client, runs.done, "nowhere") == {"hits": [], "more": False, "searched_to": 8}
 
 
-def test_hits_are_given_in_pages(own_storage: Storage) -> None:
+def test_hits_are_paged(own_storage: Storage) -> None:
     run_id = record(own_storage, run_started(), *[assistant(f"word {number}") for number in range(5)], run_completed())
     with open_server(own_storage) as server, server.client() as client:
-        first = found(client, run_id, "word", limit=2)
+        first = search(client, run_id, "word", limit=2)
         assert ([hit["seq"] for hit in first["hits"]], first["more"], first["searched_to"]) == ([2, 3], True, 3)
-        rest = found(client, run_id, "word", after=3, limit=3)
+        rest = search(client, run_id, "word", after=3, limit=3)
         assert ([hit["seq"] for hit in rest["hits"]], rest["more"], rest["searched_to"]) == ([4, 5, 6], True, 6)
-        none = found(client, run_id, "word", after=6)
+        none = search(client, run_id, "word", after=6)
         assert (none["hits"], none["more"], none["searched_to"]) == ([], False, 7)
-        past = found(client, run_id, "word", after=99)
+        past = search(client, run_id, "word", after=99)
         assert (past["hits"], past["more"]) == ([], False)
 
 
-def test_a_long_log_is_searched_in_several_goes(own_storage: Storage) -> None:
+def test_a_long_log_is_searched_in_several_requests(own_storage: Storage) -> None:
     with open_server(own_storage) as server, server.client() as client:
         run_id = record(own_storage, run_started())
         head = b'"run_id":"r","type":"x","path":"","iteration":0,"timestamp":"t"'
@@ -190,22 +195,22 @@ def test_a_long_log_is_searched_in_several_goes(own_storage: Storage) -> None:
         with own_storage.log_path(run_id).open("ab") as file:
             file.writelines(line % seq for seq in range(2, FIND_EVENTS + 2))
             file.write(line.replace(b"straw", b"needle") % (FIND_EVENTS + 2))
-        assert found(client, run_id, "needle") == {"hits": [], "more": True, "searched_to": FIND_EVENTS}
-        rest = found(client, run_id, "needle", after=FIND_EVENTS)
+        assert search(client, run_id, "needle") == {"hits": [], "more": True, "searched_to": FIND_EVENTS}
+        rest = search(client, run_id, "needle", after=FIND_EVENTS)
         assert ([hit["seq"] for hit in rest["hits"]], rest["more"]) == ([FIND_EVENTS + 2], False)
 
 
-# As spans
+# Spans
 
 
 def spans(client: httpx.Client, run_id: str) -> Any:
-    return answer(client, f"/api/runs/{run_id}/spans")
+    return get_json(client, f"/api/runs/{run_id}/spans")
 
 
-def test_a_run_is_told_as_spans(client: httpx.Client, runs: RecordedRuns) -> None:
+def test_a_run_has_spans(client: httpx.Client, runs: RecordedRuns) -> None:
     got = spans(client, runs.done)
     assert list(got) == ["spans", "last_seq", "started_at", "ended_at"]
-    assert [(one["kind"], one["name"], one["seq"], one["end_seq"]) for one in got["spans"]] == [
+    assert [(span["kind"], span["name"], span["seq"], span["end_seq"]) for span in got["spans"]] == [
         ("step", "test", 2, 7),
         ("tool", "shell", 4, 5),
     ]
@@ -215,45 +220,45 @@ def test_a_run_is_told_as_spans(client: httpx.Client, runs: RecordedRuns) -> Non
     assert (child["kind"], child["name"], child["child_run_id"]) == ("run", "tester", runs.child)
 
 
-def test_spans_are_carried_on_as_the_run_goes_on(own_storage: Storage) -> None:
+def test_spans_are_extended_as_the_run_continues(own_storage: Storage) -> None:
     with open_server(own_storage) as server, server.client() as client, open_recorder(own_storage) as recorder:
         write(recorder, run_started(), call("a"), assistant("hm"))
         got = spans(client, recorder.run_id)
         assert (got["spans"][0]["end_seq"], got["last_seq"], got["ended_at"]) == (None, 3, None)
         assert spans(client, recorder.run_id) == got
         write(recorder, result("a"), call("b"))
-        assert [one["end_seq"] for one in spans(client, recorder.run_id)["spans"]] == [4, None]
+        assert [span["end_seq"] for span in spans(client, recorder.run_id)["spans"]] == [4, None]
         write(recorder, result("b"), run_completed())
         got = spans(client, recorder.run_id)
-        assert ([one["end_seq"] for one in got["spans"]], got["last_seq"]) == ([4, 6], 7)
-        # The same as somebody who never asked before is told.
+        assert ([span["end_seq"] for span in got["spans"]], got["last_seq"]) == ([4, 6], 7)
+        # The same as without a cache.
     with open_server(own_storage) as server, server.client() as client:
         assert spans(client, recorder.run_id) == got
 
 
-def test_spans_of_a_log_that_lost_its_end_are_made_anew(own_storage: Storage) -> None:
+def test_spans_of_a_truncated_log_are_rebuilt(own_storage: Storage) -> None:
     run_id = record(own_storage, run_started(), call("a"), call("b"))
     path = own_storage.log_path(run_id)
-    kept = path.read_bytes().splitlines(keepends=True)
+    log_lines = path.read_bytes().splitlines(keepends=True)
     with open_server(own_storage) as server, server.client() as client:
-        assert [one["name"] for one in spans(client, run_id)["spans"]] == ["Bash", "Bash"]
-        path.write_bytes(b"".join(kept[:2]))
-        assert [one["seq"] for one in spans(client, run_id)["spans"]] == [2]
-        path.write_bytes(b"".join([*kept[:1], kept[1].replace(b"Bash", b"Read")]))
-        assert [one["name"] for one in spans(client, run_id)["spans"]] == ["Read"]
+        assert [span["name"] for span in spans(client, run_id)["spans"]] == ["Bash", "Bash"]
+        path.write_bytes(b"".join(log_lines[:2]))
+        assert [span["seq"] for span in spans(client, run_id)["spans"]] == [2]
+        path.write_bytes(b"".join([*log_lines[:1], log_lines[1].replace(b"Bash", b"Read")]))
+        assert [span["name"] for span in spans(client, run_id)["spans"]] == ["Read"]
 
 
-def test_spans_of_a_few_runs_only_are_kept(own_storage: Storage) -> None:
+def test_spans_of_a_few_runs_only_are_cached(own_storage: Storage) -> None:
     ids = [
         record(own_storage, run_started(), call(str(number)), run_completed()) for number in range(SPAN_CACHE_RUNS + 2)
     ]
     with open_server(own_storage) as server, server.client() as client:
         for run_id in ids:
             assert len(spans(client, run_id)["spans"]) == 1
-        assert list(server.app.state.spans.kept) == ids[2:]
+        assert list(server.app.state.spans.cached) == ids[2:]
 
 
-def test_spans_of_a_run_that_is_deleted_are_gone(own_storage: Storage) -> None:
+def test_a_deleted_run_has_no_spans(own_storage: Storage) -> None:
     run_id = record(own_storage, run_started(), run_completed())
     with open_server(own_storage) as server, server.client() as client:
         assert spans(client, run_id)["last_seq"] == 2
@@ -262,16 +267,14 @@ def test_spans_of_a_run_that_is_deleted_are_gone(own_storage: Storage) -> None:
 
 
 @pytest.mark.parametrize("what", ["log", "log.jsonl", "find?q=x", "spans"])
-def test_a_log_that_is_not_there_is_not_found(client: httpx.Client, what: str) -> None:
+def test_a_missing_log_is_not_found(client: httpx.Client, what: str) -> None:
     got = client.get(f"/api/runs/{new_run_id()}/{what}")
     assert (got.status_code, got.json()["error"]["code"]) == (404, "run_not_found")
 
 
 @pytest.mark.parametrize(
-    "asked", [{}, {"q": ""}, {"q": "x" * 1_001}, {"q": "x", "limit": 0}, {"q": "x", "limit": 1001}]
+    "params", [{}, {"q": ""}, {"q": "x" * 1_001}, {"q": "x", "limit": 0}, {"q": "x", "limit": 1001}]
 )
-def test_a_search_that_cannot_be_meant_is_refused(
-    client: httpx.Client, runs: RecordedRuns, asked: dict[str, Any]
-) -> None:
-    got = client.get(f"/api/runs/{runs.done}/find", params=asked)
+def test_an_invalid_search_is_refused(client: httpx.Client, runs: RecordedRuns, params: dict[str, Any]) -> None:
+    got = client.get(f"/api/runs/{runs.done}/find", params=params)
     assert (got.status_code, got.json()["error"]["code"]) == (400, "invalid_parameter")

@@ -1,4 +1,4 @@
-"""The API's description is true, and can be read without any script."""
+"""The OpenAPI document is correct, and the API reference needs no script."""
 
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -35,7 +35,7 @@ PAGES = ["/", "/api/docs"]
 
 
 @pytest.mark.parametrize("address", PAGES)
-def test_a_page_has_no_script_and_nothing_from_elsewhere(client: httpx.Client, address: str) -> None:
+def test_a_page_has_no_script_and_nothing_from_other_sites(client: httpx.Client, address: str) -> None:
     got = client.get(address)
     assert (got.status_code, got.headers["content-type"]) == (200, "text/html; charset=utf-8")
     elements = Elements(got.text).found
@@ -47,13 +47,13 @@ def test_a_page_has_no_script_and_nothing_from_elsewhere(client: httpx.Client, a
         assert client.get(link).status_code == 200
 
 
-def test_the_front_page_says_the_version_and_leads_to_the_description(client: httpx.Client) -> None:
+def test_the_front_page_shows_the_version_and_links_to_the_api_reference(client: httpx.Client) -> None:
     page = client.get("/").text
     assert "1.2.3" in page
     assert 'href="/api/docs"' in page
 
 
-def test_the_readable_description_has_every_address_and_shape(client: httpx.Client, server: RunningServer) -> None:
+def test_the_api_reference_has_every_path_and_schema(client: httpx.Client, server: RunningServer) -> None:
     page = client.get("/api/docs").text
     described = server.app.state.openapi()
     ids = {attrs["id"] for _, attrs in Elements(page).found if "id" in attrs}
@@ -69,20 +69,20 @@ def test_the_readable_description_has_every_address_and_shape(client: httpx.Clie
     assert targets <= ids
 
 
-def test_every_operation_says_what_it_does_and_what_it_answers(client: httpx.Client) -> None:
+def test_every_operation_describes_itself_and_its_responses(client: httpx.Client) -> None:
     described = client.get("/api/openapi.json").json()
-    operations = [one for methods in described["paths"].values() for one in methods.values()]
-    assert [one["operationId"] for one in operations if not one.get("description")] == []
-    assert all({"200", "default"} <= set(one["responses"]) for one in operations)
+    operations = [operation for methods in described["paths"].values() for operation in methods.values()]
+    assert [operation["operationId"] for operation in operations if not operation.get("description")] == []
+    assert all({"200", "default"} <= set(operation["responses"]) for operation in operations)
     assert [
-        (one["operationId"], p["name"])
-        for one in operations
-        for p in one.get("parameters", ())
+        (operation["operationId"], p["name"])
+        for operation in operations
+        for p in operation.get("parameters", ())
         if not p.get("description")
     ] == []
 
 
-def test_every_shape_that_is_referred_to_is_there(client: httpx.Client) -> None:
+def test_every_referenced_schema_is_defined(client: httpx.Client) -> None:
     described = client.get("/api/openapi.json").json()
     names = {ref.rsplit("/", 1)[1] for ref in _refs(described)}
     assert names <= set(described["components"]["schemas"])
@@ -91,13 +91,13 @@ def test_every_shape_that_is_referred_to_is_there(client: httpx.Client) -> None:
 def _refs(value: Any) -> set[str]:
     if isinstance(value, dict):
         own = {value["$ref"]} if isinstance(value.get("$ref"), str) else set()
-        return own.union(*(_refs(one) for one in value.values()))
+        return own.union(*(_refs(operation) for operation in value.values()))
     if isinstance(value, list):
-        return set().union(*(_refs(one) for one in value))
+        return set().union(*(_refs(operation) for operation in value))
     return set()
 
 
-# Schemathesis: no 5xx, and no answer that breaks what the description says of it.
+# Schemathesis: no 5xx, and every response conforms to the document.
 
 CHECKS = [
     not_a_server_error,
@@ -111,7 +111,7 @@ CHECKS = [
 
 
 NOTHING: Any = None
-# Made from the shapes alone: the description does not depend on what is served.
+# The document is made from the models alone and does not depend on the services.
 _SERVED = Services(
     store=MemoryStore(),
     logs=NOTHING,
@@ -120,13 +120,13 @@ _SERVED = Services(
     watchers=MemoryWatchers(),
     version="1",
 )
-# The streams have no end; their parameters have tests of their own.
+# Streams have no end; other tests cover their parameters.
 API = schemathesis.openapi.from_dict(create_app(_SERVED).state.openapi()).exclude(path_regex="stream$")
 
 
 @pytest.fixture(scope="module")
 def changing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningServer, RecordedRuns]]:
-    """A server of its own: what is asked here changes things."""
+    """A separate server, since these requests change runs."""
     storage = Storage(tmp_path_factory.mktemp("changing") / "storage")
     runs = record_runs(storage)
     with open_server(storage) as server:
@@ -138,9 +138,11 @@ def changing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running
 @settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
-def test_whatever_is_asked_the_answer_is_as_described(case: Any, changing: tuple[RunningServer, RecordedRuns]) -> None:
+def test_every_response_conforms_to_the_openapi_document(
+    case: Any, changing: tuple[RunningServer, RecordedRuns]
+) -> None:
     server, runs = changing
-    # Invented ids are of no run, so what is asked of one that could be is asked of one that is there.
+    # Generated ids belong to no run: replace a valid id by that of an existing run.
     for parameters, name in ((case.path_parameters, "run_id"), (case.query, "worker_id")):
         if is_run_id(str((parameters or {}).get(name))):
             parameters[name] = runs.done

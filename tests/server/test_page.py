@@ -1,4 +1,4 @@
-"""The page and its files, and what people are told where they come without a token or to nowhere."""
+"""The built page and its files, and the pages for browsers without a token or with an unknown path."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ PAGES = ["/", "/agents/all/workers", "/agents/a b/workers", "/fleet"]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A page as a build leaves it, and a secret beside it."""
+    """A built page, with a secret file beside it."""
     beside = tmp_path_factory.mktemp("built")
-    (beside / "secret.txt").write_text("what nobody may read")
+    (beside / "secret.txt").write_text("a secret")
     folder = beside / "page"
     (folder / "assets" / "more.js").mkdir(parents=True)
     (folder / "index.html").write_text(INDEX)
@@ -40,14 +40,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "assets" / "index-a1b2.js").write_text(SCRIPT)
     (folder / "assets" / "style-C3_d4.css").write_text("body { color: red }")
     (folder / "assets" / "font-1.woff2").write_bytes(b"\0packed")
-    (folder / "assets" / "program.sh").write_text("what nobody may read")
+    (folder / "assets" / "program.sh").write_text("a secret")
     (folder / "assets" / "link.js").symlink_to(beside / "secret.txt")
     return folder
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory, folder: Path) -> Iterator[RunningServer]:
-    with open_server(Storage(tmp_path_factory.mktemp("server") / "storage"), page=folder) as server:
+    with open_server(Storage(tmp_path_factory.mktemp("server") / "storage"), page_folder=folder) as server:
         yield server
 
 
@@ -67,7 +67,7 @@ def anonymous_client(server: RunningServer) -> Iterator[httpx.Client]:
 
 
 @pytest.mark.parametrize("address", PAGES)
-def test_every_address_of_the_page_gives_the_page(reader: httpx.Client, address: str) -> None:
+def test_every_path_of_the_page_returns_the_page(reader: httpx.Client, address: str) -> None:
     got = reader.get(address, headers=BROWSER)
     assert (got.status_code, got.text) == (200, INDEX)
     assert got.headers["content-type"] == "text/html; charset=utf-8"
@@ -84,7 +84,7 @@ def test_every_address_of_the_page_gives_the_page(reader: httpx.Client, address:
         ("assets/font-1.woff2", "font/woff2"),
     ],
 )
-def test_files_of_the_page_are_given_for_good(reader: httpx.Client, folder: Path, name: str, media_type: str) -> None:
+def test_files_of_the_page_are_immutable(reader: httpx.Client, folder: Path, name: str, media_type: str) -> None:
     got = reader.get(f"/{name}")
     assert (got.status_code, got.content) == (200, (folder / name).read_bytes())
     assert got.headers["content-type"] == media_type
@@ -92,7 +92,7 @@ def test_files_of_the_page_are_given_for_good(reader: httpx.Client, folder: Path
     assert got.headers["x-content-type-options"] == "nosniff"
 
 
-def test_the_icon_may_change(reader: httpx.Client) -> None:
+def test_the_icon_is_revalidated(reader: httpx.Client) -> None:
     got = reader.get("/favicon.svg")
     assert (got.status_code, got.headers["content-type"]) == (200, "image/svg+xml")
     assert got.headers["cache-control"] == "no-cache"
@@ -111,7 +111,7 @@ def test_the_icon_may_change(reader: httpx.Client) -> None:
         ("gzipped", False),
     ],
 )
-def test_a_file_is_packed_for_who_takes_it_so(reader: httpx.Client, accepted: str, packed: bool) -> None:
+def test_a_file_is_compressed_for_clients_that_accept_it(reader: httpx.Client, accepted: str, packed: bool) -> None:
     with reader.stream("GET", "/assets/index-a1b2.js", headers={"Accept-Encoding": accepted}) as got:
         body = b"".join(got.iter_raw())
     assert (got.headers.get("content-encoding") == "gzip") is packed
@@ -120,31 +120,32 @@ def test_a_file_is_packed_for_who_takes_it_so(reader: httpx.Client, accepted: st
     assert (gzip.decompress(body) if packed else body).decode() == SCRIPT
 
 
-def test_what_is_packed_already_is_not_packed_again(reader: httpx.Client) -> None:
+def test_compressed_formats_are_not_compressed_again(reader: httpx.Client) -> None:
     assert "content-encoding" not in reader.get("/assets/font-1.woff2").headers
 
 
 @pytest.mark.parametrize("accepted", ["gzip", "identity"])
 @pytest.mark.parametrize("address", ["/", "/assets/index-a1b2.js"])
-def test_what_has_not_changed_is_not_sent_again(reader: httpx.Client, address: str, accepted: str) -> None:
+def test_an_unchanged_file_is_not_sent_again(reader: httpx.Client, address: str, accepted: str) -> None:
     headers = {"Accept-Encoding": accepted}
     etag = reader.get(address, headers=headers).headers["etag"]
-    for said in (etag, f'"other", W/{etag}', "*"):
-        got = reader.get(address, headers=headers | {"If-None-Match": said})
+    for value in (etag, f'"other", W/{etag}', "*"):
+        got = reader.get(address, headers=headers | {"If-None-Match": value})
         assert (got.status_code, got.content, got.headers["etag"]) == (304, b"", etag)
     assert reader.get(address, headers=headers | {"If-None-Match": '"other"'}).status_code == 200
 
 
-def test_the_packed_and_the_plain_file_are_told_apart(reader: httpx.Client) -> None:
+def test_compressed_and_plain_files_have_different_etags(reader: httpx.Client) -> None:
     tags = {
-        reader.get("/assets/index-a1b2.js", headers={"Accept-Encoding": said}).headers["etag"] for said in ("gzip", "")
+        reader.get("/assets/index-a1b2.js", headers={"Accept-Encoding": value}).headers["etag"]
+        for value in ("gzip", "")
     }
     assert len(tags) == 2
 
 
-def test_a_page_that_is_built_anew_is_given_anew(own_storage: Storage, tmp_path: Path) -> None:
+def test_a_rebuilt_page_is_served(own_storage: Storage, tmp_path: Path) -> None:
     folder = tmp_path / "page"
-    with open_server(own_storage, page=folder) as server, server.client() as client:
+    with open_server(own_storage, page_folder=folder) as server, server.client() as client:
         assert "make page" in client.get("/").text
         (folder / "assets").mkdir(parents=True)
         for version in ("one", "another"):
@@ -177,40 +178,40 @@ def test_a_page_that_is_built_anew_is_given_anew(own_storage: Storage, tmp_path:
         "a" * 5_000 + ".js",
     ],
 )
-def test_nothing_but_files_of_the_page_can_be_had(built: RunningServer, name: str) -> None:
-    # Not by a client that tidies the address up before it asks.
+def test_only_files_of_the_page_are_served(built: RunningServer, name: str) -> None:
+    # Send raw bytes: an HTTP client would normalize the path first.
     with closing(HTTPConnection(built.host, timeout=TIMEOUT_SECONDS)) as connection:
         connection.request("GET", f"/assets/{name}", headers={"Authorization": f"Bearer {built.tokens.admin_token()}"})
         got = connection.getresponse()
         body = got.read().decode()
     assert (got.status, json.loads(body)["error"]["code"]) == (404, "not_found")
-    assert "what nobody may read" not in body
+    assert "a secret" not in body
 
 
-def test_only_who_has_a_token_gets_the_page_and_its_files(built: RunningServer) -> None:
+def test_the_page_and_its_files_need_a_token(built: RunningServer) -> None:
     with built.anonymous_client() as anonymous_client:
         for address in (*PAGES, "/assets/index-a1b2.js", "/favicon.svg"):
             assert anonymous_client.get(address).status_code == 401
 
 
 @pytest.mark.parametrize("address", PAGES)
-def test_where_the_page_is_not_built_that_is_said(client: httpx.Client, address: str) -> None:
+def test_a_notice_replaces_a_page_that_is_not_built(client: httpx.Client, address: str) -> None:
     got = client.get(address)
     assert (got.status_code, got.headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert "<code>make page</code>" in got.text
     assert 'href="/api/docs"' in got.text
 
 
-def test_the_page_is_looked_for_beside_the_server() -> None:
+def test_the_page_folder_is_beside_the_server() -> None:
     assert PAGE_FOLDER.parts[-3:] == ("shopfloor", "server", "page")
 
 
-# People without a token, and people who are lost
+# Browsers without a token, and unknown paths
 
 
 @pytest.mark.parametrize("address", [*PAGES, "/nowhere", "/api/docs"])
 @pytest.mark.parametrize("cookie", [{}, {"Cookie": "shopfloor_session_1a2b3c4d=wrong"}], ids=["none", "wrong"])
-def test_a_browser_without_a_right_token_is_told_how_to_log_in(
+def test_a_browser_without_a_valid_token_gets_the_login_page(
     anonymous_client: httpx.Client, address: str, cookie: dict[str, str]
 ) -> None:
     got = anonymous_client.get(address, headers=cookie)
@@ -218,7 +219,7 @@ def test_a_browser_without_a_right_token_is_told_how_to_log_in(
     assert got.headers["www-authenticate"] == "Bearer"
     assert got.headers["cache-control"] == "no-store"
     assert "<pre>shopfloor login</pre>" in got.text
-    # A stranger may have what the page looks like.
+    # The style sheet needs no token.
     (style,) = re.findall(r'<link rel="stylesheet" href="([^"]+)">', got.text)
     assert anonymous_client.get(style).headers["content-type"] == "text/css; charset=utf-8"
     assert "<script" not in got.text
@@ -234,7 +235,7 @@ def test_a_browser_without_a_right_token_is_told_how_to_log_in(
         ("//evil.example/", "/evil.example/"),
     ],
 )
-def test_who_follows_a_link_from_elsewhere_is_asked_once_more_from_here(
+def test_a_cross_site_link_is_refreshed_once_from_this_site(
     anonymous_client: httpx.Client, site: str, address: str, again: str
 ) -> None:
     came = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "navigate"}
@@ -246,24 +247,24 @@ def test_who_follows_a_link_from_elsewhere_is_asked_once_more_from_here(
 
 
 @pytest.mark.parametrize("address", ["/api/health", "/api/agents/workers", "/api/nowhere", "/api"])
-def test_programs_are_told_as_programs_are_whatever_they_accept(anonymous_client: httpx.Client, address: str) -> None:
+def test_requests_to_the_api_get_json_errors_whatever_they_accept(anonymous_client: httpx.Client, address: str) -> None:
     assert anonymous_client.get(address).json()["error"]["code"] == "unauthorized"
 
 
-def test_who_accepts_no_page_gets_none(anonymous_client: httpx.Client, server: RunningServer) -> None:
+def test_clients_that_do_not_accept_html_get_json(anonymous_client: httpx.Client, server: RunningServer) -> None:
     for accepted in ("*/*", "application/json", "text/html+x", "text/plain"):
         assert anonymous_client.get("/", headers={"Accept": accepted}).json()["error"]["code"] == "unauthorized"
     assert anonymous_client.post("/").json()["error"]["code"] == "unauthorized"
 
 
-def test_a_wrong_login_link_is_said_readably(anonymous_client: httpx.Client) -> None:
+def test_a_wrong_login_link_gets_a_page(anonymous_client: httpx.Client) -> None:
     got = anonymous_client.get(LOGIN_PATH, params={"token": "<b>wrong"})
     assert (got.status_code, got.headers["content-type"]) == (401, "text/html; charset=utf-8")
-    assert "This login link is not valid here" in got.text
+    assert "This login link is not valid" in got.text
     assert "set-cookie" not in got.headers
 
 
-def test_pages_of_the_server_have_the_colours_of_the_built_one() -> None:
+def test_pages_of_the_server_have_the_colors_of_the_built_page() -> None:
     light, dark = (ROOT / "web" / "src" / "style.css").read_text(encoding="utf-8").split(':root[data-theme="dark"]')
     for ours, theirs in ((LIGHT, light), (DARK, dark)):
         assert ours.items() <= dict(re.findall(r"--([\w-]+): (#\w+);", theirs)).items()
@@ -272,7 +273,7 @@ def test_pages_of_the_server_have_the_colours_of_the_built_one() -> None:
 
 
 @pytest.mark.parametrize("address", ["/nowhere", "/agents", "/agents/a/b", "/assets/none.js", "/<b>x</b>"])
-def test_who_comes_to_nowhere_is_led_back(client: httpx.Client, address: str) -> None:
+def test_an_unknown_page_links_to_the_front_page(client: httpx.Client, address: str) -> None:
     got = client.get(address, headers=BROWSER)
     assert (got.status_code, got.headers["content-type"]) == (404, "text/html; charset=utf-8")
     assert "There is nothing at /" in got.text
@@ -281,22 +282,22 @@ def test_who_comes_to_nowhere_is_led_back(client: httpx.Client, address: str) ->
 
 
 @pytest.mark.parametrize("address", ["/api/nowhere", "/api/runs/none/log", "/api/", "/api"])
-def test_what_is_not_in_the_api_is_said_as_the_api_says_it(client: httpx.Client, address: str) -> None:
+def test_an_unknown_path_of_the_api_gets_a_json_error(client: httpx.Client, address: str) -> None:
     assert set(client.get(address, headers=BROWSER).json()["error"]) == {"code", "message", "hint"}
 
 
-def test_a_page_of_another_site_is_refused_readably(server: RunningServer) -> None:
+def test_a_page_of_another_site_is_refused_with_a_page(server: RunningServer) -> None:
     with server.client() as client:
         got = client.get("/", headers=BROWSER | {"Host": "evil.example"})
     assert (got.status_code, got.headers["content-type"]) == (403, "text/html; charset=utf-8")
     assert "evil.example" in got.text
 
 
-# Where the login leads
+# The redirect of the login
 
 
 @pytest.mark.parametrize(
-    ("said", "leads_to"),
+    ("value", "leads_to"),
     [
         ("/agents/all/workers?worker=abc&x=1", "/agents/all/workers?worker=abc&x=1"),
         ("/fleet#x", "/fleet#x"),
@@ -319,15 +320,13 @@ def test_a_page_of_another_site_is_refused_readably(server: RunningServer) -> No
         (" /fleet", "/"),
     ],
 )
-def test_the_login_leads_to_a_page_of_this_server_and_nowhere_else(
-    server: RunningServer, said: str, leads_to: str
-) -> None:
+def test_the_login_redirects_only_to_this_server(server: RunningServer, value: str, leads_to: str) -> None:
     with server.anonymous_client() as browser:
-        got = browser.get(LOGIN_PATH, params={"token": server.tokens.admin_token(), "next": said})
+        got = browser.get(LOGIN_PATH, params={"token": server.tokens.admin_token(), "next": value})
     assert (got.status_code, got.headers["location"]) == (303, leads_to)
     assert "set-cookie" in got.headers
 
 
-def test_a_wrong_login_leads_nowhere(anonymous_client: httpx.Client, runs: RecordedRuns) -> None:
+def test_a_wrong_login_does_not_redirect(anonymous_client: httpx.Client, runs: RecordedRuns) -> None:
     got = anonymous_client.get(LOGIN_PATH, params={"token": "wrong", "next": f"/agents/all/workers?worker={runs.done}"})
     assert (got.status_code, "location" in got.headers) == (401, False)

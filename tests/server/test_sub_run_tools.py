@@ -1,4 +1,4 @@
-"""Client tools of sub-runs are requested from the client that executes the run at the top."""
+"""Client tools of sub-runs are requested from the client that executes the root run."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -21,24 +21,24 @@ from shopfloor.record import Storage
 
 
 @pytest.fixture(scope="module")
-def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     folder = tmp_path_factory.mktemp("busy")
     with engine_server(Storage(folder / "storage"), write_workers(folder / "workers"), heartbeat_seconds=0.2) as server:
         yield server
 
 
 @pytest.fixture
-def client(busy: RunningServer) -> Iterator[httpx.Client]:
-    with busy.client() as client:
+def client(server: RunningServer) -> Iterator[httpx.Client]:
+    with server.client() as client:
         yield client
 
 
-def requested(told: list[ExecutionEvent]) -> tuple[str, list[dict[str, Any]]]:
-    """The run, and the calls that its stream ends with."""
-    request, finish = told[-2].data, told[-1].data
-    assert request["type"] == "tool-request", [one.data for one in told]
+def requested(events: list[ExecutionEvent]) -> tuple[str, list[dict[str, Any]]]:
+    """Return the run and the calls that its stream ends with."""
+    request, finish = events[-2].data, events[-1].data
+    assert request["type"] == "tool-request", [event.data for event in events]
     assert finish["finishReason"] == "tool-calls"
-    return told[0].data["executionId"], request["toolCalls"]
+    return events[0].data["executionId"], request["toolCalls"]
 
 
 def result_of(call: dict[str, Any], value: Any) -> dict[str, Any]:
@@ -47,9 +47,7 @@ def result_of(call: dict[str, Any], value: Any) -> dict[str, Any]:
 
 @pytest.mark.req("SDK-34")
 @pytest.mark.parametrize("worker", ["asks-below", "asks-far-below"])
-def test_a_tool_of_a_run_below_is_requested_and_answered_through_the_run_at_the_top(
-    client: httpx.Client, worker: str
-) -> None:
+def test_a_tool_of_a_sub_run_is_requested_and_answered_through_the_root_run(client: httpx.Client, worker: str) -> None:
     run_id, [call] = requested(execute(client, worker, start()))
     assert (call["toolName"], call["args"]) == ("look-up", {"word": "moon"})
     second = execute(client, worker, continue_request(run_id, result_of(call, "a stone")))
@@ -57,28 +55,28 @@ def test_a_tool_of_a_run_below_is_requested_and_answered_through_the_run_at_the_
     again, [more] = requested(second)
     assert (again, more["args"]) == (run_id, {"word": "a stone"})
     third = execute(client, worker, continue_request(run_id, result_of(more, "granite")))
-    results = [one.data for one in third if one.type == "worker-result"]
-    assert [(one["workerId"], one["output"]) for one in results] == [
+    results = [event.data for event in third if event.type == "worker-result"]
+    assert [(event["workerId"], event["output"]) for event in results] == [
         (run_id, {"first": "a stone", "second": "granite"})
     ]
     wait_for_status(client, run_id, "done")
 
 
 @pytest.mark.req("SDK-34")
-def test_calls_of_a_run_and_of_several_below_it_reach_the_right_run(client: httpx.Client) -> None:
-    """Each round answers what is requested by what was asked; a call that gets no result is requested again."""
-    body, given, rounds = start(), set[str](), 0
-    while (told := execute(client, "asks-everywhere", body))[-1].data["finishReason"] == "tool-calls":
-        run_id, calls = requested(told)
-        assert not {call["toolCallId"] for call in calls} & given
-        # Only one at a time, so that others wait through several rounds.
+def test_calls_of_a_run_and_of_several_sub_runs_reach_the_right_run(client: httpx.Client) -> None:
+    """Each round answers one call with its own input; calls without a result are requested again."""
+    body, answered, rounds = start(), set[str](), 0
+    while (events := execute(client, "asks-everywhere", body))[-1].data["finishReason"] == "tool-calls":
+        run_id, calls = requested(events)
+        assert not {call["toolCallId"] for call in calls} & answered
+        # Answer one call per round, so that the others wait through several rounds.
         call, rounds = calls[-1], rounds + 1
-        given.add(call["toolCallId"])
+        answered.add(call["toolCallId"])
         body = continue_request(run_id, result_of(call, f"{call['args']['word']}-{rounds}"))
-    [result] = [one.data for one in told if one.type == "worker-result"]
-    assert rounds == len(given) == 5
-    log = client.get(f"/api/runs/{told[0].data['executionId']}/log").json()["events"]
-    assert [one["payload"]["call_id"] in given for one in log if one["type"] == "tool.result"] == [True]
+    [result] = [event.data for event in events if event.type == "worker-result"]
+    assert rounds == len(answered) == 5
+    log = client.get(f"/api/runs/{events[0].data['executionId']}/log").json()["events"]
+    assert [event["payload"]["call_id"] in answered for event in log if event["type"] == "tool.result"] == [True]
     output = result["output"]
     assert output["here"].startswith("here-")
     assert {output[name].split("-")[0] for name in ("below", "beside")} == {"moon"}
@@ -86,9 +84,9 @@ def test_calls_of_a_run_and_of_several_below_it_reach_the_right_run(client: http
 
 
 @pytest.mark.req("SDK-34")
-def test_several_runs_that_wait_at_once_are_requested_in_one_event(client: httpx.Client) -> None:
+def test_calls_of_several_waiting_runs_are_requested_in_one_event(client: httpx.Client) -> None:
     run_id, first = requested(execute(client, "asks-everywhere", start()))
-    # The run's own call may have been requested before those below it waited.
+    # The run's own call may have been requested before its sub-runs waited.
     calls = {call["toolCallId"]: call for call in first}
     own = next(call for call in first if call["args"] == {"word": "here"})
     _, rest = requested(execute(client, "asks-everywhere", continue_request(run_id, result_of(own, 1))))
@@ -101,14 +99,14 @@ def test_several_runs_that_wait_at_once_are_requested_in_one_event(client: httpx
 
 
 @pytest.mark.req("SDK-34")
-def test_going_on_twice_with_the_result_for_a_run_below_is_going_on_once(client: httpx.Client) -> None:
+def test_continuing_twice_with_the_result_for_a_sub_run_is_idempotent(client: httpx.Client) -> None:
     run_id, [call] = requested(execute(client, "asks-below", start()))
     _, [more] = requested(execute(client, "asks-below", continue_request(run_id, result_of(call, "a stone"))))
     last = continue_request(run_id, result_of(more, "granite"))
     assert execute(client, "asks-below", last) == execute(client, "asks-below", last)
 
 
-def test_a_result_for_a_call_that_nobody_made_is_refused_with_the_calls_that_wait_below(client: httpx.Client) -> None:
+def test_a_result_for_an_unknown_call_is_refused_with_the_pending_calls_of_sub_runs(client: httpx.Client) -> None:
     run_id, [call] = requested(execute(client, "asks-below", start()))
     got = client.post(
         "/api/agents/asks-below/execute", json=continue_request(run_id, {"toolCallId": "other", "result": 1})
@@ -127,10 +125,10 @@ def test_a_result_for_a_run_of_another_tree_is_refused(client: httpx.Client) -> 
 
 
 @pytest.mark.req("SDK-34")
-def test_whoever_follows_the_log_is_told_of_the_calls_below_once(client: httpx.Client) -> None:
+def test_a_reader_of_the_log_gets_the_calls_of_sub_runs_once(client: httpx.Client) -> None:
     run_id, calls = requested(execute(client, "asks-below", start()))
     with open_stream(client, f"/api/runs/{run_id}/stream") as stream:
-        told = (one for one in stream if isinstance(one, SseEvent) and one.event in ("requests", "end"))
-        assert next(told).json == {"toolCalls": calls}
+        events = (event for event in stream if isinstance(event, SseEvent) and event.event in ("requests", "end"))
+        assert next(events).json == {"toolCalls": calls}
         client.post(f"/api/runs/{run_id}/cancel")
-        assert [one.json for one in told] in ([{"toolCalls": []}, {}], [{}])
+        assert [event.json for event in events] in ([{"toolCalls": []}, {}], [{}])

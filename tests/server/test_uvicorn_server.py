@@ -1,4 +1,4 @@
-"""The server as a process: it says where it is, stops when it is told to, and refuses a port that is taken."""
+"""The server as a process: it reports its address, stops on a signal, and fails if its port is taken."""
 
 import os
 import signal
@@ -66,14 +66,14 @@ def test_a_signal_ends_open_streams_and_then_the_server(tmp_path: Path, sent: si
         with httpx.stream("GET", f"{url}/api/stream", headers=headers, timeout=TIMEOUT_SECONDS, trust_env=False) as got:
             chunks = got.iter_bytes()
             assert next(chunks).startswith(b"event: ready")
-            began = time.monotonic()
+            started_at = time.monotonic()
             server.send_signal(sent)
             assert b"".join(chunks) == b""
-        said, complaints = server.communicate(timeout=TIMEOUT_SECONDS)
+        stdout, stderr = server.communicate(timeout=TIMEOUT_SECONDS)
     finally:
         server.kill()
-    assert time.monotonic() - began < 4
-    assert (said, complaints, server.returncode) == ("closed in order\n", "", 0)
+    assert time.monotonic() - started_at < 4
+    assert (stdout, stderr, server.returncode) == ("closed in order\n", "", 0)
 
 
 def _app():
@@ -83,7 +83,7 @@ def _app():
     )
 
 
-def test_a_port_that_is_taken_is_said_so(tmp_path: Path) -> None:
+def test_a_taken_port_is_an_error(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ConflictError, match=f"cannot listen on 127.0.0.1:{port}") as raised:
@@ -91,22 +91,22 @@ def test_a_port_that_is_taken_is_said_so(tmp_path: Path) -> None:
     assert "--port" in (raised.value.hint or "")
 
 
-def test_a_host_that_is_not_ours_is_said_so(tmp_path: Path) -> None:
+def test_an_address_of_another_machine_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConflictError, match="cannot listen on"):
         anyio.run(serve, _app(), "203.0.113.1", 0, print)
 
 
-def test_the_address_is_told_with_its_port(tmp_path: Path) -> None:
+def test_the_address_has_the_chosen_port(tmp_path: Path) -> None:
     async def look(host: str) -> str:
-        told: list[str] = []
+        urls: list[str] = []
         async with anyio.create_task_group() as tasks:
 
             def started(url: str) -> None:
-                told.append(url)
+                urls.append(url)
                 tasks.cancel_scope.cancel()
 
             await serve(_app(), host, 0, started)
-        return told[0]
+        return urls[0]
 
     assert anyio.run(look, "127.0.0.1").startswith("http://127.0.0.1:")
     if socket.has_ipv6:

@@ -75,7 +75,7 @@ def dispatch(args: Namespace, *, key: str | None = None, wait: bool = False) -> 
         return str(answer["run_id"])
 
     try:
-        run_id = run_with_client(args, order, workers=WorkerSettings.named(args.workers))
+        run_id = run_with_client(args, order, workers=WorkerSettings.from_names(args.workers))
     except ShopfloorError as error:
         raise with_worker_hint(error, args, served=served) from error
     if wait:

@@ -69,5 +69,10 @@ def run(args: Namespace) -> int:
 
     mask = masking_from_args(args)
     return run_with_client(
-        args, resume, workers=WorkerSettings.named(args.workers), can_run=True, mask=mask, on_signal=following.on_signal
+        args,
+        resume,
+        workers=WorkerSettings.from_names(args.workers),
+        can_run=True,
+        mask=mask,
+        on_signal=following.on_signal,
     )

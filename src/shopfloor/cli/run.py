@@ -78,7 +78,7 @@ def run_worker(args: Namespace) -> int:
         return run_with_client(
             args,
             run,
-            workers=WorkerSettings.named(args.workers),
+            workers=WorkerSettings.from_names(args.workers),
             can_run=True,
             mask=mask,
             on_signal=following.on_signal,

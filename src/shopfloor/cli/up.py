@@ -142,7 +142,7 @@ def run(args: Namespace) -> int:
     logging.basicConfig(level=logging.WARNING, format="shopfloor: %(message)s", stream=sys.stderr)
     return_freed_memory()
     storage = storage_from_args(args)
-    workers = WorkerSettings.named(args.workers, slots=args.slots or _slots())
+    workers = WorkerSettings.from_names(args.workers, slots=args.slots or _slots())
     port = _port() if args.port is None else args.port
     if args.detach:
         from shopfloor.cli.server_process import start_server

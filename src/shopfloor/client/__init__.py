@@ -1,11 +1,11 @@
-"""The SDK: talking to a server, found by `$SHOPFLOOR_URL` or in the storage folder."""
+"""The SDK: a client of a server, whose address comes from `$SHOPFLOOR_URL` or from the storage folder."""
 
 from shopfloor.client.address import Address, address_of, find_server, named_server
-from shopfloor.client.api import Api
+from shopfloor.client.api import Api, failure_of
 from shopfloor.client.client import Client
 from shopfloor.client.sse import to_sse
 from shopfloor.client.tools import CallResult, Handler, ToolHandlers, executed
-from shopfloor.client.transport import AppTransport, failure_of
+from shopfloor.client.transport import AppTransport
 from shopfloor.client.workers import Signal, WorkersApi
 from shopfloor.views import (
     BlockEnd,

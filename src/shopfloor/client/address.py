@@ -1,4 +1,4 @@
-"""Where a server is: said by the environment, or written in the storage folder by the server itself."""
+"""The address of a server: from the environment, or from the file that the server writes into its storage folder."""
 
 from __future__ import annotations
 
@@ -15,21 +15,26 @@ _LOGIN = "/login"
 
 
 class Address(msgspec.Struct, frozen=True):
+    """The URL of a server, and a token for it."""
+
     url: str
     token: str
     pid: int | None = None
-    """The process of the storage's own server, where it is nothing but a server."""
+    """The process of the storage's own server; None if the server is a part of another program."""
 
 
 def address_of(url: str, token: str | None = None) -> Address:
-    """The server at a URL, or at `…/login?token=…`, whose token counts where none is given."""
+    """Return the address of the server at a URL, or at `…/login?token=…`, whose token is used if `token` is None.
+
+    Raises UsageError for a login link with a code, which works in a browser only.
+    """
     parts = urlsplit(url)
     path = parts.path.rstrip("/")
     if path.endswith(_LOGIN):
         if "code" in parse_qs(parts.query) and not token:
             raise UsageError(
-                "a login link works once, in a browser",
-                hint="`shopfloor tokens new NAME` makes a token for programs; give it beside the URL",
+                "a login link works only once, in a browser",
+                hint="`shopfloor tokens new NAME` creates a token for programs; pass it with the URL",
             )
         token = token or next(iter(parse_qs(parts.query).get("token", [])), None)
         url = urlunsplit((parts.scheme, parts.netloc, path.removesuffix(_LOGIN), "", ""))
@@ -37,21 +42,21 @@ def address_of(url: str, token: str | None = None) -> Address:
 
 
 def named_server() -> Address | None:
-    """The server that the environment names."""
+    """Return the address in `$SHOPFLOOR_URL` and `$SHOPFLOOR_TOKEN`, or None if the former is not set."""
     url = os.environ.get("SHOPFLOOR_URL")
     return address_of(url, os.environ.get("SHOPFLOOR_TOKEN")) if url else None
 
 
 def find_server(storage: Storage, *, named: bool = True) -> Address | None:
-    """The server to ask; None where there is none, and the files have to be read instead.
+    """Return the address of the server to use, or None if none is running and the files must be read directly.
 
-    One that the environment names comes first, unless `named` is False: then only the storage's own counts.
+    A server in the environment takes precedence, unless `named` is False: then only the storage's own server counts.
     """
     if named and (address := named_server()) is not None:
         return address
-    # Before anything in there is believed, such as where the server is.
+    # Check the folder's permissions before trusting its content, such as the server's address.
     require_private_folder(storage.root)
-    # A server holds its lock for life; the file alone may be what a crash left.
+    # A running server holds its lock; the address file alone may be left over from a crash.
     if not is_locked(storage.server_lock):
         return None
     try:

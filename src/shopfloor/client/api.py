@@ -1,4 +1,4 @@
-"""The HTTP API as a Python object: errors come back as the errors they are."""
+"""The HTTP API as a Python object, with its errors raised as the matching exceptions."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from shopfloor.decoding import decode_json, json_decoder
 from shopfloor.errors import (
     BodyTooLarge,
     InvalidInput,
+    RunFailed,
     RunNotFound,
     ServerUnreachable,
     ShopfloorError,
@@ -24,28 +25,31 @@ from shopfloor.errors import (
 )
 from shopfloor.limits import REQUEST_BYTES
 from shopfloor.log import Delta, Entry, is_run_id
-from shopfloor.views import SubRunCalls
+from shopfloor.views import ErrorEvent, SubRunCalls
 
 _PAGE: Final = 1_000
 _NEWEST: Final = 500
 _SHOWN: Final = 100
-"""How much of what cannot be sent is said."""
+"""How many characters of a text that cannot be sent are shown in the error."""
 _NO_CONTENT: Final = 204
 _FIRST_ERROR: Final = 400
 
 
 class StreamOpened(msgspec.Struct, frozen=True):
-    """The server has answered; the log follows."""
+    """The server has responded; the log follows."""
 
 
 class LogTruncated(msgspec.Struct, frozen=True):
-    """The log has lost its end, in a power cut: what was told after `last` is told anew."""
+    """The log has lost its end in a power cut: the events after `last` are void."""
 
     last: int
 
 
 class Api:
-    """Answers as plain data, in the shapes of the API. `transport` lets it talk to an app in this process."""
+    """Sends requests and returns response bodies as plain data. `transport` may call an app in this process.
+
+    All methods raise the ShopfloorError that the server responded with, or ServerUnreachable.
+    """
 
     def __init__(self, url: str, token: str = "", *, transport: Transport | None = None) -> None:
         self._url = url
@@ -56,12 +60,15 @@ class Api:
         self._transport = transport
 
     async def get(self, path: str, **params: Any) -> dict[str, Any]:
+        """Send a GET request and return the JSON of the response."""
         return await self._send("GET", path, **params)
 
     async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        return await self._send("POST", path, _encoded(body))
+        """Send a POST request with a JSON body and return the JSON of the response."""
+        return await self._send("POST", path, _encode_json(body))
 
     async def delete(self, path: str) -> dict[str, Any]:
+        """Send a DELETE request and return the JSON of the response."""
         return await self._send("DELETE", path)
 
     async def _send(self, method: str, path: str, body: bytes | None = None, **params: Any) -> dict[str, Any]:
@@ -69,20 +76,21 @@ class Api:
         return cast("dict[str, Any]", json.loads(content)) if content else {}
 
     async def _content(self, method: str, path: str, body: bytes | None = None, **params: Any) -> bytes:
-        async with self.open_response(method, path, body, **params) as answer:
-            content = await read_body(answer)
-        is_json = answer.content_type.startswith("application/json")
-        if answer.status >= _FIRST_ERROR or not (is_json or answer.status == _NO_CONTENT):
-            raise error_from_response(answer, content)
+        async with self.open_response(method, path, body, **params) as response:
+            content = await read_body(response)
+        is_json = response.content_type.startswith("application/json")
+        if response.status >= _FIRST_ERROR or not (is_json or response.status == _NO_CONTENT):
+            raise error_from_response(response, content)
         return content
 
     async def log(self, run_id: str, *, after: int = 0, limit: int = _PAGE) -> tuple[list[Entry], bool]:
-        """A page of a run's log, as it was written, and whether there is more."""
+        """Return a page of a run's log, as it was written, and whether there is more."""
         content = await self._content("GET", f"/api/runs/{run_id}/log", after=after, limit=limit)
         page = decode_json(content, _LogPage)
         return [_entry(bytes(raw)) for raw in page.events], page.more
 
     async def read_log(self, run_id: str, *, after: int = 0) -> AsyncGenerator[Entry]:
+        """Yield the entries of a run's log up to its current end."""
         more = True
         while more:
             entries, more = await self.log(run_id, after=after)
@@ -91,8 +99,8 @@ class Api:
                 after = entry.seq
 
     async def stream(self, run_id: str, *, after: int = 0) -> AsyncGenerator[Entry]:
-        """The log and then what comes, until the outcome, or until nobody writes it any more."""
-        async with self._following(run_id, after) as received:
+        """Yield the entries of a run's log and new ones as they are written, until the outcome or the writer's end."""
+        async with self._open_stream(run_id, after) as received:
             async for frame in received:
                 if frame.event == "message" and frame.data is not None:
                     yield _entry(frame.data.encode())
@@ -100,114 +108,122 @@ class Api:
     async def stream_updates(
         self, run_id: str, *, after: int = 0, attach: bool = False
     ) -> AsyncGenerator[StreamOpened | Entry | Delta | SubRunCalls | LogTruncated]:
-        """The same with deltas and with the client tools that runs below wait for.
+        """Yield what `stream` yields, with deltas and the client tools that sub-runs wait for.
 
-        With `attach` the connection is that of the client which executes the run: closing it cancels the run. Raises
-        `ServerUnreachable` where the stream breaks off.
+        With `attach` this client counts as the one that executes the run: closing the stream cancels the run. Raises
+        `ServerUnreachable` if the stream breaks off.
         """
-        async with self._following(run_id, after, attach=attach) as received:
+        async with self._open_stream(run_id, after, attach=attach) as received:
             yield StreamOpened()
             async for frame in received:
                 if frame.event == "end":
                     return
-                if frame.data is not None and (one := _live(frame.event, frame.data.encode())) is not None:
-                    yield one
-        raise ServerUnreachable(f"the stream of run {run_id} broke off", hint="ask for it again")
+                if frame.data is not None and (update := _decode_update(frame.event, frame.data.encode())) is not None:
+                    yield update
+        raise ServerUnreachable(f"the stream of run {run_id} broke off", hint="open it again")
 
     @asynccontextmanager
-    async def _following(
+    async def _open_stream(
         self, run_id: str, after: int, *, attach: bool = False
     ) -> AsyncGenerator[AsyncIterator[Frame]]:
         method, path = ("POST", "attach") if attach else ("GET", "stream")
-        async with self.open_response(method, f"/api/runs/{run_id}/{path}", after=after) as answer:
-            if answer.status >= _FIRST_ERROR:
-                raise error_from_response(answer, await read_body(answer))
-            async with aclosing(frames(answer.chunks)) as received:
+        async with self.open_response(method, f"/api/runs/{run_id}/{path}", after=after) as response:
+            if response.status >= _FIRST_ERROR:
+                raise error_from_response(response, await read_body(response))
+            async with aclosing(frames(response.chunks)) as received:
                 yield received
 
     async def run(self, run_id: str) -> dict[str, Any]:
-        """What is known of a run, whether it has a log yet or not."""
+        """Return the detail of a run, whether it has a log yet or not."""
         return await self.get("/api/agents/workers/detail", worker_id=run_id)
 
     @asynccontextmanager
     async def open_response(
         self, method: str, path: str, body: bytes | None = None, **params: Any
     ) -> AsyncGenerator[Response]:
-        """An answer whose body is still to come. Raises `ServerUnreachable` wherever the connection fails."""
+        """Send a request and yield the response before its body is read.
+
+        Raises `ServerUnreachable` if the connection fails, also while the body is read.
+        """
         try:
-            async with self._transport.send(method, _target(path, params), body) as answer:
-                yield answer
+            async with self._transport.send(method, _target(path, params), body) as response:
+                yield response
         except TransportError as error:
             raise ServerUnreachable(
-                f"there is no answer from {self._url}: {error}",
-                hint="start it with `shopfloor up`, or unset SHOPFLOOR_URL",
+                f"no response from {self._url}: {error}",
+                hint="start the server with `shopfloor up`, or unset SHOPFLOOR_URL",
             ) from error
 
     @asynccontextmanager
     async def open_post(self, path: str, body: Any) -> AsyncGenerator[Response]:
-        """The answer to a body, still to come."""
-        content = _encoded(body)
+        """Send a POST request and yield the response before its body is read. Raises `BodyTooLarge`."""
+        content = _encode_json(body)
         if len(content) > REQUEST_BYTES:
-            # Refused there before it is read, and a connection that breaks off in the middle says nothing.
+            # The server would refuse the body before reading it, and the connection would break off without a reason.
             raise BodyTooLarge(
-                f"what is sent has {len(content):,} bytes, and {REQUEST_BYTES:,} is the most",
-                hint="hand over a file's name instead of what is in it",
+                f"the request has {len(content):,} bytes, and at most {REQUEST_BYTES:,} can be sent",
+                hint="send the name of a file instead of its content",
             )
-        async with self.open_response("POST", path, content) as answer:
-            yield answer
+        async with self.open_response("POST", path, content) as response:
+            yield response
 
-    async def find_run(self, said: str) -> str:
-        """The run that somebody means: an id, the first characters of one of the newest, or `last`."""
-        if is_run_id(said):
-            return said
+    async def find_run(self, reference: str) -> str:
+        """Return the id of a run from its id, the first characters of it (among the newest runs), or `last`.
+
+        Raises `RunNotFound`, or an error that lists the candidates if several runs match.
+        """
+        if is_run_id(reference):
+            return reference
         newest = cast("list[dict[str, Any]]", (await self.get("/api/agents/workers", limit=_NEWEST))["workers"])
-        if said.lower() == "last":
-            fitting = [run["id"] for run in newest if run["parent_run_id"] is None][:1]
+        if reference.lower() == "last":
+            matches = [run["id"] for run in newest if run["parent_run_id"] is None][:1]
         else:
-            fitting = [run["id"] for run in newest if run["id"].startswith(said.lower())]
-        if not fitting:
-            raise RunNotFound(f"{said!r} names none of the newest {_NEWEST} runs", hint="give the whole id")
-        if len(fitting) > 1:
-            raise ambiguous_run(said, fitting)
-        return fitting[0]
+            matches = [run["id"] for run in newest if run["id"].startswith(reference.lower())]
+        if not matches:
+            raise RunNotFound(f"{reference!r} matches none of the newest {_NEWEST} runs", hint="use the full id")
+        if len(matches) > 1:
+            raise ambiguous_run(reference, matches)
+        return matches[0]
 
     async def close(self) -> None:
+        """Close the connections to the server."""
         await self._transport.close()
 
 
 def _target(path: str, params: dict[str, Any]) -> str:
-    """The path with its query; what is None is left out."""
-    given = {
+    """Return the path with its query, without parameters that are None."""
+    query = {
         name: str(value).lower() if isinstance(value, bool) else value
         for name, value in params.items()
         if value is not None
     }
     try:
-        return f"{path}?{urlencode(given, doseq=True)}" if given else path
+        return f"{path}?{urlencode(query, doseq=True)}" if query else path
     except UnicodeEncodeError as error:
         raise encoding_error(error) from error
 
 
-async def read_body(answer: Response) -> bytes:
-    return b"".join([piece async for piece in answer.chunks])
+async def read_body(response: Response) -> bytes:
+    """Return the whole body of a response."""
+    return b"".join([chunk async for chunk in response.chunks])
 
 
 def encoding_error(error: UnicodeEncodeError) -> InvalidInput:
-    """The error where half a character, or a byte of a name that is no UTF-8, is to be sent."""
+    """Return the error for text that cannot be encoded as UTF-8: half a character, or an undecodable byte of a path."""
     return InvalidInput(
-        f"{error.object[:_SHOWN]!r} cannot be sent: it is no text in UTF-8", hint="leave out what is no whole character"
+        f"{error.object[:_SHOWN]!r} cannot be sent: it is not valid UTF-8 text", hint="remove the invalid characters"
     )
 
 
-def _encoded(body: Any) -> bytes:
+def _encode_json(body: Any) -> bytes:
     try:
         return msgspec.json.encode(body)
     except UnicodeEncodeError as error:
         raise encoding_error(error) from error
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InvalidInput(
-            f"what is given cannot be sent as JSON: {error}",
-            hint="give text, numbers, booleans, None, and lists and dicts of these",
+            f"the input cannot be sent as JSON: {error}",
+            hint="use text, numbers, booleans, None, and lists and dicts of these",
         ) from error
 
 
@@ -230,7 +246,7 @@ def _entry(raw: bytes) -> Entry:
     return Entry(head.seq, head.type, raw)
 
 
-def _live(event: str, raw: bytes) -> Entry | Delta | SubRunCalls | LogTruncated | None:
+def _decode_update(event: str, raw: bytes) -> Entry | Delta | SubRunCalls | LogTruncated | None:
     match event:
         case "message":
             return _entry(raw)
@@ -238,7 +254,7 @@ def _live(event: str, raw: bytes) -> Entry | Delta | SubRunCalls | LogTruncated 
             try:
                 return _decode_delta(raw) if event == "delta" else decode_json(raw, SubRunCalls)
             except msgspec.ValidationError:
-                # Of a later version; the log will have the whole.
+                # From a later version of the server. The log will have the complete message.
                 return None
         case "reset":
             return decode_json(raw, LogTruncated)
@@ -246,34 +262,56 @@ def _live(event: str, raw: bytes) -> Entry | Delta | SubRunCalls | LogTruncated 
             return None
 
 
-class _Said(msgspec.Struct):
+class _ErrorFields(msgspec.Struct):
     code: str
     message: str
     hint: str | None = None
 
 
-class _Problem(msgspec.Struct):
-    """In one of two shapes: where a worker was to be executed, `error` is the message, and the rest is beside it."""
+class _ErrorBody(msgspec.Struct):
+    """The body of an error in one of two formats: in the flat one of `execute`, `error` is the message."""
 
-    error: _Said | str
+    error: _ErrorFields | str
     code: str | None = None
     hint: str | None = None
 
 
-def error_from_response(answer: Response, content: bytes) -> ShopfloorError:
-    """The error that an answer tells of, as the error it is."""
+def error_from_response(response: Response, content: bytes) -> ShopfloorError:
+    """Return the error in a response as the matching exception; `ServerUnreachable` if Shopfloor did not send it."""
     try:
-        problem = decode_json(content, _Problem)
+        body = decode_json(content, _ErrorBody)
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        return _no_answer_of_ours(answer)
-    if isinstance(problem.error, _Said):
-        said = problem.error
-    elif problem.code is not None:
-        said = _Said(problem.code, problem.error, problem.hint)
+        return _unknown_response(response)
+    if isinstance(body.error, _ErrorFields):
+        fields = body.error
+    elif body.code is not None:
+        fields = _ErrorFields(body.code, body.error, body.hint)
     else:
-        return _no_answer_of_ours(answer)
-    return error_class(said.code)(said.message, hint=said.hint)
+        return _unknown_response(response)
+    return error_class(fields.code)(fields.message, hint=fields.hint)
 
 
-def _no_answer_of_ours(answer: Response) -> ServerUnreachable:
-    return ServerUnreachable(f"{answer.url} does not answer as a Shopfloor server does ({answer.status})")
+def _unknown_response(response: Response) -> ServerUnreachable:
+    return ServerUnreachable(f"{response.url} is not a Shopfloor server: its response has status {response.status}")
+
+
+def failure_of(event: ErrorEvent) -> ShopfloorError:
+    """Return the error in an event as the matching exception; `RunFailed` for an error that a worker defined."""
+    kind = error_class(event.code)
+    if issubclass(kind, RunFailed):
+        return kind(event.message, hint=event.hint, retry_after=event.retry_after)
+    if kind is ShopfloorError:
+        return RunFailed(event.message, hint=event.hint, retry_after=event.retry_after)
+    return kind(event.message, hint=event.hint)
+
+
+def run_not_found(run_id: object) -> RunNotFound:
+    """Return the error for an invalid run id: the same as for an id that no run has."""
+    return RunNotFound(f"there is no run {run_id!r}", hint="a run id is a UUID v4 in lower case")
+
+
+def require_run_id(run_id: str) -> str:
+    """Return the id if it is a valid run id. Raises `RunNotFound` otherwise."""
+    if not is_run_id(run_id):
+        raise run_not_found(run_id)
+    return run_id

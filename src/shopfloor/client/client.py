@@ -1,4 +1,4 @@
-"""A client: a server's address, a token, and what can be asked there."""
+"""The client: a server's address, a token, and the operations on workers and runs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from shopfloor.client.workers import WorkersApi
 
 
 class Client:
-    """`async with Client("http://127.0.0.1:7420", "token") as client: …`; or call `close()` at the end.
+    """A client of a server: `async with Client("http://127.0.0.1:7420", "token") as client: …`.
 
-    `http://127.0.0.1:7420/login?token=…` is URL and token in one.
+    Without `async with`, call `close()` at the end. `http://127.0.0.1:7420/login?token=…` is URL and token in one.
     """
 
     def __init__(self, base_url: str, api_key: str | None = None, *, transport: Transport | None = None) -> None:
@@ -23,6 +23,7 @@ class Client:
         self.workers = WorkersApi(self.api)
 
     async def close(self) -> None:
+        """Close the connections to the server."""
         await self.api.close()
 
     async def __aenter__(self) -> Self:

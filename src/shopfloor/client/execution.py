@@ -1,4 +1,4 @@
-"""One execution as its caller sees it: one stream, however many requests and connections it takes."""
+"""One execution of a worker: a single stream for the caller, made from any number of requests and connections."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from urllib.parse import quote
 
 import msgspec
 
-from shopfloor.client.api import Api, encoding_error, error_from_response, read_body
+from shopfloor.client.api import Api, encoding_error, error_from_response, read_body, run_not_found
 from shopfloor.client.progress import Progress
 from shopfloor.client.replay import ReconnectBackoff, follow_log, replay_log, retry_unreachable, with_seq
 from shopfloor.client.sse import Frame, frames
 from shopfloor.client.tools import CallResult, ToolHandlers, executed
-from shopfloor.client.transport import ConnectError, run_not_found
+from shopfloor.client.transport import ConnectError
 from shopfloor.errors import InvalidInput, OutcomeUnknown, ServerUnreachable
 from shopfloor.log import is_run_id
 from shopfloor.views import (
@@ -43,7 +43,7 @@ _SSE: Final = "text/event-stream"
 
 
 class StartRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, tag="start"):
-    """Asks for a run."""
+    """A request for a new run."""
 
     input: dict[str, Any]
     task: str | None = None
@@ -56,7 +56,7 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel", om
 
 
 class ContinueRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, tag="continue"):
-    """Asks to go on, with results of calls that the run waits for."""
+    """A request to continue a run, with results of calls that the run waits for."""
 
     execution_id: str
     tool_results: Sequence[CallResult]
@@ -64,38 +64,40 @@ class ContinueRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel",
 
 
 class ResumedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """Follows a run that is being resumed, from the event after `after` on."""
+    """A run that is being resumed, and followed from the event after `after`."""
 
     execution_id: str
     after: int
     answered: frozenset[str] = frozenset()
-    """The calls that have been answered, and whose results the run has not taken up yet."""
+    """The calls that have an answer which the run has not processed yet."""
     detach: bool = False
 
 
 class AnsweredCalls(msgspec.Struct, frozen=True):
-    """Goes on with a run whose calls the caller has answered by other means."""
+    """Calls of a waiting run that the caller has answered by a separate request."""
 
     calls: frozenset[str]
 
 
 FirstSegment = StartRequest | ContinueRequest | ResumedRun
 Segment = FirstSegment | AnsweredCalls
-"""What begins a part of the execution; the caller sees one stream."""
+"""How a part of the execution starts. Each part ends with a `finish`; the caller sees one stream."""
 
 
 class Execution:
+    """Runs a worker, calls handlers for the client tools it requests, and reconnects when a connection breaks."""
+
     def __init__(self, api: Api, slug: str, first: FirstSegment, tools: ToolHandlers) -> None:
         self._api = api
-        self._path = f"/api/agents/{_quoted(slug)}/execute"
+        self._path = f"/api/agents/{_quote_slug(slug)}/execute"
         self._first = first
         self._tools = tools
         self._progress = Progress(None if isinstance(first, StartRequest) else first.execution_id)
         if isinstance(first, ResumedRun) and first.after:
             self._progress.advance_to(first.after)
         self._answered: set[str] = set()
-        """Calls of the run that the caller has answered, and whose results are not told yet."""
-        self._wanted: list[RequestedCall] = []
+        """Calls that the caller has answered, and whose results are not in the stream yet."""
+        self._requested: list[RequestedCall] = []
         """Calls that the run waits for."""
         self._ended = False
 
@@ -105,42 +107,42 @@ class Execution:
         return self._progress.run_id
 
     def mark_answered(self, run_id: str, call_id: str) -> None:
-        """Take in that the caller has answered a call: a stream that paused for it goes on."""
+        """Record that the caller has answered a call, so that a stream that paused for it continues."""
         if run_id == self.run_id:
             self._answered.add(call_id)
 
     async def events(self) -> AsyncGenerator[ReceivedEvent]:
-        """Everything; the handlers are called, and the run gone on with, wherever it asks for them."""
-        leg: Segment | None = self._first
-        while leg is not None:
+        """Yield all events of the execution. When the run requests client tools, call their handlers and continue."""
+        segment: Segment | None = self._first
+        while segment is not None:
             last: Finish | None = None
-            async with aclosing(self._told(leg)) as events:
+            async with aclosing(self._segment_events(segment)) as events:
                 async for event in events:
                     if isinstance(event, Finish):
                         last = event
-                    elif not isinstance(event, Start) or leg is self._first:
-                        self._take(event)
+                    elif not isinstance(event, Start) or segment is self._first:
+                        self._track(event)
                         yield event
-            wanted, self._wanted = self._wanted, []
-            ours = [call for call in wanted if call.tool_name in self._tools]
-            leg = None
+            requested, self._requested = self._requested, []
+            handled = [call for call in requested if call.tool_name in self._tools]
+            segment = None
             if last is None or self.run_id is None:
                 return
-            if ours:
-                leg = await self._continued(self.run_id, ours)
+            if handled:
+                segment = await self._execute_calls(self.run_id, handled)
                 continue
-            if wanted:
-                yield with_seq(ClientToolRequest(execution_id=self.run_id, tool_calls=wanted), self._progress.seq)
-            leg = self._after_answers()
-            if leg is None:
+            if requested:
+                yield with_seq(ClientToolRequest(execution_id=self.run_id, tool_calls=requested), self._progress.seq)
+            segment = self._take_answered()
+            if segment is None:
                 yield last
-                # The caller may have answered only now.
-                leg = self._after_answers()
+                # The caller may have answered a call while it handled the `finish`.
+                segment = self._take_answered()
 
-    def _take(self, event: ReceivedEvent) -> None:
+    def _track(self, event: ReceivedEvent) -> None:
         match event:
             case ToolRequest():
-                self._wanted += event.tool_calls
+                self._requested += event.tool_calls
             case ToolOutputAvailable() | ToolOutputError():
                 self._answered.discard(event.tool_call_id)
             case WorkerResult() | ErrorEvent():
@@ -148,89 +150,91 @@ class Execution:
             case _:
                 pass
 
-    async def _continued(self, run_id: str, calls: list[RequestedCall]) -> ContinueRequest:
+    async def _execute_calls(self, run_id: str, calls: list[RequestedCall]) -> ContinueRequest:
         results = await executed(self._tools, calls)
         return ContinueRequest(execution_id=run_id, tool_results=results, detach=self._first.detach)
 
-    def _after_answers(self) -> AnsweredCalls | None:
-        """How to go on with a run that paused for calls which the caller has answered since."""
+    def _take_answered(self) -> AnsweredCalls | None:
+        """Return the calls that the caller has answered since the run paused for them, or None."""
         if self._ended or not self._answered:
             return None
         calls = frozenset(self._answered)
         self._answered.clear()
         return AnsweredCalls(calls)
 
-    async def _told(self, leg: Segment) -> AsyncGenerator[ReceivedEvent]:
-        """What a leg gives, up to its `finish`; what a cut takes away of it comes from the log."""
-        patience = ReconnectBackoff()
-        heard: ReceivedEvent | None = None
-        while isinstance(leg, StartRequest | ContinueRequest):
+    async def _segment_events(self, segment: Segment) -> AsyncGenerator[ReceivedEvent]:
+        """Yield the events of a segment up to its `finish`. If the connection breaks, read the rest from the log."""
+        backoff = ReconnectBackoff()
+        last: ReceivedEvent | None = None
+        while isinstance(segment, StartRequest | ContinueRequest):
             try:
-                async with aclosing(self._asked(leg)) as events:
+                async with aclosing(self._send(segment)) as events:
                     async for event in events:
-                        heard = event
+                        last = event
                         yield with_seq(event, self._progress.seq)
                 return
             except ServerUnreachable as error:
-                if isinstance(heard, Finish):
+                if isinstance(last, Finish):
                     return
-                if heard is not None and self.run_id is not None:
+                if last is not None and self.run_id is not None:
                     break
-                if not _may_ask_again(leg, error):
+                if not _may_retry(segment, error):
                     raise
-                await patience.wait(error)
-        if isinstance(leg, ResumedRun):
-            yield with_seq(start_event(leg.execution_id), leg.after)
-        async with aclosing(self._rest(leg)) as events:
+                await backoff.wait(error)
+        if isinstance(segment, ResumedRun):
+            yield with_seq(start_event(segment.execution_id), segment.after)
+        async with aclosing(self._follow(segment)) as events:
             async for event in events:
                 yield event
 
-    async def _asked(self, request: StartRequest | ContinueRequest) -> AsyncGenerator[ReceivedEvent]:
-        finished = False
+    async def _send(self, request: StartRequest | ContinueRequest) -> AsyncGenerator[ReceivedEvent]:
+        """Send a request and yield the events of its response. Raises `ServerUnreachable` if the stream breaks off."""
+        is_finished = False
         if isinstance(request, ContinueRequest) and not is_run_id(request.execution_id):
             yield to_error_event(run_not_found(request.execution_id))
             return
-        async with self._api.open_post(self._path, request) as answer:
-            if not answer.content_type.startswith(_SSE):
-                problem = error_from_response(answer, await read_body(answer))
-                if isinstance(problem, ServerUnreachable):
-                    raise problem
-                yield to_error_event(problem)
+        async with self._api.open_post(self._path, request) as response:
+            if not response.content_type.startswith(_SSE):
+                error = error_from_response(response, await read_body(response))
+                if isinstance(error, ServerUnreachable):
+                    raise error
+                yield to_error_event(error)
                 return
-            async with aclosing(frames(answer.chunks)) as received:
+            async with aclosing(frames(response.chunks)) as received:
                 async for frame in received:
                     if frame.data == DONE:
                         return
-                    event = self._noted(frame)
+                    event = self._record_frame(frame)
                     if event is not None:
-                        finished = finished or isinstance(event, Finish)
+                        is_finished = is_finished or isinstance(event, Finish)
                         yield event
-            if not finished:
-                raise ServerUnreachable("the stream broke off before its end", hint="ask for the run by its id")
+            if not is_finished:
+                raise ServerUnreachable("the stream broke off before its end", hint="follow the run by its id")
 
-    def _noted(self, frame: Frame) -> ReceivedEvent | None:
+    def _record_frame(self, frame: Frame) -> ReceivedEvent | None:
         event: ReceivedEvent | None = None
         if frame.data is not None:
             try:
                 event = decode_event(frame.data)
             except msgspec.MsgspecError as error:
-                raise ServerUnreachable(f"the server sent what is no event: {error}") from error
+                raise ServerUnreachable(f"the server sent an invalid event: {error}") from error
             self._progress.record(event)
         if frame.id is not None and frame.id.isdecimal():
             self._progress.advance_to(int(frame.id))
         return event
 
-    async def _rest(self, leg: Segment) -> AsyncGenerator[StreamEvent]:
+    async def _follow(self, segment: Segment) -> AsyncGenerator[StreamEvent]:
+        """Yield the events that the caller does not have yet, from the run's log, up to the next `finish`."""
         progress = self._progress
         run_id = progress.run_id or ""
 
         async def load() -> StreamState:
-            return progress.with_open_texts(await retry_unreachable(lambda: self._state(run_id, leg)))
+            return progress.with_open_texts(await retry_unreachable(lambda: self._replay(run_id, segment)))
 
         attach = not self._first.detach
-        steps = follow_log(self._api, run_id, after=progress.seq or 0, load=load, attach=attach)
-        async with aclosing(steps):
-            async for state, before, events in steps:
+        updates = follow_log(self._api, run_id, after=progress.seq or 0, load=load, attach=attach)
+        async with aclosing(updates):
+            async for state, before, events in updates:
                 for event in events:
                     if isinstance(event, Finish):
                         progress.advance_to(state.seq)
@@ -239,13 +243,13 @@ class Execution:
                     if not progress.was_delivered(event):
                         yield with_seq(event, state.seq if event is events[-1] else before)
         yield to_error_event(
-            OutcomeUnknown(f"the log of run {run_id} ends without an outcome", hint="its host may be gone")
+            OutcomeUnknown(f"the log of run {run_id} ends without an outcome", hint="its host may have died")
         )
         yield finish("error")
 
-    async def _state(self, run_id: str, leg: Segment) -> StreamState:
-        """The state of the stream where the log was last known to be told."""
-        answered = _answered_by(leg)
+    async def _replay(self, run_id: str, segment: Segment) -> StreamState:
+        """Replay the log up to the last event that the caller surely has."""
+        answered = _answered_calls(segment)
         seq = self._progress.seq
         if seq:
             state = await replay_log(self._api, run_id, to=seq)
@@ -253,33 +257,33 @@ class Execution:
             state = await replay_log(self._api, run_id, answered=answered)
         else:
             state = StreamState()
-        # What the run waits for is asked for again where nobody has answered: this caller has not been told.
-        return resume_stream(state, answered) if answered or isinstance(leg, ResumedRun) else state
+        # Unanswered calls of a resumed run are requested again, because this caller has not seen their requests.
+        return resume_stream(state, answered) if answered or isinstance(segment, ResumedRun) else state
 
 
-def _answered_by(leg: Segment) -> frozenset[str]:
-    match leg:
+def _answered_calls(segment: Segment) -> frozenset[str]:
+    match segment:
         case ContinueRequest():
-            return frozenset(one.tool_call_id for one in leg.tool_results)
+            return frozenset(result.tool_call_id for result in segment.tool_results)
         case AnsweredCalls():
-            return leg.calls
+            return segment.calls
         case ResumedRun():
-            return leg.answered
+            return segment.answered
         case StartRequest():
             return frozenset()
 
 
-def _quoted(slug: str) -> str:
+def _quote_slug(slug: str) -> str:
     try:
         return quote(slug, safe="")
     except UnicodeEncodeError as error:
         raise encoding_error(error) from error
     except TypeError as error:
-        raise InvalidInput(f"{slug!r} names no worker", hint="give its slug, e.g. `hello`") from error
+        raise InvalidInput(f"{slug!r} is not the slug of a worker", hint="use a slug, e.g. `hello`") from error
 
 
-def _may_ask_again(request: StartRequest | ContinueRequest, error: ServerUnreachable) -> bool:
-    """Whether asking twice is the same as asking once; and nobody waits for a server that is not there at all."""
+def _may_retry(request: StartRequest | ContinueRequest, error: ServerUnreachable) -> bool:
+    """Return whether sending the request twice has the same effect as once, and a server is there to retry with."""
     if isinstance(request, ContinueRequest):
         return True
     return request.idempotency_key is not None and not isinstance(error.__cause__, ConnectError)

@@ -1,4 +1,4 @@
-"""Requests to a server elsewhere, by httpx: loaded only where there is one."""
+"""The transport over HTTP, with httpx. Imported only for a server in another process, since httpx loads slowly."""
 
 from __future__ import annotations
 
@@ -12,31 +12,35 @@ from shopfloor.limits import REQUEST_SECONDS
 
 
 class HttpTransport:
+    """Sends requests over HTTP."""
+
     def __init__(self, url: str, token: str) -> None:
         self._http = httpx.AsyncClient(
             base_url=url,
             headers={"Authorization": f"Bearer {token}"},
             timeout=REQUEST_SECONDS,
-            # Each stream holds a connection; a cancel must never have to wait for one of them.
+            # No limit: each stream holds a connection, and a request to cancel must never wait for one.
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),
         )
 
     @asynccontextmanager
     async def send(self, method: str, target: str, body: bytes | None = None) -> AsyncGenerator[Response]:
+        """Send a request. Leaving the context disconnects. Raises `TransportError`."""
         headers = None if body is None else {"Content-Type": "application/json"}
         with _transport_errors():
-            async with self._http.stream(method, target, content=body, headers=headers) as answer:
-                kind = answer.headers.get("content-type", "")
-                yield Response(str(answer.url), answer.status_code, kind, _pieces(answer))
+            async with self._http.stream(method, target, content=body, headers=headers) as response:
+                content_type = response.headers.get("content-type", "")
+                yield Response(str(response.url), response.status_code, content_type, _chunks(response))
 
     async def close(self) -> None:
+        """Close all connections."""
         await self._http.aclose()
 
 
-async def _pieces(answer: httpx.Response) -> AsyncGenerator[bytes]:
+async def _chunks(response: httpx.Response) -> AsyncGenerator[bytes]:
     with _transport_errors():
-        async for piece in answer.aiter_bytes():
-            yield piece
+        async for chunk in response.aiter_bytes():
+            yield chunk
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""How far a caller has been told of a run, so that a stream that was cut goes on without a gap and without repeats."""
+"""What a caller has received of a run's stream, so that it continues after a disconnect without gaps or repeats."""
 
 from __future__ import annotations
 
@@ -30,28 +30,31 @@ _TEXT_ID = re.compile(r"(?P<key>(?P<message>.*):[0-9]+?)(?::r(?P<round>[0-9]+))?
 
 
 class Progress:
+    """Records the events that a caller has received, and recognizes them when they are replayed from the log."""
+
     def __init__(self, run_id: str | None = None) -> None:
         self.run_id = run_id
         self.seq: int | None = None
-        """The log up to here was told. None where that is not known: a stream gone on with by its id alone."""
+        """The caller has everything up to this event of the log. None if unknown: the run was continued by its id."""
         self._since: Counter[bytes] = Counter()
-        """What was told beyond it."""
+        """Other events received after `seq`, with their number."""
         self._ended: dict[str, StreamedBlock] = {}
-        """Texts that came to their end beyond it."""
+        """Texts that ended after `seq`."""
         self._open: dict[str, StreamedBlock] = {}
         self._inputs: dict[str, StreamedInput] = {}
-        """The calls whose input was begun, and how much of it was told."""
-        self._whole_inputs: set[str] = set()
-        """The calls whose input was told to its end beyond it."""
+        """The received part of inputs that are not complete, by the call's id."""
+        self._complete_inputs: set[str] = set()
+        """Calls whose input was completed after `seq`."""
 
     def advance_to(self, seq: int) -> None:
+        """Record that the caller has everything up to this event of the log."""
         self.seq = seq
         self._since.clear()
         self._ended.clear()
-        self._whole_inputs.clear()
+        self._complete_inputs.clear()
 
     def record(self, event: StreamEvent | UnknownEvent) -> None:
-        """Takes in what the caller is told."""
+        """Record an event that the caller receives."""
         match event:
             case Start(execution_id=run_id):
                 self.run_id = run_id
@@ -73,20 +76,20 @@ class Progress:
                 self._since[encode_event(event)] += 1
                 if isinstance(event, ToolInputAvailable):
                     self._inputs.pop(event.tool_call_id, None)
-                    self._whole_inputs.add(event.tool_call_id)
+                    self._complete_inputs.add(event.tool_call_id)
 
     def was_delivered(self, event: StreamEvent) -> bool:
-        """Whether the caller was told this already. Each event that was told answers for one only."""
+        """Return whether the caller already has this event. Each received event matches once only."""
         match event:
             case TextStart(id=name) | ReasoningStart(id=name):
                 return name in self._ended
             case TextDelta(id=name, delta=text) | ReasoningDelta(id=name, delta=text):
-                # One that was cut off says something else than the whole, which is told all the same.
+                # A text that broke off may differ from the final one, which the caller then gets as well.
                 return name in self._ended and self._ended[name].is_prefix_of(text)
             case TextEnd(id=name) | ReasoningEnd(id=name):
                 return self._ended.pop(name, None) is not None
             case ToolInputStart(tool_call_id=call_id) | ToolInputDelta(tool_call_id=call_id):
-                return call_id in self._whole_inputs
+                return call_id in self._complete_inputs
             case _:
                 raw = encode_event(event)
                 known = self._since[raw] > 0
@@ -94,11 +97,11 @@ class Progress:
                 return known
 
     def with_open_texts(self, state: StreamState) -> StreamState:
-        """The state of a stream that has told these beginnings too."""
+        """Return the state of a stream that has also sent the texts and inputs which the caller has in part."""
         open_, rounds = dict(state.texts.open), dict(state.texts.rounds)
-        for name, told in self._open.items():
+        for name, block in self._open.items():
             if found := _TEXT_ID.fullmatch(name):
-                open_[found["key"]] = told
+                open_[found["key"]] = block
                 if found["round"]:
                     rounds[found["key"]] = int(found["round"]) - 1
         inputs = {**state.texts.inputs, **self._inputs}

@@ -1,4 +1,4 @@
-"""A run's stream made here, from its log: for whoever comes late, and for what a cut connection did not bring."""
+"""A run's stream made by the client from the run's log: for late readers, and after a connection broke."""
 
 from __future__ import annotations
 
@@ -18,34 +18,36 @@ from shopfloor.views import StreamEvent, StreamState, UnknownEvent, entry_step, 
 T = TypeVar("T")
 E = TypeVar("E", bound=StreamEvent | UnknownEvent)
 StreamUpdate = tuple[StreamState, int, list[StreamEvent]]
-"""The state, the `seq` before it, and what is told; only with the last event is all told up to the state's `seq`."""
+"""The new state, the `seq` before it, and the events. The log is complete up to the new `seq` with the last event."""
 _OPEN = frozenset({"queued", "running", "waiting"})
 
 
 class ReconnectBackoff:
-    """How often in a row a server that does not answer is asked again."""
+    """Waits between attempts to reach a server, longer each time, and limits their number."""
 
     def __init__(self) -> None:
         self._tries = 0
 
     def reset(self) -> None:
+        """Start over, after the server has responded."""
         self._tries = 0
 
     async def wait(self, error: ServerUnreachable) -> None:
-        """Raises the error when it is over."""
+        """Wait before the next attempt. Raises the error if no attempts are left."""
         if self._tries >= RECONNECT_TRIES:
             raise error
         await anyio.sleep(RECONNECT_PAUSE_SECONDS * 2**self._tries)
         self._tries += 1
 
 
-async def retry_unreachable(ask: Callable[[], Awaitable[T]]) -> T:
-    patience = ReconnectBackoff()
+async def retry_unreachable(request: Callable[[], Awaitable[T]]) -> T:
+    """Call `request` until the server is reachable. Raises `ServerUnreachable` if no attempts are left."""
+    backoff = ReconnectBackoff()
     while True:
         try:
-            return await ask()
+            return await request()
         except ServerUnreachable as error:
-            await patience.wait(error)
+            await backoff.wait(error)
 
 
 async def replay_log(api: Api, run_id: str, *, to: int | None = None, answered: Collection[str] = ()) -> StreamState:
@@ -57,63 +59,63 @@ async def replay_log(api: Api, run_id: str, *, to: int | None = None, answered: 
 async def follow_log(
     api: Api, run_id: str, *, after: int, load: Callable[[], Awaitable[StreamState]], attach: bool = False
 ) -> AsyncGenerator[StreamUpdate]:
-    """What comes after a state, until the log ends; however often the connection is cut meanwhile.
+    """Follow a run's log after a state until the log ends, and reconnect when the connection breaks.
 
-    `load` gives the state, of the log up to `after`; it is called once the server has answered. The first step is that
-    state, with no events. `attach` is as for `Api.stream_updates`.
+    `load` returns the state of the log up to `after`; it is called once the server has responded. The first update is
+    that state, without events. `attach` is the same as for `Api.stream_updates`.
     """
-    patience = ReconnectBackoff()
+    backoff = ReconnectBackoff()
     state: StreamState | None = None
     while state is None or not state.ended:
         try:
             async with aclosing(
                 api.stream_updates(run_id, after=state.seq if state else after, attach=attach)
-            ) as stream_updates:
-                async for one in stream_updates:
+            ) as received:
+                async for update in received:
                     if state is None:
                         state = await load()
                         yield state, state.seq, []
-                    if isinstance(one, StreamOpened):
+                    if isinstance(update, StreamOpened):
                         continue
-                    patience.reset()
-                    if isinstance(one, LogTruncated):
-                        state = await replay_log(api, run_id, to=one.last)
+                    backoff.reset()
+                    if isinstance(update, LogTruncated):
+                        state = await replay_log(api, run_id, to=update.last)
                         continue
                     before = state.seq
-                    if isinstance(one, Entry) and one.seq > state.seq + 1:
-                        state, missed = await _missed(api, run_id, state, one.seq)
+                    if isinstance(update, Entry) and update.seq > state.seq + 1:
+                        state, missed = await _read_missed(api, run_id, state, update.seq)
                         yield state, before, missed
                         before = state.seq
-                    state, told = entry_step(state, one)
-                    yield state, before, told
+                    state, events = entry_step(state, update)
+                    yield state, before, events
             return
         except RunNotFound as missing:
             if state is not None and state.seq:
                 raise
-            await _queued(api, run_id, missing)
+            await _wait_queued(api, run_id, missing)
         except ServerUnreachable as error:
-            await patience.wait(error)
+            await backoff.wait(error)
 
 
 def with_seq(event: E, seq: int | None) -> E:
-    """The event with the place in the log up to which everything is told."""
+    """Return the event with the `seq` up to which the stream is complete."""
     return msgspec.structs.replace(event, seq=seq or 0)
 
 
-async def _queued(api: Api, run_id: str, missing: RunNotFound) -> None:
-    """Waits a little where the run has no log because it has not begun."""
+async def _wait_queued(api: Api, run_id: str, missing: RunNotFound) -> None:
+    """Wait a little if the run exists but has no log yet. Raises `missing` if it does not exist or has ended."""
     if (await api.run(run_id)).get("status") not in _OPEN:
         raise missing
     await anyio.sleep(QUEUED_POLL_SECONDS)
 
 
-async def _missed(api: Api, run_id: str, state: StreamState, before: int) -> tuple[StreamState, list[StreamEvent]]:
-    """What a server that could not keep up has left out."""
-    told: list[StreamEvent] = []
+async def _read_missed(api: Api, run_id: str, state: StreamState, before: int) -> tuple[StreamState, list[StreamEvent]]:
+    """Read the entries that a server which could not keep up has skipped."""
+    missed: list[StreamEvent] = []
     async with aclosing(api.read_log(run_id, after=state.seq)) as entries:
         async for entry in entries:
             if entry.seq >= before:
                 break
-            state, more = entry_step(state, entry)
-            told += more
-    return state, told
+            state, events = entry_step(state, entry)
+            missed += events
+    return state, missed

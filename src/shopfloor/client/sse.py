@@ -1,4 +1,4 @@
-"""Server-sent events: read from the bytes of an answer, however they are cut, and made from events of ours."""
+"""Server-sent events: parsed from the chunks of a response, and encoded for applications that pass events on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class Frame(msgspec.Struct, frozen=True):
-    """One server-sent event. Without data it says no more than how far the stream is."""
+    """One server-sent event. Without data it carries only an id, the position in the stream."""
 
     event: str
     data: str | None
@@ -22,7 +22,7 @@ class Frame(msgspec.Struct, frozen=True):
 
 
 async def frames(chunks: AsyncIterable[bytes]) -> AsyncGenerator[Frame]:
-    """The whole frames in these bytes. One that was begun and not ended does not count."""
+    """Yield the complete frames in these chunks. An incomplete frame at the end is dropped."""
     reader = FrameReader()
     async for chunk in chunks:
         for frame in reader.feed(chunk):
@@ -30,10 +30,10 @@ async def frames(chunks: AsyncIterable[bytes]) -> AsyncGenerator[Frame]:
 
 
 class FrameReader:
-    """Lines end with LF, CRLF or CR, and nothing else: what other characters separate is text."""
+    """Parses frames from chunks of bytes. Only LF, CRLF and CR end a line; other separators are text."""
 
     def __init__(self, max_bytes: int = FRAME_BYTES) -> None:
-        self._most_bytes = max_bytes
+        self._max_bytes = max_bytes
         self._line: list[bytes] = []
         self._after_cr = False
         self._first = True
@@ -43,26 +43,27 @@ class FrameReader:
         self._id: str | None = None
 
     def feed(self, chunk: bytes) -> Iterator[Frame]:
+        """Yield the frames that this chunk completes. Raises `ServerUnreachable` if a frame is too large."""
         self._size += len(chunk)
         if self._after_cr and chunk:
             chunk, self._after_cr = chunk.removeprefix(b"\n"), False
         for line in chunk.splitlines(keepends=True):
-            ended = line.rstrip(b"\r\n")
-            self._line.append(ended)
-            if len(ended) < len(line):
-                frame = self._take(b"".join(self._line))
+            content = line.rstrip(b"\r\n")
+            self._line.append(content)
+            if len(content) < len(line):
+                frame = self._parse_line(b"".join(self._line))
                 self._line.clear()
                 if frame is not None:
                     yield frame
         self._after_cr = chunk.endswith(b"\r")
-        if self._size > self._most_bytes:
-            raise ServerUnreachable(f"the server sent an event of over {self._most_bytes:,} bytes")
+        if self._size > self._max_bytes:
+            raise ServerUnreachable(f"the server sent an event of more than {self._max_bytes:,} bytes")
 
-    def _take(self, raw: bytes) -> Frame | None:
+    def _parse_line(self, raw: bytes) -> Frame | None:
         if self._first:
             raw, self._first = raw.removeprefix(_BOM), False
         if not raw:
-            return self._frame()
+            return self._end_frame()
         name, _, value = raw.decode("utf-8", "replace").partition(":")
         value = value.removeprefix(" ")
         match name:
@@ -77,7 +78,7 @@ class FrameReader:
                 pass
         return None
 
-    def _frame(self) -> Frame | None:
+    def _end_frame(self) -> Frame | None:
         data = "\n".join(self._data) if self._data else None
         frame = Frame(self._event or "message", data, self._id)
         self._event, self._data, self._id, self._size = "", [], None, 0
@@ -85,10 +86,10 @@ class FrameReader:
 
 
 async def to_sse(events: AsyncIterable[StreamEvent | UnknownEvent]) -> AsyncGenerator[bytes]:
-    """The body of a `text/event-stream` answer that passes these events on.
+    """Yield the body of a `text/event-stream` response that passes these events on.
 
-    Where they break off with an error of ours, the body says so: its head has been sent long before. Closing it closes
-    the events, which cancels an execution that has not ended.
+    If the events end with a `ShopfloorError`, the body ends with an `error` event, since the status has already been
+    sent. Closing the body closes the events, which cancels an execution that has not ended.
     """
     try:
         async for event in events:

@@ -1,4 +1,4 @@
-"""How a request reaches a server: over HTTP, or by calling an app in this process."""
+"""Transports of requests: the interface, and one that calls an ASGI app in this process."""
 
 from __future__ import annotations
 
@@ -11,33 +11,6 @@ from urllib.parse import unquote
 import anyio
 import anyio.abc
 
-from shopfloor.errors import RunFailed, RunNotFound, ShopfloorError, error_class
-from shopfloor.log import is_run_id
-from shopfloor.views import ErrorEvent
-
-
-def failure_of(event: ErrorEvent) -> ShopfloorError:
-    """The error that an event tells of, as the error it is; `RunFailed` where it is a worker's own."""
-    kind = error_class(event.code)
-    if issubclass(kind, RunFailed):
-        return kind(event.message, hint=event.hint, retry_after=event.retry_after)
-    if kind is ShopfloorError:
-        return RunFailed(event.message, hint=event.hint, retry_after=event.retry_after)
-    return kind(event.message, hint=event.hint)
-
-
-def run_not_found(run_id: object) -> RunNotFound:
-    """The error for a text that can be no run's id: the same as for an id that no run has."""
-    return RunNotFound(f"there is no run {run_id!r}", hint="a run id is a UUID v4 in lower case")
-
-
-def require_run_id(run_id: str) -> str:
-    """The id, if a run can have it. Raises `RunNotFound`."""
-    if not is_run_id(run_id):
-        raise run_not_found(run_id)
-    return run_id
-
-
 _Message = MutableMapping[str, Any]
 App = Callable[[_Message, Callable[[], Awaitable[_Message]], Callable[[_Message], Awaitable[None]]], Awaitable[None]]
 """An ASGI application."""
@@ -46,15 +19,15 @@ _log = logging.getLogger("shopfloor.client")
 
 
 class TransportError(Exception):
-    """There is no answer, or the answer breaks off."""
+    """The server sent no response, or the response broke off."""
 
 
 class ConnectError(TransportError):
-    """There is no server at the address."""
+    """No server listens at the address."""
 
 
 class Response(NamedTuple):
-    """The head of an answer. Its body comes in `chunks`, which raise `TransportError` where it breaks off."""
+    """The head of a response. Its body comes in `chunks`, which raise `TransportError` if it breaks off."""
 
     url: str
     status: int
@@ -63,18 +36,22 @@ class Response(NamedTuple):
 
 
 class Transport(Protocol):
+    """Sends requests to a server."""
+
     def send(self, method: str, target: str, body: bytes | None = None) -> AbstractAsyncContextManager[Response]:
-        """Send a request to a path with its query; a body is JSON. Leaving the context disconnects.
+        """Send a request to a path with its query, and a JSON body if there is one. Leaving the context disconnects.
 
         Raises `TransportError`.
         """
         ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Close all connections."""
+        ...
 
 
 class AppTransport:
-    """Calls an ASGI app in this process. Its answers stream, and it is told when a client disconnects."""
+    """Calls an ASGI app in this process. Responses are streamed, and the app learns when the client disconnects."""
 
     def __init__(self, app: App, token: str, tasks: anyio.abc.TaskGroup) -> None:
         self._app = app
@@ -83,19 +60,20 @@ class AppTransport:
 
     @asynccontextmanager
     async def send(self, method: str, target: str, body: bytes | None = None) -> AsyncGenerator[Response]:
+        """Call the app in a task of its own. Leaving the context disconnects. Raises `TransportError`."""
         headers = {"host": _HOST, "authorization": f"Bearer {self._token}"}
         if body is not None:
             headers |= {"content-type": "application/json", "content-length": str(len(body))}
         exchange = _Exchange(body or b"")
         self._tasks.start_soon(exchange.run, self._app, _scope(method, target, headers))
         try:
-            status, kind = await exchange.begin()
-            yield Response(f"http://{_HOST}{target}", status, kind, exchange.chunks())
+            status, content_type = await exchange.read_head()
+            yield Response(f"http://{_HOST}{target}", status, content_type, exchange.chunks())
         finally:
             exchange.disconnect()
 
     async def close(self) -> None:
-        """Nothing is open between requests."""
+        """Do nothing: nothing is open between requests."""
 
 
 def _scope(method: str, target: str, headers: Mapping[str, str]) -> _Message:
@@ -118,38 +96,38 @@ def _scope(method: str, target: str, headers: Mapping[str, str]) -> _Message:
 
 
 class _Exchange:
-    """One request and its answer: the app runs in a task of its own, and waits where nobody takes what it sends."""
+    """One request and its response. The app runs in a task of its own, and waits while the client does not read."""
 
     def __init__(self, body: bytes) -> None:
         self._request: _Message | None = {"type": "http.request", "body": body, "more_body": False}
         self._head: _Message | None = None
-        self._begun = anyio.Event()
+        self._head_ready = anyio.Event()
         self._disconnected = anyio.Event()
-        self._whole = False
+        self._is_complete = False
         self._sent, self._received = anyio.create_memory_object_stream[bytes](0)
 
     async def run(self, app: App, scope: _Message) -> None:
         with self._sent:
             try:
                 await app(scope, self._receive, self._send)
-            except Exception as error:  # noqa: BLE001 - the answer breaks off, as it would over a connection
-                self._whole = False
-                _log.error("an answer broke off", exc_info=error)
+            except Exception as error:  # noqa: BLE001 - the response breaks off, as it would over a connection
+                self._is_complete = False
+                _log.error("a response broke off", exc_info=error)
             finally:
-                self._begun.set()
+                self._head_ready.set()
 
-    async def begin(self) -> tuple[int, str]:
-        """The status and the content type, once the app has said them."""
-        await self._begun.wait()
+    async def read_head(self) -> tuple[int, str]:
+        """Return the status and the content type, once the app has sent them."""
+        await self._head_ready.wait()
         if self._head is None:
-            raise TransportError("the request was not answered")
+            raise TransportError("the app sent no response")
         return self._head["status"], dict(self._head["headers"]).get(b"content-type", b"").decode("latin-1")
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        async for piece in self._received:
-            yield piece
-        if not self._whole:
-            raise TransportError("the answer broke off")
+        async for chunk in self._received:
+            yield chunk
+        if not self._is_complete:
+            raise TransportError("the response broke off")
 
     def disconnect(self) -> None:
         self._disconnected.set()
@@ -165,10 +143,10 @@ class _Exchange:
     async def _send(self, message: _Message) -> None:
         if message["type"] == "http.response.start":
             self._head = message
-            self._begun.set()
+            self._head_ready.set()
         elif not self._disconnected.is_set():
-            self._whole = not message.get("more_body", False)
-            # A client that leaves meanwhile is no error; the app hears of it when it listens.
+            self._is_complete = not message.get("more_body", False)
+            # A client that disconnects meanwhile is no error: the app learns it from `receive`.
             with suppress(anyio.BrokenResourceError):
                 if message.get("body"):
                     await self._sent.send(message["body"])

@@ -1,6 +1,6 @@
-"""The HTTP face: runs are made, listed, told and ended, for whoever has a token.
+"""The HTTP API: start, list, stream, answer, cancel and delete runs, for callers with a token or a session.
 
-It holds no state but who watches, and what it can make anew.
+The server keeps no state except which clients are connected, and caches that it can rebuild.
 """
 
 from typing import TYPE_CHECKING
@@ -8,13 +8,21 @@ from typing import TYPE_CHECKING
 from shopfloor.lazy import lazy_getattr as _lazy_getattr
 from shopfloor.server.access import AccessControl
 from shopfloor.server.app import create_app
-from shopfloor.server.connection_limits import ConnectionLimits, connection_limits
+from shopfloor.server.connection_limits import ConnectionLimits, load_connection_limits
 from shopfloor.server.page_files import PAGE_FOLDER
 from shopfloor.server.services import Services
 
 if TYPE_CHECKING:
     from shopfloor.server.uvicorn_server import serve
 
-__all__ = ["PAGE_FOLDER", "AccessControl", "ConnectionLimits", "Services", "connection_limits", "create_app", "serve"]
+__all__ = [
+    "PAGE_FOLDER",
+    "AccessControl",
+    "ConnectionLimits",
+    "Services",
+    "create_app",
+    "load_connection_limits",
+    "serve",
+]
 
 __getattr__ = _lazy_getattr(__name__, {"uvicorn_server": ("serve",)})

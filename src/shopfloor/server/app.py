@@ -1,4 +1,4 @@
-"""The app: routes, the middleware before them, and the OpenAPI document."""
+"""The Starlette app: routes, middleware and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddle
 from shopfloor.server import execution_stream, logs, run_actions, runs, streams
 from shopfloor.server.auth import AuthMiddleware, LoginLimiter
 from shopfloor.server.body_limit import BodyLimitMiddleware
+from shopfloor.server.client_tracker import ClientTracker
 from shopfloor.server.error_handlers import EXCEPTION_HANDLERS
 from shopfloor.server.limits import COMPRESSION_LEVEL, COMPRESSION_MIN_BYTES
 from shopfloor.server.logs import LOG_MEDIA_TYPE
 from shopfloor.server.run_tree import SpanCache
 from shopfloor.server.services import Services
-from shopfloor.server.watchers import ClientTracker
 
 OPERATIONS = tuple(
     operation for module in (runs, logs, run_actions, execution_stream, streams) for operation in module.operations.all
@@ -25,9 +25,9 @@ OPERATIONS = tuple(
 
 
 def create_app(services: Services, *, has_pages: bool = True) -> Starlette:
-    """The app; without its pages it is the API alone, for a client in this process."""
+    """Return the app. With `has_pages=False` it serves the API only, for a client in this process."""
     shutdown_event = anyio.Event()
-    watchers = ClientTracker(services, shutdown_event)
+    client_tracker = ClientTracker(services, shutdown_event)
     app = Starlette(
         routes=[operation.route() for operation in OPERATIONS],
         middleware=[
@@ -39,17 +39,18 @@ def create_app(services: Services, *, has_pages: bool = True) -> Starlette:
                 GZipMiddleware,
                 minimum_size=COMPRESSION_MIN_BYTES,
                 compresslevel=COMPRESSION_LEVEL,
-                # Leaves JSON: files of the page are packed already, streams must not wait, logs keep their size.
+                # Only JSON remains: page files are already compressed, streams must not be buffered, and the
+                # Content-Length of a downloaded log must stay true.
                 exclude_content_types=(*DEFAULT_EXCLUDED_CONTENT_TYPES, "text/*", "image/*", LOG_MEDIA_TYPE),
             ),
         ],
         exception_handlers=EXCEPTION_HANDLERS,
-        lifespan=lambda _: watchers.cancel_abandoned_runs(),
+        lifespan=lambda _: client_tracker.cancel_abandoned_runs(),
     )
     app.router.redirect_slashes = False
     app.state.services = services
     app.state.shutdown_event = shutdown_event
-    app.state.watchers = watchers
+    app.state.client_tracker = client_tracker
     app.state.login_limiter = LoginLimiter()
     app.state.spans = SpanCache(services.logs)
     if has_pages:
@@ -58,10 +59,10 @@ def create_app(services: Services, *, has_pages: bool = True) -> Starlette:
 
 
 def _add_pages(app: Starlette, services: Services) -> None:
-    from shopfloor.server.openapi import openapi
+    from shopfloor.server.openapi import build_openapi
     from shopfloor.server.page_files import PageFiles
     from shopfloor.server.pages import ROUTES
 
     app.router.routes += ROUTES
-    app.state.page = PageFiles(services.page)
-    app.state.openapi = cache(lambda: openapi(OPERATIONS, services.version, services.access.cookie))
+    app.state.page = PageFiles(services.page_folder)
+    app.state.openapi = cache(lambda: build_openapi(OPERATIONS, services.version, services.access.cookie))

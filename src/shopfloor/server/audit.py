@@ -1,4 +1,4 @@
-"""Requests in the audit log."""
+"""The audit log of requests: who did what, from which address."""
 
 from __future__ import annotations
 
@@ -17,22 +17,25 @@ ANONYMOUS = "nobody"
 
 
 def set_caller(scope: Scope, caller: Caller) -> None:
+    """Store the authenticated caller in the scope of a request."""
     scope.setdefault("state", {})[_STATE] = caller
 
 
 def get_caller(scope: Scope) -> Caller | None:
+    """Return the authenticated caller of a request, or None before authentication."""
     return cast("Caller | None", scope.get("state", {}).get(_STATE))
 
 
 def client_address(scope: Scope) -> str | None:
+    """Return the IP address that a request comes from, or None if it is not known."""
     client = scope.get("client")
     return client[0] if client else None
 
 
 async def audit(request: Request, action: str, *, run_id: str | None = None, detail: str | None = None) -> None:
-    """Note what a request has done. Call it after the deed and before the answer."""
-    served: Services = request.app.state.services
-    await audit_scope(served.audit, request.scope, action, run_id=run_id, detail=detail)
+    """Write an audit entry for what a request did. Call it after the action and before the response."""
+    services: Services = request.app.state.services
+    await audit_scope(services.audit, request.scope, action, run_id=run_id, detail=detail)
 
 
 async def audit_scope(
@@ -44,6 +47,7 @@ async def audit_scope(
     detail: str | None = None,
     caller: Caller | None = None,
 ) -> None:
+    """Write an audit entry for the request in `scope`. Without `caller`, use the authenticated one."""
     if log is None:
         return
     caller = caller or get_caller(scope)

@@ -1,4 +1,7 @@
-"""What every request passes before anything else sees it: Host, Origin, token and role; and what every answer gets."""
+"""Authentication of every request (Host, Origin, token or session, role), and limits on failed logins.
+
+`AuthMiddleware` runs before anything else sees a request, and adds the security headers to every response.
+"""
 
 from __future__ import annotations
 
@@ -24,29 +27,31 @@ from shopfloor.server.limits import FAILED_LOGIN_SECONDS, FAILED_LOGINS, LOGIN_A
 
 
 class LoginLimiter:
+    """Counts failed logins per address."""
+
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._failures: dict[str, deque[float]] = {}
 
     def check(self, address: str | None) -> None:
-        """Raise TooManyLogins where too many logins of this address have failed just now."""
+        """Raise TooManyLogins if too many logins from this address failed within `FAILED_LOGIN_SECONDS`."""
         times = self._recent(peer_name(address))
         if len(times) >= FAILED_LOGINS:
             seconds = max(1, math.ceil(times[0] + FAILED_LOGIN_SECONDS - self._clock()))
             raise TooManyLogins(
-                f"too many logins failed from {address or 'there'}",
-                hint=f"try again in {seconds} seconds, or open a fresh link of `shopfloor login`",
+                f"too many failed logins from {address or 'this address'}",
+                hint=f"try again in {seconds} seconds, or open a new link from `shopfloor login`",
                 retry_after_seconds=seconds,
             )
 
     def record_failure(self, address: str | None) -> bool:
-        """Count a failed login; False where the address has used up what it may."""
+        """Count a failed login. Return False if the address has already reached the limit."""
         name = peer_name(address)
         times = self._recent(name)
         if len(times) >= FAILED_LOGINS:
             return False
         times.append(self._clock())
-        # The newest last, so that the oldest goes first.
+        # Move the address to the end, so that the address without failures for longest is dropped first.
         self._failures.pop(name, None)
         self._failures[name] = times
         while len(self._failures) > LOGIN_ADDRESSES:
@@ -61,13 +66,13 @@ class LoginLimiter:
 
 
 LOGIN_PATH: Final = "/login"
-"""Where a browser brings the code of a login link, or a token."""
+"""Where a browser sends the code of a login link, or a token."""
 LOGOUT_PATH: Final = "/logout"
-_OPEN: Final = frozenset({LOGIN_PATH, STYLESHEET_PATH})
-"""What is open to who has no token yet: the login, and how the page looks that asks for it."""
+_PUBLIC_PATHS: Final = frozenset({LOGIN_PATH, STYLESHEET_PATH})
+"""Paths that need no token: the login, and the style sheet of its page."""
 
 SECURITY_HEADERS: Final = {
-    # Scripts and styles are files of ours or nothing: text of a transcript can never become either.
+    # Scripts and styles come only from this server's files, so text of a transcript can never become either.
     "Content-Security-Policy": "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -77,15 +82,15 @@ SECURITY_HEADERS: Final = {
 
 _THIS_MACHINE: Final = ("localhost", "127.0.0.1", "[::1]")
 _PLAIN_PORT: Final = 80
-_READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_READ_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _MAY_READ: Final[frozenset[Role]] = frozenset({"viewer", "operator", "admin"})
 _MAY_ACT: Final[frozenset[Role]] = frozenset({"operator", "admin"})
-_LOGIN_HINT: Final = "open a login link of `shopfloor login`, or send `Authorization: Bearer <token>`"
+_LOGIN_HINT: Final = "open a login link from `shopfloor login`, or send `Authorization: Bearer <token>`"
 _POLICY_VIOLATION: Final = 1008
 
 
 class AuthMiddleware:
-    """ASGI middleware around all routes, also those that are not there."""
+    """ASGI middleware around all routes, unknown paths included."""
 
     def __init__(
         self, app: ASGIApp, *, access: AccessControl, allowed_hosts: tuple[str, ...], audit: Audit | None = None
@@ -106,27 +111,28 @@ class AuthMiddleware:
                 await self._app(scope, receive, send)
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        begun = False
+        response_started = False
         renewed: str | None = None
 
-        async def send_guarded(message: Message) -> None:
-            nonlocal begun
+        async def send_with_headers(message: Message) -> None:
+            nonlocal response_started
             if message["type"] == "http.response.start":
-                begun = True
+                response_started = True
                 headers = MutableHeaders(scope=message)
-                _guard(headers)
+                _add_security_headers(headers)
                 if renewed is not None:
                     headers.append("set-cookie", session_cookie_header(self._access.cookie, renewed, scope))
             await send(message)
 
         try:
             renewed = await self._check(scope)
-            await self._app(scope, receive, send_guarded)
+            await self._app(scope, receive, send_with_headers)
         except Exception as error:
-            if begun:
-                # Too late for another answer; the server breaks the connection off, so that nobody takes it for whole.
+            if response_started:
+                # Too late for an error response. The server closes the connection, so that the client does not take
+                # the partial response for a complete one.
                 raise
-            await response_for_error(error, scope)(scope, receive, send_guarded)
+            await response_for_error(error, scope)(scope, receive, send_with_headers)
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -138,26 +144,26 @@ class AuthMiddleware:
         await self._app(scope, receive, send)
 
     async def _check(self, scope: Scope) -> str | None:
-        """Raise what a request is refused with; the secret of a session that was renewed by the request."""
+        """Raise Forbidden or Unauthorized if a request is refused. Return the session secret if it was renewed."""
         headers = Headers(scope=scope)
         self._check_host(scope, headers)
         _check_origin(headers)
-        if scope["path"] in _OPEN:
+        if scope["path"] in _PUBLIC_PATHS:
             return None
         caller, secret = await self._caller(scope, headers)
         set_caller(scope, caller)
-        # Logging out takes nothing from anybody else.
-        _check_role(caller.role, reading=scope.get("method", "GET") in _READING or scope["path"] == LOGOUT_PATH)
+        # Every role may log out: it affects only the caller.
+        _check_role(caller.role, is_read=scope.get("method", "GET") in _READ_METHODS or scope["path"] == LOGOUT_PATH)
         return secret if caller.expires_soon and await self._access.renew_session(secret) else None
 
     def _check_host(self, scope: Scope, headers: Headers) -> None:
-        """Refuses names that are not ours: a page that had its own name point here (DNS rebinding) is stopped by it."""
-        said = [host.lower() for host in headers.getlist("host")]
-        if len(said) == 1 and (said[0] in self._own_hosts(scope) or self._is_allowed(said[0])):
+        """Refuse unknown host names, which stops DNS rebinding: a site that points its own name at this server."""
+        hosts = [host.lower() for host in headers.getlist("host")]
+        if len(hosts) == 1 and (hosts[0] in self._own_hosts(scope) or self._is_allowed(hosts[0])):
             return
         raise Forbidden(
-            f"this server is not known as {', '.join(said) or 'a server without a name'}",
-            hint="ask for it as localhost, or allow the name where the server is started",
+            f"this server does not accept the host name {', '.join(hosts) or '(none)'}",
+            hint="use localhost, or start the server with this name among its allowed hosts",
         )
 
     def _own_hosts(self, scope: Scope) -> set[str]:
@@ -170,10 +176,10 @@ class AuthMiddleware:
         return host in self._allowed_hosts or without_port in self._allowed_hosts
 
     async def _caller(self, scope: Scope, headers: Headers) -> tuple[Caller, str]:
-        """Who asks, by a token or by a browser's session, and the secret that says so."""
-        said = headers.get("authorization")
-        if said is not None:
-            scheme, _, secret = said.partition(" ")
+        """Return the caller, identified by a token or by a browser's session, and the secret that was sent."""
+        authorization = headers.get("authorization")
+        if authorization is not None:
+            scheme, _, secret = authorization.partition(" ")
             secret = secret.strip() if scheme.lower() == "bearer" else ""
             caller = await self._access.authenticate_token(secret) if secret else None
         else:
@@ -184,20 +190,21 @@ class AuthMiddleware:
         if not secret:
             raise Unauthorized("a token is needed", hint=_LOGIN_HINT)
         if self._refusals.record_failure(client_address(scope)):
-            await audit_scope(self._audit, scope, "access.refused", detail="token" if said is not None else "session")
+            detail = "token" if authorization is not None else "session"
+            await audit_scope(self._audit, scope, "access.refused", detail=detail)
         raise Unauthorized(
-            "this token is not known here" if said is not None else "this session has ended", hint=_LOGIN_HINT
+            "this token is not known here" if authorization is not None else "this session has ended", hint=_LOGIN_HINT
         )
 
 
-def _check_role(role: Role, *, reading: bool) -> None:
-    if role not in (_MAY_READ if reading else _MAY_ACT):
-        doing = "reads" if reading else "acts"
-        raise Forbidden(f"a token of the role {role} is not one that {doing} here", hint="use one of another role")
+def _check_role(role: Role, *, is_read: bool) -> None:
+    if role not in (_MAY_READ if is_read else _MAY_ACT):
+        action = "read" if is_read else "change anything"
+        raise Forbidden(f"the role {role} may not {action} here", hint="use a token with another role")
 
 
 def read_session_cookie(headers: Headers, name: str) -> str | None:
-    """The secret of the session that a browser sends in its cookie of this name."""
+    """Return the session secret in the cookie of this name, or None if the browser sent none."""
     for cookie in headers.getlist("cookie"):
         found = cookie_parser(cookie).get(name)
         if found is not None:
@@ -206,24 +213,24 @@ def read_session_cookie(headers: Headers, name: str) -> str | None:
 
 
 def session_cookie_header(name: str, secret: str, scope: Scope, max_age: int = SESSION_SECONDS) -> str:
-    """The header that has a browser keep a session; with a `max_age` of 0 it forgets it."""
+    """Return the `Set-Cookie` value that stores a session in the browser; `max_age=0` deletes the cookie."""
     secure = "; Secure" if scope.get("scheme") == "https" else ""
     return f"{name}={secret}; Max-Age={max_age}; Path=/; HttpOnly; SameSite=Strict{secure}"
 
 
-def _guard(headers: MutableHeaders) -> None:
+def _add_security_headers(headers: MutableHeaders) -> None:
     for name, value in SECURITY_HEADERS.items():
         headers[name] = value
-    # What is said here is for one pair of eyes.
+    # Responses are for this caller only.
     headers.setdefault("Cache-Control", "no-store")
 
 
 def _check_origin(headers: Headers) -> None:
-    """Refuses what pages of other sites ask for."""
+    """Refuse requests from pages of other sites."""
     for origin in headers.getlist("origin"):
         try:
-            named = urlsplit(origin)
+            url = urlsplit(origin)
         except ValueError:
-            named = urlsplit("")
-        if named.scheme not in ("http", "https") or named.netloc.lower() != headers["host"].lower():
-            raise Forbidden(f"pages of {origin} may not ask this server")
+            url = urlsplit("")
+        if url.scheme not in ("http", "https") or url.netloc.lower() != headers["host"].lower():
+            raise Forbidden(f"pages of {origin} may not send requests to this server")

@@ -1,4 +1,4 @@
-"""The limits that one server works with: from the environment, and from what the system lets its process have."""
+"""The connection limits of one server: from its environment, and from the resource limits of its process."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ from shopfloor.server.limits import (
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How many connections a server accepts, and how long a client may take."""
+
     connections: int = CONNECTIONS_MAX
     connections_per_address: int = CONNECTIONS_PER_ADDRESS
     header_seconds: float = HEADER_SECONDS
@@ -35,25 +37,26 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     stalled_seconds: float = STALLED_SECONDS
 
 
-def connection_limits(slots: int, env: Mapping[str, str] = os.environ) -> ConnectionLimits:
-    """The limits of `shopfloor up`; raises ResourceLimit where the process may not have enough to serve with.
+def load_connection_limits(slots: int, env: Mapping[str, str] = os.environ) -> ConnectionLimits:
+    """Return the limits of `shopfloor up`, after raising the soft limit of open files.
 
-    Raises the soft limit of open files first. Connections get what is left of it beside the engine's reserve, so that
-    no number of clients can take a descriptor that a run needs.
+    The engine's reserve of descriptors is subtracted first; connections share the rest, so that no number of clients
+    can take a descriptor that a run needs. Raises ResourceLimit if the process may open too few files or has too
+    little address space, and UsageError for an invalid environment variable.
     """
     _check_address_space()
     descriptors = _raise_descriptors()
     reserve = ENGINE_DESCRIPTORS + RUN_DESCRIPTORS * slots
-    room = (descriptors - reserve) // CONNECTION_DESCRIPTORS
-    if room < CONNECTIONS_MIN:
+    connections = (descriptors - reserve) // CONNECTION_DESCRIPTORS
+    if connections < CONNECTIONS_MIN:
         needed = reserve + CONNECTIONS_MIN * CONNECTION_DESCRIPTORS
         raise ResourceLimit(
-            f"this process may open {descriptors:,} files, and serving with {slots:,} slots takes {needed:,}",
+            f"this process may open {descriptors:,} files, but serving with {slots:,} slots needs {needed:,}",
             hint=f"raise the limit (`ulimit -n {needed}`), or lower --slots",
         )
     return ConnectionLimits(
-        connections=min(room, _number(env, "SHOPFLOOR_CONNECTIONS", CONNECTIONS_MAX)),
-        connections_per_address=_number(env, "SHOPFLOOR_CONNECTIONS_PER_ADDRESS", CONNECTIONS_PER_ADDRESS),
+        connections=min(connections, _count(env, "SHOPFLOOR_CONNECTIONS", CONNECTIONS_MAX)),
+        connections_per_address=_count(env, "SHOPFLOOR_CONNECTIONS_PER_ADDRESS", CONNECTIONS_PER_ADDRESS),
         header_seconds=_seconds(env, "SHOPFLOOR_HEADER_SECONDS", HEADER_SECONDS),
         body_seconds=_seconds(env, "SHOPFLOOR_BODY_SECONDS", BODY_SECONDS),
         idle_seconds=_seconds(env, "SHOPFLOOR_IDLE_CONNECTION_SECONDS", IDLE_CONNECTION_SECONDS),
@@ -64,30 +67,32 @@ def connection_limits(slots: int, env: Mapping[str, str] = os.environ) -> Connec
 def _raise_descriptors() -> int:
     """Raise the soft limit of open files as far as allowed and return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS_MAX)
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
+    target = DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS_MAX)
+    if soft == resource.RLIM_INFINITY or soft >= target:
         return DESCRIPTORS_MAX if soft == resource.RLIM_INFINITY else soft
     try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
     except (OSError, ValueError):
         return soft
-    return wanted
+    return target
 
 
 def _check_address_space() -> None:
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if limit != resource.RLIM_INFINITY and limit < ADDRESS_SPACE_BYTES:
         raise ResourceLimit(
-            f"address space is limited to {limit:,} bytes, and serving takes {ADDRESS_SPACE_BYTES:,}",
+            f"address space is limited to {limit:,} bytes, but serving needs {ADDRESS_SPACE_BYTES:,}",
             hint=f"raise the limit (`ulimit -v {ADDRESS_SPACE_BYTES // 1000}`, or `ulimit -v unlimited`); "
-            "to limit the memory that is used, use a control group",
+            "to limit used memory, use a control group",
         )
 
 
-def _number(env: Mapping[str, str], name: str, default: int) -> int:
+def _count(env: Mapping[str, str], name: str, default: int) -> int:
     text = env.get(name) or str(default)
     if not text.isdecimal() or not int(text):
-        raise UsageError(f"{name} is {text!r}, not a number of connections", hint=f"unset it, or set e.g. {default}")
+        raise UsageError(
+            f"{name} must be a positive number of connections, got {text!r}", hint=f"unset it, or set e.g. {default}"
+        )
     return int(text)
 
 
@@ -98,5 +103,7 @@ def _seconds(env: Mapping[str, str], name: str, default: float) -> float:
     except ValueError:
         seconds = math.nan
     if not 0 < seconds < math.inf:
-        raise UsageError(f"{name} is {text!r}, not a number of seconds", hint=f"unset it, or set e.g. {default:g}")
+        raise UsageError(
+            f"{name} must be a positive number of seconds, got {text!r}", hint=f"unset it, or set e.g. {default:g}"
+        )
     return seconds

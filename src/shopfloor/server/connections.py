@@ -1,4 +1,4 @@
-"""The open connections of a server: how many there may be, and which one is closed to admit another."""
+"""The open connections of a server: limits on their number, and which one is closed to admit another."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class Connections:
     """Counts connections, in total and per address.
 
     A connection that waits for a request (a half-sent head, or idle between two requests) never keeps a new one out:
-    the one that has waited longest is closed instead. So clients without a token, whose requests are answered at once,
-    cannot lock anybody out by holding connections.
+    the one that has waited longest is closed instead. So clients without a token, whose requests are refused at once,
+    cannot lock others out by holding connections open.
     """
 
     def __init__(self, max_connections: int, per_address: int) -> None:
-        self._most = max_connections
+        self._max_connections = max_connections
         self._per_address = min(per_address, max_connections)
         self._open: dict[Connection, str] = {}
         self._waiting: dict[Connection, None] = {}
@@ -57,7 +57,7 @@ class Connections:
         peer = self._peers.get(name)
         if peer is not None and name != LOOPBACK and peer.count >= self._per_address and not _evict(peer.waiting):
             return False
-        if len(self._open) >= self._most and not _evict(self._waiting):
+        if len(self._open) >= self._max_connections and not _evict(self._waiting):
             return False
         # Evicting may have removed the address.
         peer = self._peers.setdefault(name, _Peer(waiting={}))
@@ -67,13 +67,13 @@ class Connections:
         return True
 
     def mark_idle(self, connection: Connection) -> None:
-        """Note that the connection waits for a request."""
+        """Record that the connection waits for a request."""
         name = self._open.get(connection)
         if name is not None:
             self._waiting[connection] = self._peers[name].waiting[connection] = None
 
     def mark_busy(self, connection: Connection) -> None:
-        """Note that a request of the connection is being answered."""
+        """Record that a request of the connection is being answered."""
         name = self._open.get(connection)
         if name is not None:
             self._waiting.pop(connection, None)
@@ -90,6 +90,7 @@ class Connections:
                 del self._peers[name]
 
     def expire(self, now: float) -> None:
+        """Close all connections whose deadline has passed."""
         for connection in self._snapshot():
             connection.expire(now)
 
@@ -108,7 +109,11 @@ def _evict(waiting: dict[Connection, None]) -> bool:
 
 @lru_cache(_KNOWN_ADDRESSES)
 def peer_name(address: str | None) -> str:
-    """The name under which an address is counted: this machine as one, IPv6 by network, as one client has all of it."""
+    """Return the name under which connections from an address are counted.
+
+    All addresses of this machine count as one, and IPv6 addresses count by /64 network, since one client has a whole
+    network.
+    """
     try:
         found = ipaddress.ip_address((address or "").partition("%")[0])
     except ValueError:

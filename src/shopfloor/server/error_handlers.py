@@ -1,7 +1,6 @@
-"""Errors as answers: `{"error": {"code", "message", "hint"}}`, whoever found them; a page where one was asked for.
+"""Error responses: `{"error": {"code", "message", "hint"}}`, or an HTML page for a browser.
 
-Where a worker was to be executed they are flat, `{"error", "code", "hint"}`: the parser of the TypeScript SDK takes
-`error` for the message.
+Errors of `execute` are flat, `{"error", "code", "hint"}`, because the TypeScript SDK reads `error` as the message.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ from shopfloor.server.html_pages import error_page, is_cross_site_navigation, sa
 from shopfloor.server.response_models import ExecutionProblem, Problem, ProblemAnswer
 
 _log = logging.getLogger("shopfloor.server")
-_HINT = "see /api/docs for what there is"
-_EXECUTIONS: Final = re.compile(r"/api/agents/.+/execute")
+_HINT = "see /api/docs for the API"
+_EXECUTE_PATH: Final = re.compile(r"/api/agents/.+/execute")
 
 
 def error_response(
@@ -44,24 +43,24 @@ def error_response(
     *,
     scope: Scope | None = None,
 ) -> Response:
-    """The answer that says an error, in the shape that clients of the address in `scope` read."""
-    flat = scope is not None and _EXECUTIONS.fullmatch(scope["path"]) is not None
-    shape = ExecutionProblem(message, code, hint) if flat else ProblemAnswer(Problem(code, message, hint))
-    return Response(msgspec.json.encode(shape), status, headers, media_type="application/json")
+    """Return a JSON error response, in the format that clients of the path in `scope` read."""
+    is_flat = scope is not None and _EXECUTE_PATH.fullmatch(scope["path"]) is not None
+    model = ExecutionProblem(message, code, hint) if is_flat else ProblemAnswer(Problem(code, message, hint))
+    return Response(msgspec.json.encode(model), status, headers, media_type="application/json")
 
 
 def response_for_error(error: Exception, scope: Scope | None = None) -> Response:
-    """The answer that says an error: to a browser that asked for a page, as a page."""
-    said = logged(error)
-    headers = _headers_of(said)
+    """Return the response for an error: an HTML page for a browser that requested a page, otherwise JSON."""
+    public = to_public_error(error)
+    headers = _headers_for(public)
     if scope is not None and wants_html(scope):
-        if isinstance(said, Unauthorized) and is_cross_site_navigation(scope):
+        if isinstance(public, Unauthorized) and is_cross_site_navigation(scope):
             return same_site_refresh(scope)
-        return error_page(said, headers)
-    return error_response(said.status, said.code, said.message, said.hint, headers, scope=scope)
+        return error_page(public, headers)
+    return error_response(public.status, public.code, public.message, public.hint, headers, scope=scope)
 
 
-def _headers_of(error: ShopfloorError) -> dict[str, str] | None:
+def _headers_for(error: ShopfloorError) -> dict[str, str] | None:
     if isinstance(error, Unauthorized):
         return {"WWW-Authenticate": "Bearer"}
     if isinstance(error, TooManyLogins):
@@ -69,11 +68,14 @@ def _headers_of(error: ShopfloorError) -> dict[str, str] | None:
     return None
 
 
-def logged(error: Exception) -> ShopfloorError:
-    """The error as it is said. What is our fault is logged; of what we did not foresee nothing else is said."""
+def to_public_error(error: Exception) -> ShopfloorError:
+    """Return the error to send to the client, and log errors of the server.
+
+    The client learns no details of an unexpected error; they are in the log.
+    """
     if not isinstance(error, ShopfloorError):
         _log.error("a request failed unexpectedly", exc_info=error)
-        return UnexpectedError("something went wrong in the server", hint="its log says what")
+        return UnexpectedError("the server failed unexpectedly", hint="see the server's log for the cause")
     if error.status == HTTPStatus.SERVICE_UNAVAILABLE:
         _log.error("a request failed: %s", error.message)
     elif error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
@@ -81,12 +83,12 @@ def logged(error: Exception) -> ShopfloorError:
     return error
 
 
-async def _ours(request: Request, error: Exception) -> Response:
+async def _handle_shopfloor_error(request: Request, error: Exception) -> Response:
     return response_for_error(error, request.scope)
 
 
-async def _of_framework(request: Request, error: Exception) -> Response:
-    """What the framework refuses by itself: no such route, or not by this method."""
+async def _handle_http_exception(request: Request, error: Exception) -> Response:
+    """Handle what Starlette refuses itself: an unknown path, or a method that the path does not accept."""
     refused = cast("HTTPException", error)
     match refused.status_code:
         case HTTPStatus.NOT_FOUND:
@@ -95,7 +97,7 @@ async def _of_framework(request: Request, error: Exception) -> Response:
                 NotFoundError(f"there is nothing at {request.url.path}", hint=hint), request.scope
             )
         case HTTPStatus.METHOD_NOT_ALLOWED:
-            message = f"{request.url.path} does not take {request.method}"
+            message = f"{request.url.path} does not accept {request.method}"
             code = MethodNotAllowed.code
             return error_response(refused.status_code, code, message, _HINT, refused.headers, scope=request.scope)
         case HTTPStatus.BAD_REQUEST:
@@ -104,5 +106,8 @@ async def _of_framework(request: Request, error: Exception) -> Response:
             return error_response(status, "refused", str(refused.detail), None, refused.headers, scope=request.scope)
 
 
-EXCEPTION_HANDLERS: Final[Mapping[Any, Any]] = {ShopfloorError: _ours, HTTPException: _of_framework}
-"""What makes the app say its errors in our shape."""
+EXCEPTION_HANDLERS: Final[Mapping[Any, Any]] = {
+    ShopfloorError: _handle_shopfloor_error,
+    HTTPException: _handle_http_exception,
+}
+"""The app's exception handlers: every error gets a response in the API's format."""

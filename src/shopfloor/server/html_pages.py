@@ -1,4 +1,7 @@
-"""The style of the pages that the server writes itself, in the colours of the built page (`web/src/style.css`)."""
+"""HTML pages that the server renders itself: errors, login and the API reference.
+
+They have the colors of the built page (`web/src/style.css`) and need no script.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from starlette.types import Scope
 from shopfloor.errors import ShopfloorError, Unauthorized
 
 STYLESHEET_PATH: Final = "/login.css"
-"""Open to everybody: who is not logged in gets a page, too."""
+"""Served without a login, because the login page uses it."""
 
 LIGHT: Final = {
     "app": "#ffffff",
@@ -38,8 +41,8 @@ DARK: Final = {
 }
 
 
-def _tokens(colours: dict[str, str]) -> str:
-    return " ".join(f"--{name}: {value};" for name, value in colours.items())
+def _tokens(colors: dict[str, str]) -> str:
+    return " ".join(f"--{name}: {value};" for name, value in colors.items())
 
 
 STYLESHEET: Final = f"""\
@@ -70,21 +73,21 @@ th {{ background: var(--quiet-back); }}
 
 DOCS_PATH: Final = "/api/docs"
 _API: Final = "/api/"
-_ASKING: Final = frozenset({"GET", "HEAD"})
+_READ_METHODS: Final = frozenset({"GET", "HEAD"})
 _HEADINGS: Final[dict[int, str]] = {
     HTTPStatus.NOT_FOUND: "There is no such page",
     HTTPStatus.FORBIDDEN: "This is not allowed",
 }
 
 _LOG_IN: Final = (
-    "<p>On the machine where the server runs, this command prints a link: open it in this browser. The link works "
-    "once, and the login lasts as long as it is used, up to 30 days in between.</p>\n"
+    "<p>On the machine where the server runs, this command prints a link. Open the link in this browser. It works "
+    "once; the login ends after 30 days without use.</p>\n"
     "<pre>shopfloor login</pre>"
 )
 
 
 def html_page(title: str, body: str, *, status: int = 200, headers: Mapping[str, str] | None = None) -> HTMLResponse:
-    """A page of our own, in the colours of the built one."""
+    """Return an HTML page with the server's header and style sheet around `body`."""
     return HTMLResponse(
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -99,43 +102,46 @@ def html_page(title: str, body: str, *, status: int = 200, headers: Mapping[str,
 def notice_page(
     heading: str, body: str, *, status: int = 200, headers: Mapping[str, str] | None = None, title: str = ""
 ) -> HTMLResponse:
-    """A page that says one thing, and what to do."""
-    said = f'<main class="notice">\n<h1>{escape(heading)}</h1>\n{body}\n</main>'
-    return html_page(title or f"{heading} · Shopfloor", said, status=status, headers=headers)
+    """Return a page with one heading and a short text."""
+    main = f'<main class="notice">\n<h1>{escape(heading)}</h1>\n{body}\n</main>'
+    return html_page(title or f"{heading} · Shopfloor", main, status=status, headers=headers)
 
 
 def wants_html(scope: Scope) -> bool:
-    """Whether a person with a browser asks, and not a program: for something that is shown as a page."""
+    """Return whether a browser, and not a program, requests something that is shown as a page."""
     path: str = scope["path"]
-    shown = path == DOCS_PATH or not f"{path}/".startswith(_API)
-    return shown and scope["method"] in _ASKING and _takes_html(Headers(scope=scope).get("accept", ""))
+    is_page = path == DOCS_PATH or not f"{path}/".startswith(_API)
+    return is_page and scope["method"] in _READ_METHODS and _accepts_html(Headers(scope=scope).get("accept", ""))
 
 
-def _takes_html(said: str) -> bool:
-    return any(one.partition(";")[0].strip().lower() == "text/html" for one in said.split(","))
+def _accepts_html(accept: str) -> bool:
+    return any(part.partition(";")[0].strip().lower() == "text/html" for part in accept.split(","))
 
 
 def error_page(error: ShopfloorError, headers: Mapping[str, str] | None = None) -> HTMLResponse:
-    """What is wrong, for people."""
+    """Return the HTML page for an error."""
     hint = f"\n<p>{render_inline_code(error.hint[:1].upper() + error.hint[1:])}.</p>" if error.hint else ""
-    said = f"<p>{render_inline_code(error.message[:1].upper() + error.message[1:])}.</p>"
+    message = f"<p>{render_inline_code(error.message[:1].upper() + error.message[1:])}.</p>"
     if isinstance(error, Unauthorized):
-        return notice_page("You are not logged in", f"{said}\n{_LOG_IN}", status=error.status, headers=headers)
-    body = f'{said}{hint}\n<p><a href="/">To the runs</a></p>'
+        return notice_page("You are not logged in", f"{message}\n{_LOG_IN}", status=error.status, headers=headers)
+    body = f'{message}{hint}\n<p><a href="/">To the runs</a></p>'
     heading = _HEADINGS.get(error.status, "This did not work")
     return notice_page(heading, body, status=error.status, headers=headers)
 
 
 def is_cross_site_navigation(scope: Scope) -> bool:
-    """Whether somebody followed a link on another site: then the browser keeps our cookie to itself."""
+    """Return whether the user followed a link on another site, in which case the browser withholds the cookie."""
     headers = Headers(scope=scope)
     return headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-site") in ("cross-site", "same-site")
 
 
 def same_site_refresh(scope: Scope) -> HTMLResponse:
-    """Has the browser ask again, now from a page of ours, which it gives the cookie to. Nobody is asked twice."""
+    """Return a page that makes the browser request the same address again, now from this site and with the cookie.
+
+    The second request is not cross-site, so this happens once.
+    """
     query = scope["query_string"].decode("latin-1")
-    # Two slashes would begin the name of another server.
+    # Two slashes at the start would mean the name of another server.
     path = "/" + quote(scope["path"].lstrip("/"), safe="/:@!$&'()*+,=~")
     target = f"{path}?{query}" if query else path
     headers = {"Refresh": f"0; url={target}"}
@@ -143,108 +149,107 @@ def same_site_refresh(scope: Scope) -> HTMLResponse:
 
 
 def render_inline_code(text: str) -> str:
-    """Text in which what stands between backticks is code."""
+    """Escape text for HTML, with parts between backticks as code."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 Schema = dict[str, Any]
-Described = dict[str, Any]
+Document = dict[str, Any]
 
 
-def render_api_docs(described: Described) -> str:
-    """The body of the page, from the OpenAPI document."""
-    info = described["info"]
+def render_api_docs(document: Document) -> str:
+    """Render the API reference from the OpenAPI document, as the body of a page."""
+    info = document["info"]
     parts = [
         f"<h1>{escape(info['title'])}</h1>",
         f'<p>Version {escape(info["version"])}. For programs: <a href="/api/openapi.json">OpenAPI</a>.</p>',
         f"<p>{render_inline_code(info.get('description', ''))}</p>",
-        "<h2>Addresses</h2>",
-        *_operations(described),
-        "<h2>Shapes</h2>",
-        *(_shape(name, schema) for name, schema in described["components"]["schemas"].items()),
+        "<h2>Operations</h2>",
+        *_operations(document),
+        "<h2>Schemas</h2>",
+        *(_schema(name, schema) for name, schema in document["components"]["schemas"].items()),
     ]
     return "\n".join(parts)
 
 
-def _operations(described: Described) -> Iterator[str]:
-    for path, methods in described["paths"].items():
+def _operations(document: Document) -> Iterator[str]:
+    for path, methods in document["paths"].items():
         for method, operation in methods.items():
             yield f"<h3><code>{method.upper()} {escape(path)}</code></h3>"
             yield f"<p>{render_inline_code(operation.get('description', ''))}</p>"
             yield from _parameters(operation)
             yield from _body(operation)
-            yield from _answers(operation)
+            yield from _responses(operation)
 
 
-def _parameters(operation: Described) -> Iterator[str]:
+def _parameters(operation: Document) -> Iterator[str]:
     if operation.get("parameters"):
         yield _table(
-            ("parameter", "in", "what it may be", "meaning"),
+            ("parameter", "in", "type", "meaning"),
             (
                 (
-                    _code(one["name"]),
-                    escape(one["in"]) + (", required" if one.get("required") else ""),
-                    _kind(one["schema"]),
-                    render_inline_code(one.get("description") or one["schema"].get("description", "")),
+                    _code(parameter["name"]),
+                    escape(parameter["in"]) + (", required" if parameter.get("required") else ""),
+                    _type(parameter["schema"]),
+                    render_inline_code(parameter.get("description") or parameter["schema"].get("description", "")),
                 )
-                for one in operation["parameters"]
+                for parameter in operation["parameters"]
             ),
         )
 
 
-def _body(operation: Described) -> Iterator[str]:
+def _body(operation: Document) -> Iterator[str]:
     for media_type, content in operation.get("requestBody", {}).get("content", {}).items():
-        yield f"<p>Body: {_code(media_type)}, {_kind(content['schema'])}</p>"
+        yield f"<p>Body: {_code(media_type)}, {_type(content['schema'])}</p>"
 
 
-def _answers(operation: Described) -> Iterator[str]:
+def _responses(operation: Document) -> Iterator[str]:
     rows: list[tuple[str, ...]] = []
-    for status, answer in operation["responses"].items():
-        for media_type, content in answer.get("content", {}).items():
-            rows.append(
-                (_code(status), _code(media_type), _kind(content["schema"]), render_inline_code(answer["description"]))
-            )
-    yield _table(("answer", "as", "shape", "meaning"), rows)
+    for status, response in operation["responses"].items():
+        description = render_inline_code(response["description"])
+        for media_type, content in response.get("content", {}).items():
+            rows.append((_code(status), _code(media_type), _type(content["schema"]), description))
+    yield _table(("status", "media type", "schema", "meaning"), rows)
 
 
-def _shape(name: str, schema: Schema) -> str:
+def _schema(name: str, schema: Schema) -> str:
     description = render_inline_code(schema.get("description", ""))
     heading = f'<h3 id="{escape(name)}"><code>{escape(name)}</code></h3>\n<p>{description}</p>'
     fields: dict[str, Schema] = schema.get("properties", {})
     rows = (
-        (_code(field), _kind(kind), render_inline_code(kind.get("description", ""))) for field, kind in fields.items()
+        (_code(name), _type(field), render_inline_code(field.get("description", ""))) for name, field in fields.items()
     )
-    return heading + "\n" + _table(("field", "what it is", "meaning"), rows)
+    return heading + "\n" + _table(("field", "type", "meaning"), rows)
 
 
-def _kind(schema: Schema) -> str:
-    """What a value may be, in a few words."""
+def _type(schema: Schema) -> str:
+    """Describe the type of a value in a few words."""
     if "$ref" in schema:
         name = escape(schema["$ref"].rsplit("/", 1)[1])
         return f'<a href="#{name}">{name}</a>'
     for choice in ("anyOf", "oneOf", "allOf"):
         if choice in schema:
-            return " or ".join(_kind(one) for one in schema[choice]) + _bounds(schema)
+            return " or ".join(_type(option) for option in schema[choice]) + _bounds(schema)
     if "enum" in schema:
         return " | ".join(_code(str(value)) for value in schema["enum"]) + _bounds(schema)
     if "const" in schema:
         return _code(str(schema["const"]))
     if schema.get("type") == "array":
-        return f"list of {_kind(schema.get('items', {}))}"
+        return f"list of {_type(schema.get('items', {}))}"
     return escape(str(schema.get("type", "any"))) + _bounds(schema)
 
 
 def _bounds(schema: Schema) -> str:
-    said: list[str] = []
+    bounds: list[str] = []
     if "minimum" in schema and "maximum" in schema:
-        said.append(f"{schema['minimum']} to {schema['maximum']}")
+        bounds.append(f"{schema['minimum']} to {schema['maximum']}")
     if schema.get("default") not in (None, ""):
-        said.append(f"by default {schema['default']}")
-    return escape("".join(f", {one}" for one in said))
+        bounds.append(f"default {schema['default']}")
+    return escape("".join(f", {bound}" for bound in bounds))
 
 
 def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    head = "".join(f"<th>{escape(one)}</th>" for one in heads)
+    head = "".join(f"<th>{escape(name)}</th>" for name in heads)
     body = "\n".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
     return f"<table>\n<tr>{head}</tr>\n{body}\n</table>"
 

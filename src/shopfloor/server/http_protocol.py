@@ -1,4 +1,4 @@
-"""HTTP as uvicorn speaks it, with limits: how large a request may be, and how long a client may take to send it."""
+"""uvicorn's HTTP protocol with limits: the size of a request, and the time a client may take to send it."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ _NEVER = float("inf")
 _HEAD_BYTES = REQUEST_LINE_BYTES + HEADERS_BYTES
 _errors = logging.getLogger("uvicorn.error.requests")
 _errors.setLevel(logging.ERROR)
-"""Errors of the server. What anybody can send, such as bytes that are no request, does not fill a log."""
+"""Logs the server's own errors only: a client that sends malformed requests must not be able to fill the log."""
 
 
 class LimitedProtocol(HttpToolsProtocol):
     """One connection. Use a subclass made by `protocol_class`, which knows the connections and limits of its server.
 
-    A request passes three phases: its head is awaited, its body is received, it is answered. The first two have a
-    deadline; in the third the client must go on reading. `Connections.expire` looks at the deadlines of all connections
-    together, so that a request costs no timer.
+    A request has three phases: the server waits for the head, receives the body, and sends the response. The first two
+    have a deadline; in the third the client must keep reading. `Connections.expire` checks the deadlines of all
+    connections together, so that a request costs no timer.
     """
 
     open_connections: ClassVar[Connections]
@@ -62,7 +62,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self.logger = _errors
         self._head_bytes = 0
         self._frame_bytes = 0
-        """How much more than its body a request has sent since its head: sizes of chunks, extensions, trailers."""
+        """Bytes received since the head that are not body: sizes of chunks, extensions, trailers."""
         self._in_head = True
         self._in_body = False
         self._refusal: RequestRefused | None = None
@@ -71,7 +71,7 @@ class LimitedProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self._deadline = self.loop.time() + self.limits.header_seconds
         if not self.open_connections.admit(self, self.client[0] if self.client else None):
-            self._refuse(TooManyConnections("too many connections are open", hint="close some, or try again later"))
+            self._refuse(TooManyConnections("too many open connections", hint="close some, or try again later"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.open_connections.remove(self)
@@ -83,7 +83,7 @@ class LimitedProtocol(HttpToolsProtocol):
             return
         if self._in_head:
             if not self._head_bytes:
-                # The first byte ends the idle time. Bytes between two requests, such as empty lines, count too.
+                # The first byte ends the idle time. So do bytes between two requests, such as empty lines.
                 self._deadline = self.loop.time() + self.limits.header_seconds
             self._head_bytes += len(data)
         if self._in_body:
@@ -98,12 +98,12 @@ class LimitedProtocol(HttpToolsProtocol):
             self._refuse(self._refusal)
 
     def on_message_begin(self) -> None:
-        # Also where the request begins at the end of the bytes of another one.
+        # Also set when the first bytes of this request came together with the end of the one before.
         self._head_bytes = self._head_bytes or 1
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        # Nobody reads trailers.
+        # Trailers are ignored.
         if not self._in_body:
             super().on_header(name, value)
 
@@ -117,7 +117,7 @@ class LimitedProtocol(HttpToolsProtocol):
         elif len(self.headers) > HEADERS_MAX or sum(len(n) + len(v) for n, v in self.headers) > HEADERS_BYTES:
             self._refusal = _headers_too_large()
         elif len(self.pipeline) >= PIPELINED_REQUESTS:
-            self._refusal = TooManyConnections(f"at most {PIPELINED_REQUESTS} requests wait in a connection")
+            self._refusal = TooManyConnections(f"at most {PIPELINED_REQUESTS} requests may wait in a connection")
         if self._refusal is not None:
             return
         self._in_body = True
@@ -144,7 +144,7 @@ class LimitedProtocol(HttpToolsProtocol):
         if self.pipeline or not self.cycle.response_complete:
             return
         if self._in_body:
-            # Answered before the body was read: the rest of the body keeps its deadline.
+            # The response was sent before the whole body arrived: the deadline of the body stays.
             self.open_connections.mark_idle(self)
         else:
             self._await_request()
@@ -167,6 +167,7 @@ class LimitedProtocol(HttpToolsProtocol):
         super().resume_writing()
 
     def expire(self, now: float) -> None:
+        """Close the connection if one of its deadlines has passed."""
         if now >= self._stalled_at:
             self.transport.abort()
         elif now >= self._deadline and not self.flow.read_paused:
@@ -177,12 +178,13 @@ class LimitedProtocol(HttpToolsProtocol):
         if is_idle or (self._in_body and self.cycle.response_started):
             self._close()
         else:
-            what, seconds = (
+            part, seconds = (
                 ("body", self.limits.body_seconds) if self._in_body else ("head", self.limits.header_seconds)
             )
-            self._refuse(RequestTimeout(f"the {what} of a request has to be sent within {seconds:g} seconds"))
+            self._refuse(RequestTimeout(f"the {part} of a request must arrive within {seconds:g} seconds"))
 
     def evict(self) -> None:
+        """Close the connection to make room for another one."""
         self.open_connections.remove(self)
         self._close()
 
@@ -192,15 +194,15 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         del msg
-        self._refuse(MalformedRequest("this is not a request in HTTP/1.1"))
+        self._refuse(MalformedRequest("the request is not valid HTTP/1.1"))
 
     def _refuse(self, error: RequestRefused) -> None:
-        """Answer with an error, whatever the client still sends, and close."""
+        """Send an error, ignore what the client still sends, and close the connection."""
         self._refusal = error
         if self.transport.is_closing():
             return
         if self.pipeline:
-            # The answers to the requests before it would get mixed up with this one.
+            # Responses to earlier requests are pending: the client would take this error for one of them.
             self._close()
             return
         body = msgspec.json.encode(ProblemAnswer(Problem(error.code, error.message, error.hint)))
@@ -214,7 +216,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
 
 def protocol_class(connections: Connections, limits: ConnectionLimits) -> type[LimitedProtocol]:
-    """The protocol of one server."""
+    """Return the protocol class of one server."""
     return type("ServerProtocol", (LimitedProtocol,), {"open_connections": connections, "limits": limits})
 
 

@@ -1,4 +1,4 @@
-"""A run's log: in pages, as a file, searched, and as spans of time."""
+"""Operations on a run's log: read a page, download it, search it, and list its spans."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shopfloor.server.openapi import Operations
 from shopfloor.server.parameters import FindParams, LogParams, RunParams
 from shopfloor.server.pending_calls import find_results_after_page
 from shopfloor.server.response_models import FoundEvents, LogPage, SpanList
-from shopfloor.server.responses import answer, describe_bytes, describe_json, get_services
+from shopfloor.server.responses import describe_bytes, describe_json, get_services, json_response
 from shopfloor.server.run_tree import get_span_cache
 from shopfloor.server.sse import closing
 from shopfloor.views import LogHit, LogSearcher, Spans, brief
@@ -30,21 +30,21 @@ operations = Operations()
 
 
 @operations("GET", "/api/runs/{run_id}/log", describe_json(LogPage, "Events, in order."), LogParams)
-async def run_log(request: Request, asked: LogParams) -> Response:
-    """A page of a run's log, as it was written, or briefly."""
+async def run_log(request: Request, params: LogParams) -> Response:
+    """Return a page of a run's log, with events as they were written or shortened (`brief`)."""
     logs = get_services(request).logs
-    # One more than asked for tells whether there is more.
-    entries = await logs.page(asked.run_id, after=asked.after, before=asked.before, limit=asked.limit + 1)
+    # Read one more than the limit, to know whether there are more.
+    entries = await logs.page(params.run_id, after=params.after, before=params.before, limit=params.limit + 1)
     if entries is None:
-        raise RunNotFound(f"there is no log of a run {asked.run_id}")
-    upwards = asked.before is not None and not asked.after
-    kept = entries[-asked.limit :] if upwards else entries[: asked.limit]
-    more = len(entries) > asked.limit
-    if not asked.brief:
-        return answer(LogPage(_raw(kept), more))
-    later = await find_results_after_page(logs, asked.run_id, kept)
-    # Cutting many megabytes is not for the loop that everybody waits on.
-    return answer(await anyio.to_thread.run_sync(lambda: LogPage(_brief(kept), more, _brief(later))))
+        raise RunNotFound(f"run {params.run_id} has no log")
+    is_backward = params.before is not None and not params.after
+    page = entries[-params.limit :] if is_backward else entries[: params.limit]
+    more = len(entries) > params.limit
+    if not params.brief:
+        return json_response(LogPage(_raw(page), more))
+    later = await find_results_after_page(logs, params.run_id, page)
+    # In a thread: shortening many megabytes would block the event loop.
+    return json_response(await anyio.to_thread.run_sync(lambda: LogPage(_brief(page), more, _brief(later))))
 
 
 def _raw(entries: list[Entry]) -> Events:
@@ -56,14 +56,14 @@ def _brief(entries: list[Entry]) -> Events:
 
 
 @operations("GET", "/api/runs/{run_id}/log.jsonl", describe_bytes(LOG_MEDIA_TYPE, "An event on each line."), RunParams)
-async def download_log(request: Request, asked: RunParams) -> Response:
-    """A run's log as a file: its bytes as they are, and as many as there are now."""
-    copy = await get_services(request).logs.copy(asked.run_id)
+async def download_log(request: Request, params: RunParams) -> Response:
+    """Download a run's log: its exact bytes, up to its current end."""
+    copy = await get_services(request).logs.copy(params.run_id)
     if copy is None:
-        raise RunNotFound(f"there is no log of a run {asked.run_id}")
-    await audit(request, "run.exported", run_id=asked.run_id)
+        raise RunNotFound(f"run {params.run_id} has no log")
+    await audit(request, "run.exported", run_id=params.run_id)
     headers = {
-        "Content-Disposition": f'attachment; filename="{asked.run_id}.jsonl"',
+        "Content-Disposition": f'attachment; filename="{params.run_id}.jsonl"',
         "Content-Length": str(copy.size),
     }
     return StreamingResponse(copy.chunks(), headers=headers, media_type=LOG_MEDIA_TYPE)
@@ -72,34 +72,34 @@ async def download_log(request: Request, asked: RunParams) -> Response:
 @operations(
     "GET",
     "/api/runs/{run_id}/find",
-    describe_json(FoundEvents, "The events in which the text stands, in order."),
+    describe_json(FoundEvents, "The events that contain the text, in order."),
     FindParams,
 )
-async def find_in_log(request: Request, asked: FindParams) -> Response:
-    """Finds a text in the values of a run's events. A long log is searched in several goes."""
+async def find_in_log(request: Request, params: FindParams) -> Response:
+    """Search the values of a run's events for a text. Searching a long log takes several requests (`more`)."""
     logs = get_services(request).logs
-    return answer(await _found(logs, asked.run_id, LogSearcher(asked.q), asked.after, asked.limit))
+    return json_response(await _search_log(logs, params.run_id, LogSearcher(params.q), params.after, params.limit))
 
 
-async def _found(logs: LogReader, run_id: str, finder: LogSearcher, after: int, limit: int) -> FoundEvents:
+async def _search_log(logs: LogReader, run_id: str, searcher: LogSearcher, after: int, limit: int) -> FoundEvents:
     hits: list[LogHit] = []
-    left, place = FIND_EVENTS, after
+    left, searched_to = FIND_EVENTS, after
     async with closing(logs.batches(run_id, after=after)) as batches:
         async for batch in batches:
             if not left or len(hits) == limit:
-                return FoundEvents(hits, more=True, searched_to=place)
+                return FoundEvents(hits, more=True, searched_to=searched_to)
             entries = batch[:left]
-            place = await anyio.to_thread.run_sync(_search, finder, entries, hits, limit)
+            searched_to = await anyio.to_thread.run_sync(_search_entries, searcher, entries, hits, limit)
             left -= len(entries)
-            if place < batch[-1].seq:
-                return FoundEvents(hits, more=True, searched_to=place)
-    return FoundEvents(hits, more=False, searched_to=place)
+            if searched_to < batch[-1].seq:
+                return FoundEvents(hits, more=True, searched_to=searched_to)
+    return FoundEvents(hits, more=False, searched_to=searched_to)
 
 
-def _search(finder: LogSearcher, entries: list[Entry], hits: list[LogHit], limit: int) -> int:
-    """Adds what is found to the hits; the `seq` of the last event that was looked at."""
+def _search_entries(searcher: LogSearcher, entries: list[Entry], hits: list[LogHit], limit: int) -> int:
+    """Append what is found to `hits`. Return the `seq` of the last event that was searched."""
     for entry in entries:
-        if found := finder.find(entry):
+        if found := searcher.find(entry):
             hits.append(found)
             if len(hits) == limit:
                 return entry.seq
@@ -107,17 +107,20 @@ def _search(finder: LogSearcher, entries: list[Entry], hits: list[LogHit], limit
 
 
 @operations("GET", "/api/runs/{run_id}/spans", describe_json(SpanList, "The spans of the run."), RunParams)
-async def run_spans(request: Request, asked: RunParams) -> Response:
-    """When the steps, tool calls and sub-runs of a run began and ended; of very many, neighbours as one."""
+async def run_spans(request: Request, params: RunParams) -> Response:
+    """Return when the steps, tool calls and sub-runs of a run started and ended.
+
+    In a run with very many of them, neighbors are merged into one span.
+    """
     try:
-        state = await get_span_cache(request).state(asked.run_id)
+        state = await get_span_cache(request).state(params.run_id)
     except RunNotFound:
-        run = await get_services(request).store.get_run(asked.run_id)
+        run = await get_services(request).store.get_run(params.run_id)
         if run is None or run.row.status != "queued":
             raise
-        # It has not begun: there is nothing to tell yet.
+        # A queued run has no log and therefore no spans yet.
         state = Spans()
-    return answer(
+    return json_response(
         SpanList(
             spans=state.spans,
             last_seq=state.last_seq,

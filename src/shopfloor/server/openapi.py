@@ -1,4 +1,7 @@
-"""The OpenAPI document, made from the operations and the shapes of bodies and answers."""
+"""Operations of the API, and the OpenAPI document made from them.
+
+Each operation declares its path, parameters, body and responses once, for both handling requests and OpenAPI.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ P = TypeVar("P", bound=Struct)
 Method = Literal["GET", "POST", "DELETE"]
 Responses = Mapping[str, dict[str, Any]]
 
-_HINT: Final = "see /api/docs for what there is"
+_HINT: Final = "see /api/docs for the API"
 _PATH_NAMES: Final = re.compile(r"\{(\w+)(?::\w+)?\}")
 _LOCATED: Final = re.compile(r"(?P<problem>.*) - at `\$\.(?P<name>\w+)`", re.DOTALL)
 _SHOWN_CHARS: Final = 40
@@ -37,7 +40,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     params: type[Struct]
     responses: Responses
     body: Any
-    """The type of the request body; None where the operation takes none."""
+    """The type of the request body; None if the operation takes none."""
     body_required: bool
     endpoint: Callable[[Request, Any], Awaitable[Response]]
 
@@ -56,7 +59,7 @@ class Operation(Struct, frozen=True, kw_only=True):
             return await self.endpoint(request, parse(request))
 
         route = Route(self.path, respond, methods=[self.method], name=self.id)
-        # A HEAD request of a stream would never end.
+        # Starlette adds HEAD to GET, and a HEAD request for a stream would never end.
         route.methods = {self.method}
         return route
 
@@ -97,7 +100,7 @@ class Operations:
 
 
 class _ParameterParser:
-    """Makes the parameters of an operation from a request. Refuses unknown and repeated query parameters."""
+    """Parses the parameters of an operation from a request. Refuses unknown and repeated query parameters."""
 
     def __init__(self, operation: Operation) -> None:
         self._params = operation.params
@@ -109,11 +112,11 @@ class _ParameterParser:
         values: dict[str, str] = dict(request.path_params)
         for name, value in request.query_params.multi_items():
             if name not in self._query:
-                # A filter that is ignored would be worse than an error.
-                known = f"there are {', '.join(sorted(self._query))}" if self._query else "there are none"
-                raise InvalidParameter(f"{name}: there is no such parameter", hint=known)
+                # Silently ignoring a filter would be worse than an error.
+                known = f"known parameters: {', '.join(sorted(self._query))}" if self._query else "there are none"
+                raise InvalidParameter(f"{name}: unknown parameter", hint=known)
             if name in values:
-                raise InvalidParameter(f"{name}: given more than once")
+                raise InvalidParameter(f"{name}: set more than once")
             values[name] = value
         for name, header in self._headers.items():
             if (value := request.headers.get(header)) is not None:
@@ -125,7 +128,7 @@ class _ParameterParser:
 
 
 def _parameter_problem(message: str, values: Mapping[str, str]) -> str:
-    """Say a problem that msgspec found with the parameter's name first, and with its value."""
+    """Rewrite a message of msgspec: the parameter's name first, then the problem and the value."""
     if missing := _MISSING.fullmatch(message):
         return f"{missing['name']}: missing"
     if located := _LOCATED.fullmatch(message):
@@ -139,17 +142,18 @@ Document = dict[str, Any]
 
 _ABOUT: Final = (
     "Runs of AI workers, and the record of what was said and done in them. "
-    "Every address wants `Authorization: Bearer <token>`, or the cookie that the login link sets. "
-    "Errors are a `ProblemAnswer`; where a worker was to be executed, an `ExecutionProblem`."
+    "Every request needs `Authorization: Bearer <token>`, or the cookie that the login link sets. "
+    "Errors are a `ProblemAnswer`; errors of `execute` are an `ExecutionProblem`."
 )
 _REF: Final = schema_ref("{name}")
 _CONVERTOR: Final = re.compile(r":\w+(?=\})")
 
 
-def openapi(operations: Iterable[Operation], version: str, cookie: str) -> Document:
+def build_openapi(operations: Iterable[Operation], version: str, cookie: str) -> Document:
+    """Return the OpenAPI document of the operations. `cookie` is the name of the session cookie."""
     paths: dict[str, Document] = {}
     for operation in operations:
-        paths.setdefault(_CONVERTOR.sub("", operation.path), {})[operation.method.lower()] = _described(operation)
+        paths.setdefault(_CONVERTOR.sub("", operation.path), {})[operation.method.lower()] = _describe(operation)
     return {
         "openapi": "3.1.0",
         "info": {"title": "Shopfloor", "description": _ABOUT, "version": version},
@@ -166,14 +170,16 @@ def openapi(operations: Iterable[Operation], version: str, cookie: str) -> Docum
 
 
 async def openapi_document(request: Request) -> Response:
+    """Return the OpenAPI document as JSON."""
     return JSONResponse(get_openapi_document(request))
 
 
 def get_openapi_document(request: Request) -> Document:
+    """Return the OpenAPI document of the app that handles the request."""
     return request.app.state.openapi()
 
 
-def _described(operation: Operation) -> Document:
+def _describe(operation: Operation) -> Document:
     described: Document = {
         "operationId": operation.id,
         "summary": operation.id.replace("_", " ").capitalize(),

@@ -1,4 +1,4 @@
-"""The pages: the built one and its files, the login, and the readable description of the API."""
+"""Routes for browsers: the built page and its files, login and logout, and the API reference."""
 
 from __future__ import annotations
 
@@ -24,100 +24,109 @@ _is_own_path = re.compile(r"/(?!/)(?:(?!//)[^\\\x00-\x20\x7f?#])*(?:[?#][^\\\x00
 
 
 async def front(request: Request) -> Response:
-    """The page, whatever it is to show: the address is for its own script to read."""
-    built = await get_page_files(request).answer(request, INDEX, cache=CACHE_REVALIDATE)
+    """Return the built page. Its script reads the address and decides what to show."""
+    built = await get_page_files(request).response(request, INDEX, cache=CACHE_REVALIDATE)
     return built or _not_built(request)
 
 
 def _not_built(request: Request) -> Response:
-    served: Services = request.app.state.services
+    services: Services = request.app.state.services
     return notice_page(
         "The page is not built here",
-        f"<p>The server runs, version {escape(served.version)}. <code>make page</code> builds the page.</p>\n"
+        f"<p>The server runs, version {escape(services.version)}. <code>make page</code> builds the page.</p>\n"
         f'<p><a href="{DOCS_PATH}">The API</a></p>',
     )
 
 
 async def asset(request: Request) -> Response:
+    """Return a script or style of the built page."""
     return await _file(request, ASSETS, request.path_params["name"], cache=CACHE_IMMUTABLE)
 
 
 async def icon(request: Request) -> Response:
+    """Return the icon of the page."""
     return await _file(request, ICON, cache=CACHE_REVALIDATE)
 
 
 async def _file(request: Request, *parts: str, cache: str) -> Response:
-    found = await get_page_files(request).answer(request, *parts, cache=cache)
+    found = await get_page_files(request).response(request, *parts, cache=cache)
     if found is None:
-        raise NotFoundError(f"there is nothing at {request.url.path}", hint="is the page built? `make page` builds it")
+        raise NotFoundError(f"there is nothing at {request.url.path}", hint="`make page` builds the page")
     return found
 
 
 async def log_in(request: Request) -> Response:
-    """Trade the code of a login link, or a token, for a session of the browser, and leave the address behind."""
-    served: Services = request.app.state.services
+    """Exchange the code of a login link, or a token, for a session cookie, and redirect to the page.
+
+    The redirect removes the secret from the address bar.
+    """
+    services: Services = request.app.state.services
     limiter: LoginLimiter = request.app.state.login_limiter
-    access, address = served.access, client_address(request.scope)
+    access, address = services.access, client_address(request.scope)
     code, token = request.query_params.get("code", ""), request.query_params.get("token", "")
-    here = {"address": address, "client": (request.headers.get("user-agent") or "")[:AUDIT_TEXT_CHARS] or None}
-    answer = RedirectResponse(own_path(request.query_params.get("next", "")), status_code=303)
-    # A code is 32 random bytes, so that nobody guesses one: it works also while tokens are being guessed.
-    secret = await access.log_in_by_code(code, **here) if code else None
+    client = {"address": address, "client": (request.headers.get("user-agent") or "")[:AUDIT_TEXT_CHARS] or None}
+    response = RedirectResponse(own_path(request.query_params.get("next", "")), status_code=303)
+    # A code is 32 random bytes and cannot be guessed, so a login link works even while the address is blocked for
+    # guessing tokens.
+    secret = await access.log_in_by_code(code, **client) if code else None
     if secret is None and token:
         limiter.check(address)
-        secret = await access.log_in_by_token(token, **here)
+        secret = await access.log_in_by_token(token, **client)
     if secret is None:
-        held = read_session_cookie(request.headers, access.cookie)
-        if code and held and await access.authenticate_session(held):
-            # The link was used before, and by this browser: it is logged in.
-            return answer
+        cookie = read_session_cookie(request.headers, access.cookie)
+        if code and cookie and await access.authenticate_session(cookie):
+            # This browser is logged in and opened a used link again.
+            return response
         await _refuse_login(request, limiter)
     caller = await access.authenticate_session(secret or "")
     await audit_scope(
-        served.audit, request.scope, "session.begun", caller=caller, detail="by link" if code else "by token"
+        services.audit, request.scope, "session.begun", caller=caller, detail="by link" if code else "by token"
     )
-    answer.headers.append("set-cookie", session_cookie_header(access.cookie, secret or "", request.scope))
-    return answer
+    response.headers.append("set-cookie", session_cookie_header(access.cookie, secret or "", request.scope))
+    return response
 
 
 async def _refuse_login(request: Request, limiter: LoginLimiter) -> NoReturn:
-    served: Services = request.app.state.services
+    services: Services = request.app.state.services
     address = client_address(request.scope)
     limiter.check(address)
     limiter.record_failure(address)
-    await audit_scope(served.audit, request.scope, "login.failed")
+    await audit_scope(services.audit, request.scope, "login.failed")
     raise Unauthorized(
-        "this login link is not valid here: it works once, and for a quarter of an hour",
-        hint="`shopfloor login` prints a fresh one",
+        "this login link is not valid: a link works once, within 15 minutes",
+        hint="`shopfloor login` prints a new one",
     )
 
 
 async def log_out(request: Request) -> Response:
-    """End the session of the browser that asks; a token is not touched."""
-    served: Services = request.app.state.services
-    secret = read_session_cookie(request.headers, served.access.cookie)
+    """End the browser's session. Tokens stay valid."""
+    services: Services = request.app.state.services
+    secret = read_session_cookie(request.headers, services.access.cookie)
     caller = get_caller(request.scope)
     if secret and caller is not None and caller.kind == "session":
-        await served.access.log_out(secret)
+        await services.access.log_out(secret)
         await audit(request, "session.ended", detail="logged out")
-    answer = Response(status_code=204)
-    answer.headers.append("set-cookie", session_cookie_header(served.access.cookie, "", request.scope, max_age=0))
-    return answer
+    response = Response(status_code=204)
+    response.headers.append("set-cookie", session_cookie_header(services.access.cookie, "", request.scope, max_age=0))
+    return response
 
 
-def own_path(said: str) -> str:
-    """Where to go after the login: a path of this server, or else its front page.
+def own_path(path: str) -> str:
+    """Return the path to redirect to after the login: `path` if it is on this server, else the front page.
 
-    Browsers take backslashes for slashes and leave control characters out, so with these it could be elsewhere.
+    Paths with backslashes or control characters are refused: browsers read the former as slashes and drop the latter,
+    so such a path could lead to another server.
     """
-    return said if _is_own_path(said) else "/"
+    return path if _is_own_path(path) else "/"
 
 
 async def describe(request: Request) -> Response:
+    """Return the API reference as a page."""
     return html_page("The API · Shopfloor", f"<main>\n{render_api_docs(get_openapi_document(request))}\n</main>")
 
 
 async def style(request: Request) -> Response:
+    """Return the style sheet of the server's own pages."""
     return Response(STYLESHEET, headers={"Cache-Control": CACHE_REVALIDATE}, media_type="text/css")
 
 

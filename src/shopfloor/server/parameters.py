@@ -1,4 +1,4 @@
-"""The parameters of requests, and what each may be."""
+"""The parameters of operations in path, query and headers, with their constraints."""
 
 from __future__ import annotations
 
@@ -32,29 +32,31 @@ _SEQ = re.compile(r"[0-9]{1,16}")
 _RFC3339 = r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,6})?(Z|[+-]\d{2}:\d{2})$"
 _is_rfc3339 = re.compile(_RFC3339, re.ASCII).fullmatch
 
-# The patterns of ids and times are for the description only: our own checks give the better error.
+# The patterns of ids and times are for the OpenAPI document only: the checks below raise clearer errors.
 _RunId = Annotated[str, Meta(extra_json_schema={"pattern": UUID4})]
 _Time = Annotated[str, Meta(extra_json_schema={"pattern": _RFC3339, "maxLength": _TIME_CHARS})]
-_Number = Annotated[int, Meta(ge=0, le=MAX_SAFE_INTEGER)]
-_Word = run_fields.ShortText
-_Words = Annotated[str, Meta(max_length=FILTER_MAX_CHARS)]
+_SafeInteger = Annotated[int, Meta(ge=0, le=MAX_SAFE_INTEGER)]
+_ShortText = run_fields.ShortText
+_FilterText = Annotated[str, Meta(max_length=FILTER_MAX_CHARS)]
 
-RunId = Annotated[_RunId, Meta(description="A run.")]
-AgentId = Annotated[_Word | None, Meta(description="The owner; a run of another one is not found.")]
-AfterSeq = Annotated[_Number, Meta(description="Only events after this `seq`.")]
-EventLimit = Annotated[int, Meta(ge=1, le=EVENTS_MAX, description="At most so many.")]
-LastEventId = Annotated[str | None, Meta(description="Where a stream was cut: the `id` of the last event received.")]
+RunId = Annotated[_RunId, Meta(description="The id of the run.")]
+AgentId = Annotated[_ShortText | None, Meta(description="The owner of the run; a run of another owner is not found.")]
+AfterSeq = Annotated[_SafeInteger, Meta(description="Only events after this `seq`.")]
+EventLimit = Annotated[int, Meta(ge=1, le=EVENTS_MAX, description="The maximum number of events or rows.")]
+LastEventId = Annotated[
+    str | None, Meta(description="When reconnecting: the `id` of the last event that the client received.")
+]
 
 
 def require_run_id(text: str) -> str:
-    """Return the id if a run can have it. Raises `RunNotFound` else, as for an id that no run has."""
+    """Return the id if it is a valid run id. Raises `RunNotFound` otherwise, as for an id that no run has."""
     if not is_run_id(text):
         raise RunNotFound(f"there is no run {text!r}", hint="a run id is a UUID v4 in lower case")
     return text
 
 
 class NoParams(Struct, frozen=True):
-    """An operation without parameters."""
+    """The parameters of an operation that has none."""
 
 
 class RunParams(Struct, frozen=True, kw_only=True):
@@ -67,7 +69,9 @@ class RunParams(Struct, frozen=True, kw_only=True):
 
 
 class DeleteParams(RunParams, frozen=True, kw_only=True):
-    force: Annotated[bool, Meta(description="Also what failed.")] = False
+    """A run to delete."""
+
+    force: Annotated[bool, Meta(description="Delete the run even if it failed.")] = False
 
 
 class LogParams(RunParams, frozen=True, kw_only=True):
@@ -75,50 +79,59 @@ class LogParams(RunParams, frozen=True, kw_only=True):
 
     after: AfterSeq = 0
     before: Annotated[
-        _Number | None, Meta(description="Only events before it; without `after`, the last of those.")
+        _SafeInteger | None,
+        Meta(description="Only events before this `seq`; without `after`, the last `limit` of them."),
     ] = None
     limit: EventLimit = LOG_DEFAULT
     brief: Annotated[
-        bool, Meta(description="With long texts cut, and with the results that stand beyond the page.")
+        bool,
+        Meta(
+            description="Shorten long texts, and add results that belong to the page's calls but appear after the page."
+        ),
     ] = False
 
 
 class FindParams(RunParams, frozen=True, kw_only=True):
     """A search in a run's log."""
 
-    q: Annotated[_Word, Meta(description="The text, whatever its case.")]
+    q: Annotated[_ShortText, Meta(description="The text to find, ignoring case.")]
     after: AfterSeq = 0
-    limit: Annotated[int, Meta(ge=1, le=EVENTS_MAX, description="At most so many hits.")] = FIND_DEFAULT
+    limit: Annotated[int, Meta(ge=1, le=EVENTS_MAX, description="The maximum number of hits.")] = FIND_DEFAULT
 
 
 class RunStreamParams(RunParams, frozen=True, kw_only=True):
-    """Where the stream of a run begins."""
+    """A run to stream, and the event to start after."""
 
     after: AfterSeq = 0
     last_event_id: LastEventId = None
 
     @property
     def last_seq(self) -> int:
-        """The last event that the client has: what it received counts for more than where it began."""
-        return self.after if self.last_event_id is None else _received_seq(self.last_event_id)
+        """The `seq` of the last event that the client has. `Last-Event-ID` takes precedence over `after`."""
+        return self.after if self.last_event_id is None else _parse_seq(self.last_event_id)
 
 
 class PageStreamParams(Struct, frozen=True, kw_only=True):
-    """What a page follows."""
+    """The runs that a page follows."""
 
     runs: Annotated[
-        _Words,
-        Meta(description=f"Runs whose events to add: `<id>:<after>`, at most {STREAM_RUNS}, with commas between."),
+        _FilterText,
+        Meta(
+            description=f"Runs whose log events to include: a comma-separated list of `<id>:<after>`, at most "
+            f"{STREAM_RUNS}."
+        ),
     ] = ""
     last_event_id: LastEventId = None
 
 
 class ExecuteParams(Struct, frozen=True, kw_only=True):
-    slug: Annotated[str, Meta(max_length=WORKER_NAME_MAX_CHARS, description="A worker.")]
+    """A worker to execute."""
+
+    slug: Annotated[str, Meta(max_length=WORKER_NAME_MAX_CHARS, description="The slug of the worker.")]
 
 
 class _WorkerParams(Struct, frozen=True, kw_only=True):
-    """A run as the Workers tab names it."""
+    """A run under the parameter names of the Workers tab."""
 
     worker_id: RunId
     agent_id: AgentId = None
@@ -128,73 +141,88 @@ class _WorkerParams(Struct, frozen=True, kw_only=True):
 
 
 class DetailParams(_WorkerParams, frozen=True, kw_only=True):
-    transcript: Annotated[bool, Meta(description="Whether the transcript is wanted; it may be large.")] = True
+    """A run to show."""
+
+    transcript: Annotated[bool, Meta(description="Include the transcript, which may be large.")] = True
 
 
 class TimelineParams(_WorkerParams, frozen=True, kw_only=True):
+    """A page of a run's timeline."""
+
     limit: EventLimit = TIMELINE_DEFAULT
-    after: Annotated[_Number, Meta(description="Only rows whose `id` is over this.")] = 0
+    after: Annotated[_SafeInteger, Meta(description="Only rows with a larger `id`.")] = 0
 
 
 class ListParams(Struct, frozen=True, kw_only=True):
-    """Which runs, and which page of them."""
+    """A filter for runs, and a page of the result."""
 
-    agent_id: Annotated[_Word | None, Meta(description="Of this owner.")] = None
-    limit: Annotated[int, Meta(ge=1, le=LIST_MAX, description="At most so many.")] = LIST_DEFAULT
-    offset: Annotated[int, Meta(ge=0, le=OFFSET_MAX, description="After so many, newest first.")] = 0
+    agent_id: Annotated[_ShortText | None, Meta(description="Only runs of this owner.")] = None
+    limit: Annotated[int, Meta(ge=1, le=LIST_MAX, description="The maximum number of runs.")] = LIST_DEFAULT
+    offset: Annotated[int, Meta(ge=0, le=OFFSET_MAX, description="Skip this many runs, newest first.")] = 0
     status: Annotated[
         Literal["all", "queued", "running", "waiting", "done", "failed", "cancelled"],
-        Meta(description="In this state."),
+        Meta(description="Only runs with this status."),
     ] = "all"
-    worker_type: Annotated[_Word | None, Meta(description="Of this type.")] = None
-    channel_id: Annotated[_Word | None, Meta(description="From this channel.")] = None
-    parent: Annotated[_RunId | None, Meta(description="Called by this run.")] = None
-    roots: Annotated[bool, Meta(description="Only those that no run called.")] = False
-    worker: Annotated[_Word | None, Meta(description="Of this worker, by its name.")] = None
-    since: Annotated[_Time | None, Meta(description="Started after this time (RFC 3339).")] = None
-    until: Annotated[_Time | None, Meta(description="Started before this time (RFC 3339).")] = None
+    worker_type: Annotated[_ShortText | None, Meta(description="Only runs of this worker type.")] = None
+    channel_id: Annotated[_ShortText | None, Meta(description="Only runs from this channel.")] = None
+    parent: Annotated[_RunId | None, Meta(description="Only runs that this run called.")] = None
+    roots: Annotated[bool, Meta(description="Only runs that no other run called.")] = False
+    worker: Annotated[_ShortText | None, Meta(description="Only runs of the worker with this name.")] = None
+    since: Annotated[_Time | None, Meta(description="Only runs started after this time (RFC 3339).")] = None
+    until: Annotated[_Time | None, Meta(description="Only runs started before this time (RFC 3339).")] = None
     q: Annotated[
-        _Words | None,
-        Meta(description='With all of these words and "quoted phrases": any part of the task, or words of any text.'),
+        _FilterText | None,
+        Meta(
+            description='Only runs that contain all of these words and "quoted phrases". Each may match any part of '
+            "the task, or whole words in any text of the run."
+        ),
     ] = None
-    cursor: Annotated[_Word | None, Meta(description="`next` of the page before; `offset` does not count then.")] = None
+    cursor: Annotated[
+        _ShortText | None, Meta(description="`next` of the previous page; `offset` is ignored with it.")
+    ] = None
 
     def __post_init__(self) -> None:
         if self.parent is not None:
             require_run_id(self.parent)
 
 
-def to_utc(name: str, said: str | None) -> str | None:
-    """A time as rows have it: RFC 3339 in UTC with milliseconds, so that texts compare as times do."""
-    if said is None:
+def to_utc(name: str, text: str | None) -> str | None:
+    """Convert a time to the format of rows: RFC 3339 in UTC with milliseconds, so that they sort as text.
+
+    `name` is the parameter that the error names. Raises `InvalidParameter` if the text is not a time.
+    """
+    if text is None:
         return None
     try:
-        at = datetime.fromisoformat(said).astimezone(UTC) if _is_rfc3339(said) else None
+        at = datetime.fromisoformat(text).astimezone(UTC) if _is_rfc3339(text) else None
     except (ValueError, OverflowError):
         at = None
     if at is None:
         raise InvalidParameter(
-            f"{name}: {said[:_TIME_CHARS]!r} is not a time as in RFC 3339, e.g. 2026-02-23T10:30:00Z"
+            f"{name}: must be an RFC 3339 time, e.g. 2026-02-23T10:30:00Z, got {text[:_TIME_CHARS]!r}"
         )
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _received_seq(said: str) -> int:
-    if not _SEQ.fullmatch(said) or int(said) > MAX_SAFE_INTEGER:
-        raise InvalidParameter(f"Last-Event-ID: {said!r} is not the id of an event", hint="an event's `seq`")
-    return int(said)
+def _parse_seq(text: str) -> int:
+    if not _SEQ.fullmatch(text) or int(text) > MAX_SAFE_INTEGER:
+        raise InvalidParameter(
+            f"Last-Event-ID: must be the `seq` of an event, got {text!r}",
+            hint="send the `id` of the last event received",
+        )
+    return int(text)
 
 
-def parse_followed_runs(said: str) -> dict[str, int]:
-    """The runs that a page wants events of, each with the `seq` after which."""
-    words = [word for word in said.split(",") if word]
-    if len(words) > STREAM_RUNS:
-        raise InvalidParameter(f"runs: at most {STREAM_RUNS} can be followed, not {len(words)}")
-    places: dict[str, int] = {}
-    for word in words:
-        run_id, _, after = word.partition(":")
+def parse_followed_runs(text: str) -> dict[str, int]:
+    """Parse a list of `<id>:<after>` into the `seq` after which each run is followed."""
+    items = [item for item in text.split(",") if item]
+    if len(items) > STREAM_RUNS:
+        raise InvalidParameter(f"runs: a page can follow at most {STREAM_RUNS} runs, got {len(items)}")
+    cursors: dict[str, int] = {}
+    for item in items:
+        run_id, _, after = item.partition(":")
         try:
-            places[validate_run_id(run_id)] = _received_seq(after or "0")
+            cursors[validate_run_id(run_id)] = _parse_seq(after or "0")
         except (InvalidRunId, InvalidParameter) as error:
-            raise InvalidParameter(f"runs: {word!r} is not `<id>:<after>`", hint=error.hint) from error
-    return places
+            raise InvalidParameter(f"runs: must be `<id>:<after>`, got {item!r}", hint=error.hint) from error
+    return cursors

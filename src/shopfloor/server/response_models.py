@@ -1,4 +1,7 @@
-"""The shapes of answers: the seed's fields, and what came to them. The API's description is made from these."""
+"""Response models: the bodies of responses, under the names of the API. The OpenAPI document is made from them.
+
+The API calls a run a worker, its owner an agent, and the status `completed` `done`; this module translates.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from shopfloor.views import ArchiveEntry, LogHit, Span, is_interrupted
 
 WireStatus = Literal["queued", "running", "waiting", "done", "failed", "cancelled"]
 
-_SHOWN: dict[str, WireStatus] = {
+_TO_WIRE: dict[str, WireStatus] = {
     "queued": "queued",
     "running": "running",
     "waiting": "waiting",
@@ -21,35 +24,38 @@ _SHOWN: dict[str, WireStatus] = {
     "failed": "failed",
     "cancelled": "cancelled",
 }
-_INSIDE: dict[str, str] = {shown: inside for inside, shown in _SHOWN.items()}
+_FROM_WIRE: dict[str, str] = {wire_status: status for status, wire_status in _TO_WIRE.items()}
 
 
-def to_wire_status(inside: str) -> WireStatus:
-    return _SHOWN[inside]
+def to_wire_status(status: str) -> WireStatus:
+    """Convert a status of a run to its name in the API."""
+    return _TO_WIRE[status]
 
 
-def statuses_for_filter(shown: str) -> tuple[str, ...] | None:
-    """The statuses that a filter means; None for all."""
-    return None if shown == "all" else (_INSIDE[shown],)
+def statuses_for_filter(wire_status: str) -> tuple[str, ...] | None:
+    """Return the statuses that a filter of the API selects, or None for all."""
+    return None if wire_status == "all" else (_FROM_WIRE[wire_status],)
 
 
 class Problem(msgspec.Struct, frozen=True):
-    code: Annotated[str, Meta(description="What a program goes by.")]
-    message: Annotated[str, Meta(description="What happened.")]
+    """An error."""
+
+    code: Annotated[str, Meta(description="A stable code, for programs.")]
+    message: Annotated[str, Meta(description="What failed.")]
     hint: Annotated[str | None, Meta(description="What to do about it.")]
 
 
 class ProblemAnswer(msgspec.Struct, frozen=True):
-    """Every error is said like this."""
+    """The body of an error response."""
 
     error: Problem
 
 
 class ExecutionProblem(msgspec.Struct, frozen=True):
-    """An error where a worker was to be executed: flat, as the TypeScript SDK reads it."""
+    """The body of an error response of `execute`, in the flat format that the TypeScript SDK reads."""
 
-    error: Annotated[str, Meta(description="What happened.")]
-    code: Annotated[str, Meta(description="What a program goes by.")]
+    error: Annotated[str, Meta(description="What failed.")]
+    code: Annotated[str, Meta(description="A stable code, for programs.")]
     hint: Annotated[str | None, Meta(description="What to do about it.")]
 
 
@@ -58,13 +64,13 @@ class Failure(msgspec.Struct, frozen=True):
 
     code: str | None
     message: str | None
-    hint: Annotated[
-        str | msgspec.UnsetType, Meta(description="What can be done about it; left out where nothing is known.")
-    ] = msgspec.UNSET
+    hint: Annotated[str | msgspec.UnsetType, Meta(description="What to do about it; omitted if nothing is known.")] = (
+        msgspec.UNSET
+    )
 
 
 class TokenUsage(msgspec.Struct, frozen=True):
-    """Tokens, by class."""
+    """Numbers of tokens, by kind."""
 
     input: int
     output: int
@@ -77,101 +83,110 @@ class _Worker(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     task: str
     status: WireStatus
-    worker_type: Annotated[str, Meta(description="`builtin`, `plugin`, or the provider of a bare run.")]
+    worker_type: Annotated[str, Meta(description="`builtin`, `plugin`, or the provider of a run without a worker.")]
     channel_id: str | None
     channel_name: str | None
     started_at: str
-    completed_at: Annotated[str | None, Meta(description="Null until it has ended.")]
-    event_count: Annotated[int, Meta(description="How many rows its timeline has.")]
+    completed_at: Annotated[str | None, Meta(description="Null until the run has ended.")]
+    event_count: Annotated[int, Meta(description="The number of rows in its timeline.")]
     has_transcript: bool
-    agent_id: Annotated[str | None, Meta(description="The owner under which it is listed.")]
-    parent_run_id: Annotated[str | None, Meta(description="The run that called it.")]
-    root_run_id: Annotated[str | None, Meta(description="The first run of its tree.")]
+    agent_id: Annotated[str | None, Meta(description="The owner of the run.")]
+    parent_run_id: Annotated[str | None, Meta(description="The run that called this run.")]
+    root_run_id: Annotated[str | None, Meta(description="The root of the tree of runs that this run is part of.")]
     name: str
     kind: str
     duration_ms: int | None
     tool_calls: int
-    usage: Annotated[TokenUsage, Meta(description="Of the run itself; while it goes on, as far as is told.")]
-    cost_usd: Annotated[float | None, Meta(description="Of the run itself; null where it is not known.")]
-    tree_usage: Annotated[TokenUsage, Meta(description="With the runs that it called, and theirs.")]
-    tree_cost_usd: Annotated[float | None, Meta(description="The same in money, as far as it is known.")]
+    usage: Annotated[TokenUsage, Meta(description="Tokens used by the run itself, as far as reported until now.")]
+    cost_usd: Annotated[float | None, Meta(description="Cost of the run itself; null if unknown.")]
+    tree_usage: Annotated[TokenUsage, Meta(description="Tokens used by the run and all its sub-runs.")]
+    tree_cost_usd: Annotated[
+        float | None, Meta(description="Cost of the run and all its sub-runs, as far as it is known.")
+    ]
     error: Failure | None
-    pinned: Annotated[bool, Meta(description="Kept when old runs are pruned.")]
+    pinned: Annotated[bool, Meta(description="Whether the run is kept when old runs are pruned.")]
     provider: Annotated[
-        str | None, Meta(description="What powers it: of its newest session, or of the run itself where it is bare.")
+        str | None,
+        Meta(description="The provider of its newest session, or of the run itself if it has no worker."),
     ]
     model: Annotated[str | None, Meta(description="The model that wrote its newest message.")]
-    children: Annotated[int, Meta(description="How many runs it has called.")]
+    children: Annotated[int, Meta(description="The number of runs that it called.")]
     waits_for: Annotated[
         list[str] | None,
         Meta(
-            description="While it waits, the kinds of what it waits for: `client_tool`, `question`, `approval`, "
-            "`rate_limit`, `definition_changed`, or another; `run` for a run that it called. Null while it does not."
+            description="While the run waits, the kinds of calls that it waits for: `client_tool`, `question`, "
+            "`approval`, `rate_limit`, `definition_changed`, or another; `run` for a sub-run. Null otherwise."
         ),
     ]
     asks: Annotated[
         list[str] | None,
-        Meta(
-            description="While it waits, what it asks for, each on one line, without what somebody has answered. Null "
-            "while it does not."
-        ),
+        Meta(description="While the run waits, its unanswered questions and calls, each in one line. Null otherwise."),
     ]
     interrupted: Annotated[
         bool,
-        Meta(description="Its status is `running`, and no process works on it: the one that did is gone."),
+        Meta(description="Whether the status is `running` but no process executes the run any more."),
     ]
     interruptions: Annotated[
         int,
-        Meta(description="How often it was cut off and begun again. To wait and to be answered is no interruption."),
+        Meta(description="How often the run was interrupted and resumed. Waiting for an answer does not count."),
     ]
     search_stopped_at: Annotated[
         int | None,
-        Meta(description="The event at which search stops, since the run has more text than is indexed; else null."),
+        Meta(
+            description="The `seq` of the event from which on the text of the run is not searchable, because the run "
+            "has more text than is indexed; null if all of it is."
+        ),
     ]
 
 
 class WorkerItem(_Worker, frozen=True, kw_only=True):
-    """A run, as the list shows it."""
+    """A run in a list."""
 
-    snippet: Annotated[str | None, Meta(description="Where the searched words stand, between U+E000 and U+E001.")]
+    snippet: Annotated[
+        str | None, Meta(description="Text around the words that were searched, with each between U+E000 and U+E001.")
+    ]
 
 
 class Awaited(msgspec.Struct, frozen=True, kw_only=True):
-    """A call that a run waits for somebody to answer."""
+    """A call that a run waits for."""
 
-    run_id: Annotated[str, Meta(description="The run that waits: the one asked for, or one below it.")]
-    call_id: Annotated[str, Meta(description="What an answer names.")]
+    run_id: Annotated[str, Meta(description="The run that waits: the requested run or one of its sub-runs.")]
+    call_id: Annotated[str, Meta(description="The id to send with an answer.")]
     kind: Annotated[str, Meta(description="`client_tool`, `question`, `approval`, or another.")]
-    name: Annotated[str, Meta(description="The tool.")]
-    input: Annotated[Any, Meta(description="What it is to be given, or what is asked.")]
-    until: Annotated[str | None, Meta(description="When the wait ends by itself.")]
-    answered: Annotated[bool, Meta(description="Somebody has answered, and the run has not taken it up yet.")]
+    name: Annotated[str, Meta(description="The name of the tool.")]
+    input: Annotated[Any, Meta(description="The input of the tool, or the question.")]
+    until: Annotated[str | None, Meta(description="When the run stops waiting.")]
+    answered: Annotated[bool, Meta(description="Whether there is an answer that the run has not processed yet.")]
 
 
 class WorkerDetail(_Worker, frozen=True, kw_only=True):
-    """A run with all that was said in it."""
+    """A run with its result, transcript and pending calls."""
 
     result: str | None
     transcript: Annotated[
-        list[ArchiveEntry] | None, Meta(description="Null while it is running, and where none was kept.")
+        list[ArchiveEntry] | None, Meta(description="Null until the run has ended, and if no transcript is stored.")
     ]
-    transcript_omitted: Annotated[str | None, Meta(description="Why a transcript that was kept is not given.")]
+    transcript_omitted: Annotated[str | None, Meta(description="Why a stored transcript is not included.")]
     queued_at: str | None
     host: str | None
     attempt: int
-    last_seq: Annotated[int, Meta(description="The newest event of its log that this tells of.")]
-    awaits: Annotated[list[Awaited], Meta(description="What it and the runs below it wait for somebody to give.")]
+    last_seq: Annotated[int, Meta(description="The `seq` of the newest log event that is included here.")]
+    awaits: Annotated[list[Awaited], Meta(description="The calls that the run and its sub-runs wait for.")]
 
 
 class Deleted(msgspec.Struct, frozen=True):
+    """The runs that were deleted."""
+
     deleted: list[str]
-    """The runs that are gone, sub-runs before the run they belong to."""
+    """Ids, with sub-runs before the run that called them."""
 
 
 class WorkerList(msgspec.Struct, frozen=True):
+    """A page of runs."""
+
     workers: list[WorkerItem]
-    total: Annotated[int, Meta(description="How many runs match, on all pages.")]
-    next: Annotated[str | None, Meta(description="The cursor of the next page; null on the last.")]
+    total: Annotated[int, Meta(description="The number of matching runs on all pages.")]
+    next: Annotated[str | None, Meta(description="The cursor of the next page; null on the last page.")]
 
 
 class WorkerEvent(msgspec.Struct, frozen=True):
@@ -179,99 +194,115 @@ class WorkerEvent(msgspec.Struct, frozen=True):
 
     id: int
     event_type: Literal["status", "tool_started", "tool_completed", "error"]
-    data: Annotated[dict[str, Any], Meta(description="What the type carries; it may gain fields.")]
+    data: Annotated[dict[str, Any], Meta(description="Fields that depend on the type; new ones may be added.")]
     created_at: str
-    seq: Annotated[int, Meta(description="The event of the log that it comes from.")]
+    seq: Annotated[int, Meta(description="The `seq` of the log event that the row is made from.")]
 
 
 class WorkerEvents(msgspec.Struct, frozen=True):
+    """A page of a timeline."""
+
     events: list[WorkerEvent]
-    more: Annotated[bool, Meta(description="Whether there are later ones.")]
+    more: Annotated[bool, Meta(description="Whether there are later rows.")]
 
 
 class LogPage(msgspec.Struct, frozen=True):
-    """Events as they stand in the log, or briefly."""
+    """A page of a log."""
 
     events: Annotated[
         list[dict[str, Any]],
         Meta(
-            description="As they stand in the log. Told briefly, an event whose texts were cut has `cut`: "
-            "how many bytes it has as a whole."
+            description="The events as in the log. With `brief`, an event whose texts were shortened has `cut`, the "
+            "size of the complete event in bytes."
         ),
     ]
-    more: Annotated[bool, Meta(description="Whether there are others beyond the page, on the side it was cut.")]
+    more: Annotated[
+        bool,
+        Meta(description="Whether there are more events after the page, or before it when only `before` is set."),
+    ]
     later: Annotated[
         list[dict[str, Any]] | msgspec.UnsetType,
         Meta(
-            description="With `brief`: the results of calls and sub-runs that begin on the page and end beyond it, "
-            f"as far as they stand in the {RESULT_LOOKAHEAD_EVENTS:,} events that follow."
+            description="With `brief`: the results of calls and sub-runs that start on the page and end after it, "
+            f"if they are among the next {RESULT_LOOKAHEAD_EVENTS:,} events."
         ),
     ] = msgspec.UNSET
 
 
 class FoundEvents(msgspec.Struct, frozen=True):
-    """The events of a log in which a text stands."""
+    """The events of a log that contain a text."""
 
     hits: list[LogHit]
-    more: Annotated[bool, Meta(description="Whether there are events that were not looked at yet.")]
-    searched_to: Annotated[int, Meta(description="The `seq` of the last event that was looked at: go on after it.")]
+    more: Annotated[bool, Meta(description="Whether there are events that were not searched yet.")]
+    searched_to: Annotated[
+        int, Meta(description="The `seq` of the last event that was searched; send it as `after` to continue.")
+    ]
 
 
 class SpanList(msgspec.Struct, frozen=True, kw_only=True):
-    """When the steps, tool calls and sub-runs of a run began and ended."""
+    """When the steps, tool calls and sub-runs of a run started and ended."""
 
-    spans: Annotated[list[Span], Meta(description="In the order in which they began.")]
-    last_seq: Annotated[int, Meta(description="The newest event of the log that this tells of.")]
+    spans: Annotated[list[Span], Meta(description="In the order of their start.")]
+    last_seq: Annotated[int, Meta(description="The `seq` of the newest log event that is included here.")]
     started_at: str | None
     ended_at: Annotated[str | None, Meta(description="Null until the run has ended.")]
 
 
 class ChannelItem(msgspec.Struct, frozen=True):
+    """A channel that runs came from."""
+
     id: str
     name: str | None
 
 
 class ChannelList(msgspec.Struct, frozen=True):
+    """All channels."""
+
     channels: list[ChannelItem]
 
 
 class RunAnswer(msgspec.Struct, frozen=True):
-    """The run that was asked for, or that something was asked of."""
+    """The run that was started, answered or resumed."""
 
     run_id: str
 
 
 class CancelAnswer(msgspec.Struct, frozen=True):
-    """A run that ends as soon as it can."""
+    """A run that is being cancelled."""
 
     run_id: str
-    status: Annotated[WireStatus, Meta(description="As it is now: it may still be running.")]
+    status: Annotated[WireStatus, Meta(description="The current status; the run may still be running.")]
 
 
 class Catalogue(msgspec.Struct, frozen=True):
-    """The workers that can be run here."""
+    """The workers that this server can run."""
 
     workers: list[WorkerInfo]
     providers: Annotated[
         list[WorkerInfo],
         Meta(
-            description="Agents and model APIs that a task can be handed to as it is, under their slugs: "
-            "`/api/providers` says which of them this machine has."
+            description="Agents and model APIs that can run a task without a worker, by their slugs. "
+            "`/api/providers` lists which of them are installed."
         ),
     ]
 
 
 class ProviderList(msgspec.Struct, frozen=True):
+    """The agents and model APIs that Shopfloor knows."""
+
     providers: list[ProviderInfo]
-    usable: Annotated[list[str], Meta(description="The names of those that are there and could log in.")]
+    usable: Annotated[list[str], Meta(description="The names of those that are installed and have credentials.")]
 
 
 class Health(msgspec.Struct, frozen=True):
+    """The running server."""
+
     version: str
 
 
 async def build_worker_item(run: RunItem, logs: LogReader) -> WorkerItem:
-    return WorkerItem(**await _shared(run, logs), snippet=run.snippet)
+    """Return a run as the list contains it."""
+    return WorkerItem(**await _shared_fields(run, logs), snippet=run.snippet)
 
 
 async def build_worker_detail(
@@ -281,10 +312,10 @@ async def build_worker_detail(
     omitted: str | None = None,
     awaits: list[Awaited] | None = None,
 ) -> WorkerDetail:
-    """`transcript` is JSON, and goes into the answer as it is."""
+    """Return a run as its detail contains it. `transcript` is JSON, which is inserted into the response unchanged."""
     row = run.row
     return WorkerDetail(
-        **await _shared(run, logs),
+        **await _shared_fields(run, logs),
         result=row.result,
         transcript=cast("list[ArchiveEntry] | None", None if transcript is None else msgspec.Raw(transcript)),
         transcript_omitted=omitted,
@@ -296,15 +327,15 @@ async def build_worker_detail(
     )
 
 
-async def _shared(run: RunItem, logs: LogReader) -> dict[str, Any]:
+async def _shared_fields(run: RunItem, logs: LogReader) -> dict[str, Any]:
     row, own, tree = run.row, run.row.spending.own, run.row.spending.tree
-    # Locks are looked at only where they matter.
+    # Checking a lock costs a system call, so only running runs are checked.
     has_active_host = row.status != "running" or await logs.has_active_host(row.id, row.host)
-    failed = row.error_code is not None or row.error_message is not None
+    has_failed = row.error_code is not None or row.error_message is not None
     return {
         "id": row.id,
         "task": row.task,
-        "status": _SHOWN[row.status],
+        "status": _TO_WIRE[row.status],
         "worker_type": row.worker_type,
         "channel_id": row.channel_id,
         "channel_name": run.channel_name,
@@ -323,7 +354,7 @@ async def _shared(run: RunItem, logs: LogReader) -> dict[str, Any]:
         "cost_usd": own.cost_usd,
         "tree_usage": tree.usage,
         "tree_cost_usd": tree.cost_usd,
-        "error": Failure(row.error_code, row.error_message, row.error_hint or msgspec.UNSET) if failed else None,
+        "error": Failure(row.error_code, row.error_message, row.error_hint or msgspec.UNSET) if has_failed else None,
         "pinned": run.pinned,
         "provider": row.provider,
         "model": row.model,

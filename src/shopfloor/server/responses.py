@@ -1,4 +1,4 @@
-"""Answers as bytes that we encode, and what the API's description says of them."""
+"""Helpers of operations: JSON responses, their description in OpenAPI, and access to the server's services."""
 
 from __future__ import annotations
 
@@ -31,57 +31,60 @@ RESPONSE_MODELS = (
     response_models.Catalogue,
     response_models.ProviderList,
 )
-# Of a stream the description says what each event is, as readers of such descriptions expect.
+# For a stream the schema describes one event, as tools that read OpenAPI expect.
 _TEXT = {"type": "string"}
 _FRAME = {"type": "object", "required": ["data"], "properties": {"event": _TEXT, "id": _TEXT, "data": _TEXT}}
 _encode = msgspec.json.Encoder().encode
 
 
-def answer(shape: msgspec.Struct) -> Response:
-    return Response(_encode(shape), media_type="application/json")
+def json_response(model: msgspec.Struct) -> Response:
+    """Return a response with the model as JSON."""
+    return Response(_encode(model), media_type="application/json")
 
 
-def describe_json(shape: type[msgspec.Struct], description: str) -> dict[str, dict[str, Any]]:
-    """What an operation answers, for the description of the API."""
-    return {
-        "200": _described(shape, description),
-        "default": _described(response_models.ProblemAnswer, "What went wrong."),
-    }
+def describe_json(model: type[msgspec.Struct], description: str) -> dict[str, dict[str, Any]]:
+    """Describe the responses of an operation that returns JSON, for OpenAPI."""
+    return {"200": _describe_model(model, description), "default": _describe_error(response_models.ProblemAnswer)}
 
 
-def streams(
-    description: str, refusal: type[msgspec.Struct] = response_models.ProblemAnswer
+def describe_stream(
+    description: str, error_model: type[msgspec.Struct] = response_models.ProblemAnswer
 ) -> dict[str, dict[str, Any]]:
-    """The same for a stream."""
+    """Describe the responses of an operation that returns server-sent events, for OpenAPI."""
     stream = {"description": description, "content": {"text/event-stream": {"schema": _FRAME}}}
-    return {"200": stream, "default": _described(refusal, "What went wrong.")}
+    return {"200": stream, "default": _describe_error(error_model)}
 
 
 def describe_bytes(media_type: str, description: str) -> dict[str, dict[str, Any]]:
-    """The same for bytes that are passed on as they are."""
-    whole = {"description": description, "content": {media_type: {"schema": {"type": "string"}}}}
-    return {"200": whole, "default": _described(response_models.ProblemAnswer, "What went wrong.")}
+    """Describe the responses of an operation that returns a file, for OpenAPI."""
+    content = {"description": description, "content": {media_type: {"schema": {"type": "string"}}}}
+    return {"200": content, "default": _describe_error(response_models.ProblemAnswer)}
 
 
-def _described(shape: type[msgspec.Struct], description: str) -> dict[str, Any]:
+def _describe_error(model: type[msgspec.Struct]) -> dict[str, Any]:
+    return _describe_model(model, "An error.")
+
+
+def _describe_model(model: type[msgspec.Struct], description: str) -> dict[str, Any]:
     return {
         "description": description,
-        "content": {"application/json": {"schema": {"$ref": schema_ref(shape.__name__)}}},
+        "content": {"application/json": {"schema": {"$ref": schema_ref(model.__name__)}}},
     }
 
 
 def schema_ref(name: str) -> str:
+    """Return the reference to a schema of the OpenAPI document."""
     return f"#/components/schemas/{name}"
 
 
 def get_services(request: Request) -> Services:
-    """What the server was given to serve."""
+    """Return the services that the app was created with."""
     return request.app.state.services
 
 
 def require_run_service(request: Request) -> RunService:
-    """What makes runs happen. Raises `Forbidden` where nothing does."""
+    """Return the service that starts and controls runs. Raises `Forbidden` if this server has none."""
     run_service = get_services(request).run_service
     if run_service is None:
-        raise Forbidden("runs cannot be made here", hint="ask a server that `shopfloor up` has started")
+        raise Forbidden("this server cannot start or change runs", hint="use a server started with `shopfloor up`")
     return run_service

@@ -1,4 +1,4 @@
-"""What is asked of runs: that there be one, that it end, that it go on with an answer."""
+"""Operations that act on runs (start, answer, cancel, resume, pin, delete), and the small lists a client needs."""
 
 from __future__ import annotations
 
@@ -26,126 +26,126 @@ from shopfloor.server.response_models import (
     build_worker_item,
     to_wire_status,
 )
-from shopfloor.server.responses import answer, describe_json, get_services, require_run_service
+from shopfloor.server.responses import describe_json, get_services, json_response, require_run_service
 from shopfloor.server.runs import get_owned_run
 
-_run_request = json_decoder(RunRequest)
-_cancel_order = json_decoder(CancelOrder)
-_answer_order = json_decoder(AnswerOrder)
+_run_decoder = json_decoder(RunRequest)
+_cancel_decoder = json_decoder(CancelOrder)
+_answer_decoder = json_decoder(AnswerOrder)
 
 operations = Operations()
 
 
-@operations("POST", "/api/runs", describe_json(RunAnswer, "It is kept, and begins as soon as it can."), body=RunRequest)
+@operations("POST", "/api/runs", describe_json(RunAnswer, "The run is stored and queued."), body=RunRequest)
 async def make_run(request: Request, _: NoParams) -> Response:
-    """Has a worker run, whoever watches."""
+    """Start a run of a worker, independent of this connection. The run is queued until a slot is free."""
     run_service = require_run_service(request)
-    wanted = await decode_body(request, _run_request)
-    run_id = await run_service.dispatch(wanted)
-    await audit(request, "run.dispatched", run_id=run_id, detail=wanted.worker)
-    return answer(RunAnswer(run_id))
+    body = await decode_body(request, _run_decoder)
+    run_id = await run_service.dispatch(body)
+    await audit(request, "run.dispatched", run_id=run_id, detail=body.worker)
+    return json_response(RunAnswer(run_id))
 
 
 @operations(
     "POST",
     "/api/runs/{run_id}/cancel",
-    describe_json(CancelAnswer, "It ends as soon as it can."),
+    describe_json(CancelAnswer, "The request to cancel is stored; the run ends soon after."),
     RunParams,
     body=CancelOrder,
     body_required=False,
 )
-async def cancel_run(request: Request, asked: RunParams) -> Response:
-    """Ends a run; what was recorded of it stays."""
+async def cancel_run(request: Request, params: RunParams) -> Response:
+    """Cancel a run. Its record stays."""
     run_service = require_run_service(request)
-    order = await decode_body(request, _cancel_order) if await request.body() else CancelOrder()
-    await run_service.cancel(asked.run_id, reason=order.reason or "somebody cancelled it")
-    await audit(request, "run.cancelled", run_id=asked.run_id, detail=order.reason)
-    run = await get_owned_run(get_services(request).store, asked.run_id)
-    return answer(CancelAnswer(asked.run_id, to_wire_status(run.row.status)))
+    body = await decode_body(request, _cancel_decoder) if await request.body() else CancelOrder()
+    await run_service.cancel(params.run_id, reason=body.reason or "cancelled by request")
+    await audit(request, "run.cancelled", run_id=params.run_id, detail=body.reason)
+    run = await get_owned_run(get_services(request).store, params.run_id)
+    return json_response(CancelAnswer(params.run_id, to_wire_status(run.row.status)))
 
 
 @operations(
     "POST",
     "/api/runs/{run_id}/answer",
-    describe_json(RunAnswer, "The run has the answer."),
+    describe_json(RunAnswer, "The answer is stored; the run continues soon after."),
     RunParams,
     body=AnswerOrder,
 )
-async def answer_run(request: Request, asked: RunParams) -> Response:
-    """Answers what a run waits for; the first answer counts."""
+async def answer_run(request: Request, params: RunParams) -> Response:
+    """Answer a call that a run waits for. The first answer counts."""
     run_service = require_run_service(request)
-    order = await decode_body(request, _answer_order)
-    await run_service.answer(asked.run_id, [order.to_call_result()])
-    await audit(request, "run.answered", run_id=asked.run_id)
-    return answer(RunAnswer(asked.run_id))
+    body = await decode_body(request, _answer_decoder)
+    await run_service.answer(params.run_id, [body.to_call_result()])
+    await audit(request, "run.answered", run_id=params.run_id)
+    return json_response(RunAnswer(params.run_id))
 
 
 @operations(
-    "GET", "/api/providers", describe_json(ProviderList, "The agents and model APIs, and which of them are there.")
+    "GET", "/api/providers", describe_json(ProviderList, "The agents and model APIs, and which of them are usable.")
 )
 async def list_providers(request: Request, _: NoParams) -> Response:
-    """Whom a task can be handed to on the server's machine, and what each can do."""
-    served = get_services(request)
-    found = await anyio.to_thread.run_sync(served.providers) if served.providers else []
-    return answer(ProviderList(found, [one.name for one in found if one.usable]))
+    """List the agents and model APIs, what each can do, and which of them the server's machine has."""
+    services = get_services(request)
+    found = await anyio.to_thread.run_sync(services.providers) if services.providers else []
+    return json_response(ProviderList(found, [provider.name for provider in found if provider.usable]))
 
 
-@operations("POST", "/api/runs/{run_id}/resume", describe_json(RunAnswer, "It goes on as soon as it can."), RunParams)
-async def resume_run(request: Request, asked: RunParams) -> Response:
-    """Resumes a run that has not ended and has no host, for example because its host was killed."""
-    await require_run_service(request).resume(asked.run_id)
-    await audit(request, "run.resumed", run_id=asked.run_id)
-    return answer(RunAnswer(asked.run_id))
+@operations("POST", "/api/runs/{run_id}/resume", describe_json(RunAnswer, "The run is queued again."), RunParams)
+async def resume_run(request: Request, params: RunParams) -> Response:
+    """Resume a run that has not ended and has no host, for example because its host was killed."""
+    await require_run_service(request).resume(params.run_id)
+    await audit(request, "run.resumed", run_id=params.run_id)
+    return json_response(RunAnswer(params.run_id))
 
 
 @operations("GET", "/api/workers", describe_json(Catalogue, "The workers, by their slugs."))
 async def list_catalogue(request: Request, _: NoParams) -> Response:
-    """The workers that can be run here, and what each takes."""
+    """List the workers that this server can run, with their inputs."""
     run_service = get_services(request).run_service
-    return answer(
+    return json_response(
         Catalogue(run_service.workers(), run_service.provider_workers()) if run_service else Catalogue([], [])
     )
 
 
-_pin_request = json_decoder(PinRequest)
+_pin_decoder = json_decoder(PinRequest)
 
 
 @operations(
-    "POST", "/api/runs/{run_id}/pin", describe_json(WorkerItem, "The run as it is now."), RunParams, body=PinRequest
+    "POST", "/api/runs/{run_id}/pin", describe_json(WorkerItem, "The run after the change."), RunParams, body=PinRequest
 )
-async def pin_run(request: Request, asked: RunParams) -> Response:
-    """Keeps a run when old ones are pruned, or no longer."""
-    served = get_services(request)
-    body = await decode_body(request, _pin_request)
-    if not await served.store.pin(asked.run_id, pinned=body.pinned):
-        raise RunNotFound(f"there is no run {asked.run_id}")
-    await audit(request, "run.pinned" if body.pinned else "run.unpinned", run_id=asked.run_id)
-    await served.changes.publish_rows(asked.run_id)
-    return answer(await build_worker_item(await get_owned_run(served.store, asked.run_id), served.logs))
+async def pin_run(request: Request, params: RunParams) -> Response:
+    """Pin a run, so that it is kept when old runs are pruned, or unpin it."""
+    services = get_services(request)
+    body = await decode_body(request, _pin_decoder)
+    if not await services.store.pin(params.run_id, pinned=body.pinned):
+        raise RunNotFound(f"there is no run {params.run_id}")
+    await audit(request, "run.pinned" if body.pinned else "run.unpinned", run_id=params.run_id)
+    await services.changes.publish_rows(params.run_id)
+    return json_response(await build_worker_item(await get_owned_run(services.store, params.run_id), services.logs))
 
 
-@operations("DELETE", "/api/runs/{run_id}", describe_json(Deleted, "What is gone."), DeleteParams)
-async def delete_run(request: Request, asked: DeleteParams) -> Response:
-    """Deletes a run that has ended, and its sub-runs; one that failed only by force."""
+@operations("DELETE", "/api/runs/{run_id}", describe_json(Deleted, "The deleted runs."), DeleteParams)
+async def delete_run(request: Request, params: DeleteParams) -> Response:
+    """Delete a run that has ended, and its sub-runs. Deleting a failed run needs `force`."""
     delete = get_services(request).delete_run
     if delete is None:
-        raise Forbidden("runs cannot be deleted here")
-    deleted = await delete(asked.run_id, force=asked.force)
+        raise Forbidden("this server cannot delete runs")
+    deleted = await delete(params.run_id, force=params.force)
     for run_id in deleted:
         await audit(
-            request, "run.deleted", run_id=run_id, detail=None if run_id == asked.run_id else f"with {asked.run_id}"
+            request, "run.deleted", run_id=run_id, detail=None if run_id == params.run_id else f"with {params.run_id}"
         )
-    return answer(Deleted(deleted))
+    return json_response(Deleted(deleted))
 
 
 @operations("GET", "/api/channels", describe_json(ChannelList, "The channels."))
 async def list_channels(request: Request, _: NoParams) -> Response:
-    """Where runs came from."""
+    """List the channels that runs came from."""
     channels = await get_services(request).store.channels()
-    return answer(ChannelList([ChannelItem(channel.id, channel.name) for channel in channels]))
+    return json_response(ChannelList([ChannelItem(channel.id, channel.name) for channel in channels]))
 
 
-@operations("GET", "/api/health", describe_json(Health, "It runs."))
+@operations("GET", "/api/health", describe_json(Health, "The server is running."))
 async def health(request: Request, _: NoParams) -> Response:
-    """Whether the server runs, and which one it is."""
-    return answer(Health(get_services(request).version))
+    """Check that the server is running, and return its version."""
+    return json_response(Health(get_services(request).version))

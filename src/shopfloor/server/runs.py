@@ -1,4 +1,4 @@
-"""The Workers tab's three addresses: list, detail, timeline."""
+"""Operations that read runs for the Workers tab: list, detail and timeline."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from shopfloor.server.response_models import (
     build_worker_item,
     statuses_for_filter,
 )
-from shopfloor.server.responses import answer, describe_json, get_services
+from shopfloor.server.responses import describe_json, get_services, json_response
 
 _GZIP = 16 + zlib.MAX_WBITS
 
@@ -32,58 +32,62 @@ operations = Operations()
 
 
 @operations("GET", "/api/agents/workers", describe_json(WorkerList, "A page of runs, newest first."), ListParams)
-async def list_workers(request: Request, asked: ListParams) -> Response:
-    """The runs of an owner, or of all of them, across all channels."""
-    served = get_services(request)
-    wanted = RunFilter(
-        agent_id=asked.agent_id,
-        statuses=statuses_for_filter(asked.status),
-        worker_type=asked.worker_type,
-        channel_id=asked.channel_id,
-        parent_run_id=asked.parent,
-        roots=asked.roots or None,
-        name=asked.worker,
-        started_after=to_utc("since", asked.since),
-        started_before=to_utc("until", asked.until),
-        search=_words(asked.q),
+async def list_workers(request: Request, params: ListParams) -> Response:
+    """List runs, newest first, of one owner or of all."""
+    services = get_services(request)
+    run_filter = RunFilter(
+        agent_id=params.agent_id,
+        statuses=statuses_for_filter(params.status),
+        worker_type=params.worker_type,
+        channel_id=params.channel_id,
+        parent_run_id=params.parent,
+        roots=params.roots or None,
+        name=params.worker,
+        started_after=to_utc("since", params.since),
+        started_before=to_utc("until", params.until),
+        search=_search_words(params.q),
     )
-    page = await served.store.list_runs(wanted, limit=asked.limit, offset=asked.offset, cursor=asked.cursor)
-    return answer(WorkerList([await build_worker_item(run, served.logs) for run in page.items], page.total, page.next))
+    page = await services.store.list_runs(run_filter, limit=params.limit, offset=params.offset, cursor=params.cursor)
+    return json_response(
+        WorkerList([await build_worker_item(run, services.logs) for run in page.items], page.total, page.next)
+    )
 
 
-def _words(said: str | None) -> str | None:
-    """What to search for: an empty box searches for nothing, and a NUL is no part of a word."""
-    return " ".join(said.replace("\0", " ").split()) or None if said else None
+def _search_words(query: str | None) -> str | None:
+    """Return the words to search for, without NUL characters, or None if there are none."""
+    return " ".join(query.replace("\0", " ").split()) or None if query else None
 
 
 @operations("GET", "/api/agents/workers/detail", describe_json(WorkerDetail, "The run."), DetailParams)
-async def worker_detail(request: Request, asked: DetailParams) -> Response:
-    """A run with its result and its transcript."""
-    served = get_services(request)
-    run = await get_owned_run(served.store, asked.worker_id, asked.agent_id)
-    if not (asked.transcript and run.row.ended and run.has_transcript):
-        return answer(
-            await build_worker_detail(run, served.logs, awaits=await find_pending_calls(served.store, served.logs, run))
+async def worker_detail(request: Request, params: DetailParams) -> Response:
+    """Return a run with its result, its transcript and the calls that it waits for."""
+    services = get_services(request)
+    run = await get_owned_run(services.store, params.worker_id, params.agent_id)
+    if not (params.transcript and run.row.ended and run.has_transcript):
+        return json_response(
+            await build_worker_detail(
+                run, services.logs, awaits=await find_pending_calls(services.store, services.logs, run)
+            )
         )
-    packed = await served.store.archive(asked.worker_id)
-    if packed is None:
-        return answer(await build_worker_detail(run, served.logs))
-    # Unpacking many megabytes is not for the loop that everybody waits on.
-    unpacked, omitted = await anyio.to_thread.run_sync(decompress_archive, packed)
-    return answer(await build_worker_detail(run, served.logs, unpacked, omitted))
+    archive = await services.store.archive(params.worker_id)
+    if archive is None:
+        return json_response(await build_worker_detail(run, services.logs))
+    # In a thread: decompressing many megabytes would block the event loop.
+    transcript, omitted = await anyio.to_thread.run_sync(decompress_archive, archive)
+    return json_response(await build_worker_detail(run, services.logs, transcript, omitted))
 
 
-def decompress_archive(packed: bytes, limit_bytes: int = TRANSCRIPT_BYTES) -> tuple[bytes | None, str | None]:
-    """The JSON of an archive, or why it cannot be given."""
+def decompress_archive(archive: bytes, limit_bytes: int = TRANSCRIPT_BYTES) -> tuple[bytes | None, str | None]:
+    """Return the JSON of a transcript and None, or None and the reason why it is not available."""
     reader = zlib.decompressobj(_GZIP)
     try:
-        data = reader.decompress(packed, limit_bytes + 1)
+        data = reader.decompress(archive, limit_bytes + 1)
     except zlib.error as error:
-        return None, f"the archive cannot be unpacked: {error}; the run's log has all of it"
+        return None, f"the transcript cannot be decompressed: {error}; read the run's log instead"
     if len(data) > limit_bytes:
-        return None, f"it is larger than {limit_bytes:,} bytes; the run's log has all of it"
+        return None, f"the transcript is larger than {limit_bytes:,} bytes; read the run's log instead"
     if not reader.eof:
-        return None, "the archive ends early; the run's log has all of it"
+        return None, "the stored transcript is incomplete; read the run's log instead"
     return data, None
 
 
@@ -93,26 +97,26 @@ def decompress_archive(packed: bytes, limit_bytes: int = TRANSCRIPT_BYTES) -> tu
     describe_json(WorkerEvents, "Rows of the timeline, oldest first."),
     TimelineParams,
 )
-async def worker_events(request: Request, asked: TimelineParams) -> Response:
-    """The timeline of a run: also while it is running."""
+async def worker_events(request: Request, params: TimelineParams) -> Response:
+    """Return a page of a run's timeline. It grows while the run is running."""
     store = get_services(request).store
-    await get_owned_run(store, asked.worker_id, asked.agent_id)
-    rows = await store.timeline(asked.worker_id, limit=asked.limit + 1, after=asked.after)
+    await get_owned_run(store, params.worker_id, params.agent_id)
+    rows = await store.timeline(params.worker_id, limit=params.limit + 1, after=params.after)
     events = [
         WorkerEvent(row.id, cast("_EventType", row.event_type), row.data, row.created_at, row.seq)
-        for row in rows[: asked.limit]
+        for row in rows[: params.limit]
     ]
-    return answer(WorkerEvents(events, more=len(rows) > asked.limit))
+    return json_response(WorkerEvents(events, more=len(rows) > params.limit))
 
 
 _EventType = Literal["status", "tool_started", "tool_completed", "error"]
 
 
 async def get_owned_run(store: Store, run_id: str, agent_id: str | None = None) -> RunItem:
-    """The run, where there is one and it is that owner's."""
+    """Return a run. Raises `RunNotFound` if there is none, or if its owner is not `agent_id`."""
     run = await store.get_run(run_id)
     if run is None:
         raise RunNotFound(f"there is no run {run_id}")
     if agent_id is not None and agent_id != run.row.agent_id:
-        raise RunNotFound(f"{agent_id} has no run {run_id}", hint="leave agent_id out, or name its owner")
+        raise RunNotFound(f"{agent_id} has no run {run_id}", hint="omit agent_id, or send the run's owner")
     return run

@@ -1,4 +1,4 @@
-"""What the server is given to serve."""
+"""The dependencies of the server: ports and settings that the composition root passes to `create_app`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from shopfloor.server.limits import HEARTBEAT_SECONDS
 
 
 class DeleteRun(Protocol):
-    """Deletes a run that has ended, with its sub-runs; gives the ids of what is gone."""
+    """Deletes a run that has ended, with its sub-runs, and returns the ids of the deleted runs."""
 
     async def __call__(self, run_id: str, *, force: bool) -> list[str]: ...
 
 
 class Services(msgspec.Struct, frozen=True, kw_only=True):
+    """The ports and settings that the server uses."""
+
     store: Store
     logs: LogReader
     changes: RowChanges
@@ -28,19 +30,19 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     watchers: Watchers
     version: str
     audit: Audit | None = None
-    """Where it is None, what is done here is in no audit log."""
+    """None: the server writes no audit log."""
     delete_run: DeleteRun | None = None
-    """Where it is None, runs cannot be deleted here."""
+    """None: the server cannot delete runs."""
     run_service: RunService | None = None
-    """Where it is None, runs can be read here and none can be made."""
+    """None: the server is read-only."""
     providers: Callable[[], list[ProviderInfo]] | None = None
-    """Looks what this machine has of them, which takes a second or two."""
-    page: Path | None = None
-    """The folder of the built page; where there is none, the server says how to build it."""
+    """Finds the providers that this machine has. Blocks for a second or two."""
+    page_folder: Path | None = None
+    """The folder of the built page. Without it, the server shows how to build the page."""
     allowed_hosts: tuple[str, ...] = ()
-    """Names by which the server may be asked for, beside this machine's own: `name:port`, or `name` for any port."""
+    """Host names that requests may use besides this machine's own: `name:port`, or `name` for any port."""
     heartbeat_seconds: float = HEARTBEAT_SECONDS
     execute_grace_seconds: float = EXECUTE_GRACE_SECONDS
-    """How long a run goes on after the client of its `execute` hung up."""
+    """How long a run continues after the client of its `execute` has disconnected."""
     client_wait_seconds: float = CLIENT_WAIT_SECONDS
     """How long a run of `execute` that is not detached waits for the result of a client tool."""

@@ -1,4 +1,4 @@
-"""Server-sent events: frames, and the answer that sends them."""
+"""Server-sent events: frames, and the response that streams them."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ _HEARTBEAT = b": heartbeat\n\n"
 
 T = TypeVar("T")
 Frames = AsyncGenerator[bytes]
-"""Whole frames, as many in one piece as were there at the time."""
+"""Chunks of complete frames, as many in each as were available."""
 
 
 def log_frame(seq: int, raw: bytes) -> bytes:
-    """An event of a log: its bytes, and its `seq` as the id."""
+    """Return the frame of a log event: its bytes, with its `seq` as the id."""
     return b"id: %d\ndata: %b\n\n" % (seq, _one_line(raw))
 
 
-def frame(event: bytes, data: bytes, place: bytes | None = None) -> bytes:
-    """An event with a name of its own."""
-    said = b"" if place is None else b"id: %b\n" % place
-    return b"%bevent: %b\ndata: %b\n\n" % (said, event, _one_line(data))
+def frame(event: bytes, data: bytes, event_id: bytes | None = None) -> bytes:
+    """Return a frame with an event name."""
+    id_line = b"" if event_id is None else b"id: %b\n" % event_id
+    return b"%bevent: %b\ndata: %b\n\n" % (id_line, event, _one_line(data))
 
 
-def data_frame(data: bytes, place: int | None = None) -> bytes:
-    """An event that says itself what it is; with the `seq` of the log that all up to here tells of."""
-    return b"data: %b\n\n" % data if place is None else b"id: %d\ndata: %b\n\n" % (place, data)
+def data_frame(data: bytes, seq: int | None = None) -> bytes:
+    """Return a frame whose data has its own type. `seq` is the log event up to which the stream is complete."""
+    return b"data: %b\n\n" % data if seq is None else b"id: %d\ndata: %b\n\n" % (seq, data)
 
 
 def _one_line(data: bytes) -> bytes:
-    # A CR would end a line here. In JSON it can only stand between values, and only where others wrote the log.
+    # A CR would end the line. JSON can contain one only between values, and only in a log that other software wrote.
     return data.replace(b"\r", b"") if b"\r" in data else data
 
 
 @asynccontextmanager
 async def closing(iterator: AsyncIterator[T]) -> AsyncGenerator[AsyncIterator[T]]:
-    """Ends a generator that is left before its end now, not when somebody collects it."""
+    """Close an asynchronous generator at the end of the context, instead of when it is garbage collected."""
     try:
         yield iterator
     finally:
@@ -55,10 +55,10 @@ async def closing(iterator: AsyncIterator[T]) -> AsyncGenerator[AsyncIterator[T]
 
 
 class EventStream(Response):
-    """Sends what its sources give, each as it comes, until all of them end, the client goes or the server stops.
+    """Sends the frames of its sources until all sources end, the client disconnects or the server stops.
 
-    A source waits until what it gave is taken, so a slow client holds up its own sources and nothing else. `context` is
-    entered for as long as it lasts, however it ends.
+    A source waits until its frames are sent, so a slow client delays its own sources only. `context` is entered while
+    the stream lasts, and exited however the stream ends.
     """
 
     def __init__(
@@ -72,54 +72,54 @@ class EventStream(Response):
         self.background = None
         self.raw_headers = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
         self._sources = sources
-        self._heartbeat = heartbeat_seconds
-        self._stopping = shutdown_event
-        self._within = context or nullcontext()
+        self._heartbeat_seconds = heartbeat_seconds
+        self._shutdown_event = shutdown_event
+        self._context = context or nullcontext()
         self._sent_at = 0.0
-        # Without a pause where nobody else sends: that would cost as much as all the rest.
-        self._sending = anyio.Lock(fast_acquire=True) if len(sources) > 1 else None
+        # No lock for a single source, and no checkpoint when acquiring it: either would double the cost of a send.
+        self._send_lock = anyio.Lock(fast_acquire=True) if len(sources) > 1 else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with self._within:
+        async with self._context:
             await self._stream(receive, send)
 
     async def _stream(self, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         self._sent_at = time.monotonic()
         async with anyio.create_task_group() as watchers:
-            watchers.start_soon(self._end_when_gone, receive, watchers.cancel_scope)
-            watchers.start_soon(self._end_when_stopping, watchers.cancel_scope)
-            watchers.start_soon(self._show_life, send)
+            watchers.start_soon(self._cancel_on_disconnect, receive, watchers.cancel_scope)
+            watchers.start_soon(self._cancel_on_shutdown, watchers.cancel_scope)
+            watchers.start_soon(self._send_heartbeats, send)
             async with anyio.create_task_group() as senders:
                 for source in self._sources:
-                    senders.start_soon(self._pass_on, source, send)
+                    senders.start_soon(self._forward, source, send)
             watchers.cancel_scope.cancel()
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _pass_on(self, source: Frames, send: Send) -> None:
+    async def _forward(self, source: Frames, send: Send) -> None:
         async with aclosing(source):
             async for frames in source:
                 if frames:
                     await self._send(send, frames)
 
     async def _send(self, send: Send, data: bytes) -> None:
-        # The lock is fair: frames go out in the order in which they were made, whatever source they are of.
-        async with self._sending or nullcontext():
+        # The lock is fair: frames of all sources are sent in the order in which they were made.
+        async with self._send_lock or nullcontext():
             await send({"type": "http.response.body", "body": data, "more_body": True})
             self._sent_at = time.monotonic()
 
-    async def _show_life(self, send: Send) -> None:
+    async def _send_heartbeats(self, send: Send) -> None:
         while True:
-            if (left := self._sent_at + self._heartbeat - time.monotonic()) > 0:
+            if (left := self._sent_at + self._heartbeat_seconds - time.monotonic()) > 0:
                 await anyio.sleep(left)
             else:
                 await self._send(send, _HEARTBEAT)
 
-    async def _end_when_gone(self, receive: Receive, scope: anyio.CancelScope) -> None:
+    async def _cancel_on_disconnect(self, receive: Receive, scope: anyio.CancelScope) -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
         scope.cancel()
 
-    async def _end_when_stopping(self, scope: anyio.CancelScope) -> None:
-        await self._stopping.wait()
+    async def _cancel_on_shutdown(self, scope: anyio.CancelScope) -> None:
+        await self._shutdown_event.wait()
         scope.cancel()

@@ -1,4 +1,4 @@
-"""Serving the app until somebody says stop."""
+"""The uvicorn server that runs the app until a signal or cancellation stops it."""
 
 from __future__ import annotations
 
@@ -32,10 +32,11 @@ async def serve(
     *,
     on_signal: Callable[[], None] | None = None,
 ) -> None:
-    """Serves until SIGINT or SIGTERM, or until it is cancelled; both end open requests first.
+    """Serve until SIGINT or SIGTERM, or until cancelled. Either way open requests are finished first.
 
-    `on_started` is told the address, with the port that was found where `port` is 0. `on_signal` is
-    called for each signal, by the signal's handler: also while the loop is blocked. Run it on uvloop.
+    `on_started` is called with the address, which has the chosen port if `port` is 0. `on_signal` is called for each
+    signal by its handler, even while the event loop is blocked. Call this on uvloop. Raises ConflictError if the
+    address is in use.
     """
     limits = limits or ConnectionLimits()
     connections = Connections(limits.connections, limits.connections_per_address)
@@ -66,7 +67,7 @@ async def serve(
 
 
 async def _run(server: _Server, listening: socket.socket, ended: anyio.Event) -> None:
-    # Told to stop rather than cancelled, it lets requests end.
+    # `should_exit` stops the server and lets requests finish; cancelling would break them off.
     with anyio.CancelScope(shield=True):
         await server.serve(sockets=[listening])
     ended.set()
@@ -79,7 +80,7 @@ def _listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         raise ConflictError(
             f"cannot listen on {host}:{port}: {error.strerror}",
-            hint="is another server running? choose a port with --port",
+            hint="stop the other server, or choose another port with --port",
         ) from error
 
 
@@ -99,7 +100,7 @@ class _Server(uvicorn.Server):
     ) -> None:
         super().__init__(config)
         self._connections = connections
-        self._stopping = shutdown_event
+        self._shutdown_event = shutdown_event
         self._on_started = on_started
         self._on_signal = on_signal
 
@@ -114,8 +115,8 @@ class _Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        # Streams would go on for ever: they are told before anybody waits for them.
-        self._stopping.set()
+        # Streams never end by themselves: stop them before waiting for open requests.
+        self._shutdown_event.set()
         await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -125,15 +126,15 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
-        """As the original, but what was caught is not raised again: whoever serves has yet to close what it opened."""
+        """Capture signals like the original, but do not raise them again: the caller has resources to close first."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before: dict[signal.Signals, Any] = {
-            one: signal.signal(one, self.handle_exit) for one in (signal.SIGINT, signal.SIGTERM)
+        previous: dict[signal.Signals, Any] = {
+            sig: signal.signal(sig, self.handle_exit) for sig in (signal.SIGINT, signal.SIGTERM)
         }
         try:
             yield
         finally:
-            for one, handler in before.items():
-                signal.signal(one, handler)
+            for sig, handler in previous.items():
+                signal.signal(sig, handler)

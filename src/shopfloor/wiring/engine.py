@@ -1,4 +1,4 @@
-"""An engine in this process."""
+"""The engine with the adapters of this machine."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ async def local_engine(
     script: Path | None = None,
     **limits: float,
 ) -> AsyncGenerator[RunEngine]:
-    """An engine in this process, as a host that is registered already or as one of its own.
+    """Yield an engine in this process, on the registered host `host` or on a new one.
 
-    `dedicated`: the process executes only the runs of its own host. `policy` says what the engine claims, by default
-    every queued run. With `script`, that file answers for every model. `limits` are `idle_seconds` and
+    `dedicated`: the process executes only the runs of its own host. `policy` decides which runs the engine claims, by
+    default every queued run. With `script`, that file replaces every model. `limits` are `idle_seconds` and
     `interrupt_grace_seconds`.
     """
     from shopfloor.adapters.models import ModelRouter

@@ -1,4 +1,4 @@
-"""Clients of the server that is there, or of an app in this process: without a port, and without HTTP."""
+"""Clients of the running server, or else of an app in this process, called without a port and without HTTP."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
     from shopfloor.client import Api, AppTransport, Client
 
-_HERE: Final = "this process"
-"""The name of a server that is no process of its own."""
+_IN_PROCESS: Final = "this process"
+"""The address of an app in this process, for messages."""
 
 
 @asynccontextmanager
 async def open_api(storage: Storage) -> AsyncGenerator[Api]:
-    """The API: of the server that is there, or else of one in this process that has just looked at the files."""
+    """Yield the API of the running server, or else of an app in this process, with rows up to date with the logs."""
     from shopfloor.client import Api, find_server
 
     address = find_server(storage)
@@ -41,15 +41,15 @@ async def open_api(storage: Storage) -> AsyncGenerator[Api]:
     from shopfloor.server import create_app
 
     async with local_backend(storage) as backend:
-        await _look_at_files(backend)
+        await _update_rows(backend)
         token = await backend.access.admin_token()
-        async with _called(create_app(backend.services(), has_pages=False), token) as transport:
-            yield Api(_HERE, transport=transport)
+        async with _open_transport(create_app(backend.services(), has_pages=False), token) as transport:
+            yield Api(_IN_PROCESS, transport=transport)
 
 
 @asynccontextmanager
-async def _called(app: Starlette, token: str) -> AsyncGenerator[AppTransport]:
-    """The app, called in this process; requests that are open at the end are cancelled."""
+async def _open_transport(app: Starlette, token: str) -> AsyncGenerator[AppTransport]:
+    """Yield a transport that calls the app in this process. Requests that are open at the end are cancelled."""
     from shopfloor.client import AppTransport
 
     failure: Exception | None = None
@@ -68,11 +68,12 @@ async def _called(app: Starlette, token: str) -> AsyncGenerator[AppTransport]:
 async def open_client(
     storage: Storage, *, workers: WorkerSettings | None = None, can_run: bool = False, mask: Masking | None = None
 ) -> AsyncGenerator[Client]:
-    """A client of the server that is there, or else of one in this process, for as long as it is asked.
+    """Yield a client of the running server, or else of an app and engine in this process.
 
-    With `can_run` it is always one in this process, beside any server of the storage, and executes what is asked of it
-    and nothing else; only a server that the environment names (`SHOPFLOOR_URL`) executes instead, and cannot be told
-    what to mask. Without `can_run`, one in this process keeps orders for who comes, and cancels what has no host.
+    With `can_run` the engine is always in this process, even beside a running server of the storage, and executes only
+    the runs that this client starts. The exception is a server in the environment (`SHOPFLOOR_URL`), which executes
+    them instead; it cannot apply `mask`, so the combination raises UnsupportedOption. Without `can_run`, an engine in
+    this process stores control messages for the next host, and cancels runs that have none.
     """
     from shopfloor.client import Client, find_server, named_server
     from shopfloor.engine import ClaimPolicy
@@ -81,8 +82,8 @@ async def open_client(
     address = named_server() if can_run else find_server(storage)
     if address is not None and mask is not None:
         raise UnsupportedOption(
-            f"the server at {address.url} would execute this, and cannot be told what to mask",
-            hint="unset SHOPFLOOR_URL to execute it here",
+            f"the server at {address.url} would execute this run, and cannot mask its record",
+            hint="unset SHOPFLOOR_URL to execute the run on this machine",
         )
     if address is not None:
         async with Client(address.url, address.token) as client:
@@ -95,18 +96,20 @@ async def open_client(
         local_engine(backend, workers or WorkerSettings(), policy=policy, dedicated=can_run) as engine,
     ):
         token = await backend.access.admin_token()
-        await _look_at_files(backend)
+        await _update_rows(backend)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(engine.scheduler.run)
             tasks.start_soon(backend.ingest.run)
-            async with _called(create_app(backend.services(engine.service), has_pages=False), token) as transport:
-                yield Client(_HERE, transport=transport)
+            async with _open_transport(
+                create_app(backend.services(engine.service), has_pages=False), token
+            ) as transport:
+                yield Client(_IN_PROCESS, transport=transport)
             tasks.cancel_scope.cancel()
         await backend.ingest.catch_up()
 
 
-async def _look_at_files(backend: StorageBackend) -> None:
-    """Bring the rows up to what the logs say."""
+async def _update_rows(backend: StorageBackend) -> None:
+    """Bring the rows up to date with the logs."""
     from shopfloor.engine import reconcile
 
     await backend.ingest.catch_up()

@@ -1,4 +1,4 @@
-"""Agents and models as this machine has them."""
+"""Agents and models on this machine: their names, discovery, validation and transcripts."""
 
 from __future__ import annotations
 
@@ -15,19 +15,21 @@ if TYPE_CHECKING:
 
 
 def provider_names() -> tuple[str, ...]:
-    """Whom a task can be handed to without any worker."""
+    """Return the names of the agents and model APIs that can run a task without a worker."""
     from shopfloor.adapters.providers import API_KEYS, PROVIDER_NAMES
 
     return (*PROVIDER_NAMES, *API_KEYS)
 
 
 def local_validation_context(workers: Iterable[Worker]) -> ValidationContext:
-    """What a definition is checked against here: the models, agents and workers that a run would find."""
+    """Return the models, agents and workers of this machine, to validate definitions against."""
     from shopfloor.adapters.models import ModelRouter
     from shopfloor.adapters.providers import PROVIDER_NAMES, price, provider
     from shopfloor.engine import ValidationContext, check_agent_options, provider_worker_definitions
 
-    found: dict[str, Definition | None] = {one.slug: one for one in provider_worker_definitions(PROVIDER_NAMES)}
+    found: dict[str, Definition | None] = {
+        definition.slug: definition for definition in provider_worker_definitions(PROVIDER_NAMES)
+    }
     for worker in workers:
         found[worker.definition.slug] = None if worker.problems else worker.definition
     return ValidationContext(
@@ -38,7 +40,7 @@ def local_validation_context(workers: Iterable[Worker]) -> ValidationContext:
 
 
 def find_providers() -> list[ProviderInfo]:
-    """What this machine has of them. It takes a second or two: every program is asked for its version."""
+    """Return the providers that this machine has. Blocks for a second or two: each program is run for its version."""
     from shopfloor.adapters.providers import discover_providers
 
     return discover_providers(os.environ, Path.home())
@@ -47,7 +49,7 @@ def find_providers() -> list[ProviderInfo]:
 def transcribe_output(
     provider: str, chunks: Iterable[bytes], *, source: str | None, ended: AgentExit | None, resumed: bool | None = None
 ) -> Iterator[bytes]:
-    """The lines of the transcript of what an agent printed. `resumed` is None where that is not known."""
+    """Return the lines of the transcript of an agent's output. `resumed` is None if that is not known."""
     from shopfloor.adapters.providers import normalizer, price
     from shopfloor.engine import transcribe
 

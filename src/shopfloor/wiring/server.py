@@ -1,4 +1,4 @@
-"""A server of a storage: `shopfloor up`."""
+"""The server of a storage (`shopfloor up`), with its access control and audit log."""
 
 from __future__ import annotations
 
@@ -27,12 +27,14 @@ if TYPE_CHECKING:
 
 
 def access_control(storage: Storage) -> AccessControl:
+    """Return the access control of a storage on this machine."""
     from shopfloor.server import AccessControl
 
     return AccessControl(LocalTokens(storage.tokens))
 
 
 def open_audit(storage: Storage) -> LocalAudit:
+    """Return the audit log of a storage on this machine."""
     return LocalAudit(storage.audit)
 
 
@@ -41,7 +43,10 @@ _log = logging.getLogger("shopfloor.wiring")
 
 @contextmanager
 def hold_server_lock(storage: Storage) -> Generator[None]:
-    """Holds the storage's place for a server; the lock goes with the process, whatever ends it."""
+    """Hold the lock for the one server of a storage. The lock ends with the process, however that ends.
+
+    Raises ServerRunning if another process has the lock.
+    """
     require_private_folder(storage.root)
     try:
         descriptor = open_for_append(storage.server_lock)
@@ -49,8 +54,8 @@ def hold_server_lock(storage: Storage) -> Generator[None]:
         raise storage_error(error, f"cannot write {storage.server_lock}") from error
     try:
         if not try_lock(descriptor):
-            raise ServerRunning(f"a server is already running on {storage.root}", hint=_how_to_use_it(storage))
-        # What a server that was killed has left is not the address of this one.
+            raise ServerRunning(f"a server is already running on {storage.root}", hint=_running_server_hint(storage))
+        # Delete the address that a killed server may have left.
         storage.server_address.unlink(missing_ok=True)
         try:
             yield
@@ -60,18 +65,19 @@ def hold_server_lock(storage: Storage) -> Generator[None]:
         os.close(descriptor)
 
 
-def _how_to_use_it(storage: Storage) -> str:
+def _running_server_hint(storage: Storage) -> str:
     from shopfloor.client import find_server
 
     address = find_server(storage, named=False)
-    there = f"it is at {address.url}; `shopfloor login` prints a link to log in" if address else "use that one"
-    return f"{there}, or name another --storage"
+    location = f"it is at {address.url}; `shopfloor login` prints a link to log in" if address else "use that server"
+    return f"{location}, or choose another storage with --storage"
 
 
 async def _warm_up(*parts: Callable[[], None]) -> None:
-    """Execute slow parts in a thread, in order. What cannot be loaded fails the run that needs it, not the server.
+    """Run slow parts of the start in a thread, one after the other.
 
-    Without memory, modules may be left half loaded: then the server ends, as it does with an error of ours.
+    A part that fails is logged: the run that needs it fails, not the server. But the server ends after a
+    ShopfloorError, and when memory runs out, since modules may then be only half loaded.
     """
     import anyio.to_thread
 
@@ -80,11 +86,11 @@ async def _warm_up(*parts: Callable[[], None]) -> None:
             await anyio.to_thread.run_sync(part, abandon_on_cancel=True)
     except MemoryError as error:
         raise ResourceLimit(
-            "the server ran out of memory while it loaded its parts", hint="give it more, then start it again"
+            "the server ran out of memory while it started", hint="give it more memory, then start it again"
         ) from error
     except ShopfloorError:
         raise
-    except Exception as error:  # noqa: BLE001 - for example without memory, or without descriptors
+    except Exception as error:  # noqa: BLE001 - for example no descriptors left
         _log.warning("cannot load ahead of time: %s: %s", type(error).__name__, error)
 
 
@@ -98,29 +104,30 @@ async def serve_storage(
     retention_seconds: float | None = None,
     on_started: Callable[[Address, WorkerCatalog], None],
 ) -> None:
-    """`shopfloor up`: all roles in one process, until it is told to stop.
+    """Run API, engine and maintenance of a storage in this process, until a signal or cancellation (`shopfloor up`).
 
-    `on_started` gets the address and the workers when the server answers. It is called in a thread and may block.
+    `on_started` is called with the address and the workers once the server accepts requests. It is called in a thread
+    and may block. Raises ServerRunning if the storage already has a server.
     """
     import anyio
 
     from shopfloor.client import Address
     from shopfloor.engine import finish_deletions, maintain_until_lost, requeue_abandoned, run_maintenance
-    from shopfloor.server import connection_limits, create_app, serve
+    from shopfloor.server import create_app, load_connection_limits, serve
 
     workers = workers or WorkerSettings()
-    limits = connection_limits(workers.slots)
+    limits = load_connection_limits(workers.slots)
     lost: list[Exception] = []
 
     with hold_server_lock(storage):
         open_projects(storage).add(str(Path.cwd()))
 
-        def started(url: str) -> None:
-            # A server in a thread is a part of a program, which `shopfloor down` must not end.
+        def publish_address(url: str) -> None:
+            # Without a pid for a server in a thread: `shopfloor down` must not end the program around it.
             pid = os.getpid() if threading.current_thread() is threading.main_thread() else None
             address = Address(url, token, pid)
             write_private(storage.server_address, msgspec.json.encode(address))
-            # Only now, so that the first answer does not wait for what is loaded ahead of time.
+            # Warm up only now, so that the first response does not have to wait for it.
             tasks.start_soon(_warm_up, partial(on_started, address, engine.catalog), engine.warm_up)
 
         async with local_backend(storage, is_server=True) as backend, local_engine(backend, workers) as engine:
@@ -128,27 +135,27 @@ async def serve_storage(
             await finish_deletions(engine.ports)
             await requeue_abandoned(engine.ports, engine.resumption)
             await backend.queue.restore_queued_rows()
-            # Before anything runs: loading code may take long, and it belongs to the thread of the loop.
+            # Before any run starts: loading code may take long and must happen in the thread of the event loop.
             engine.catalog.load_code()
             async with anyio.create_task_group() as tasks:
 
-                async def keeper() -> None:
-                    upkeep = partial(
+                async def maintain() -> None:
+                    maintenance = partial(
                         run_maintenance,
                         engine.ports,
                         backend.ingest,
                         engine.resumption,
                         retention_seconds=retention_seconds,
                     )
-                    lost.append(await maintain_until_lost(backend.store, engine.scheduler, upkeep))
+                    lost.append(await maintain_until_lost(backend.store, engine.scheduler, maintenance))
                     tasks.cancel_scope.cancel()
 
                 tasks.start_soon(engine.scheduler.run)
-                tasks.start_soon(keeper)
+                tasks.start_soon(maintain)
                 app = create_app(backend.services(engine.service, allowed_hosts=allowed_hosts))
-                await serve(app, host, port, started, limits, on_signal=engine.scheduler.watchdog.request_stop)
+                await serve(app, host, port, publish_address, limits, on_signal=engine.scheduler.watchdog.request_stop)
                 tasks.cancel_scope.cancel()
             if lost:
                 raise lost[0]
-            # What the last runs wrote while they were being left is listed too.
+            # Also list what the last runs wrote while they were stopped.
             await backend.ingest.catch_up()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ServerThread:
-    """A server in a thread of this process, on a free port: whatever loop its clients run on, it has its own."""
+    """A server in a thread of this process, on a free port and with its own event loop."""
 
     def __init__(self, storage: Storage, workers: WorkerSettings) -> None:
         self._storage = storage
@@ -32,13 +32,13 @@ class ServerThread:
         self._thread = threading.Thread(target=self._serve, name="shopfloor-server", daemon=True)
 
     def start(self) -> Address:
-        """Where it listens, once it does."""
+        """Start the server and return its address once it listens. Raises the error that kept it from starting."""
         self._thread.start()
         self._started.wait()
         if self._address is None:
             raise self._error or ServerUnreachable("the server in this process did not start")
-        # At the end of the process it still writes what there is to write.
-        atexit.register(self._end)
+        # At the end of the process, let the server finish writing.
+        atexit.register(self._stop_and_join)
         return self._address
 
     def _serve(self) -> None:
@@ -46,7 +46,7 @@ class ServerThread:
 
         try:
             anyio.run(self._until_stopped, backend_options={"use_uvloop": True})
-        except BaseException as error:  # noqa: BLE001 - whoever waits for the start is told
+        except BaseException as error:  # noqa: BLE001 - `start` raises it
             self._error = sole_error(error)
         finally:
             self._started.set()
@@ -57,20 +57,23 @@ class ServerThread:
 
         async with anyio.from_thread.BlockingPortal() as portal, anyio.create_task_group() as tasks:
 
-            def started(address: Address, _: WorkerCatalog) -> None:
+            def store_address(address: Address, _: WorkerCatalog) -> None:
                 self._address = address
                 self._stop = lambda: portal.call(tasks.cancel_scope.cancel)
                 self._started.set()
 
-            await serve_storage(self._storage, host="127.0.0.1", port=0, workers=self._workers, on_started=started)
+            await serve_storage(
+                self._storage, host="127.0.0.1", port=0, workers=self._workers, on_started=store_address
+            )
 
-    def _end(self) -> None:
+    def _stop_and_join(self) -> None:
         with contextlib.suppress(RuntimeError):
             self._stop()
         self._thread.join(SERVER_STOP_SECONDS)
 
     async def stop(self) -> None:
+        """Stop the server and wait for its thread to end."""
         import anyio.to_thread
 
-        atexit.unregister(self._end)
-        await anyio.to_thread.run_sync(self._end)
+        atexit.unregister(self._stop_and_join)
+        await anyio.to_thread.run_sync(self._stop_and_join)

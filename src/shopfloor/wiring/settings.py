@@ -1,4 +1,4 @@
-"""Settings of a process: where its workers are, and what the environment says."""
+"""Settings of a process: where its workers are, and limits from the environment."""
 
 from __future__ import annotations
 
@@ -14,34 +14,35 @@ from shopfloor.limits import DISK_LOW_WATER_BYTES, HOST_SLOTS
 
 
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Where workers are found, and how many runs may be worked on at once."""
+    """Where to find workers, and how many runs to execute at once."""
 
     folders: tuple[Path, ...] = ()
     modules: tuple[str, ...] = ()
     slots: int = HOST_SLOTS
 
     @classmethod
-    def named(cls, names: Sequence[str], *, slots: int = HOST_SLOTS) -> WorkerSettings:
-        """What somebody named: folders of workers, Python files, or modules."""
+    def from_names(cls, names: Sequence[str], *, slots: int = HOST_SLOTS) -> WorkerSettings:
+        """Create settings from names of folders of workers, Python files or modules."""
         folders = [Path(name).expanduser().absolute() for name in names if Path(name).expanduser().is_dir()]
         modules = [name for name in names if not Path(name).expanduser().is_dir()]
         return cls(folders=tuple(folders), modules=tuple(modules), slots=slots)
 
 
 def seconds_setting(name: str, text: str | None, default: float) -> float:
-    """A number of seconds that the environment sets under a name."""
+    """Parse a number of seconds from the environment variable `name`. Raises UsageError for any other text."""
     try:
         seconds = float(text or default)
     except ValueError:
         seconds = math.nan
     if not 0 <= seconds < math.inf:
-        raise UsageError(f"{name} is {text!r}, not a number of seconds", hint=f"unset it, or set e.g. {default:g}")
+        raise UsageError(f"{name} must be a number of seconds, got {text!r}", hint=f"unset it, or set e.g. {default:g}")
     return seconds
 
 
 def low_water_bytes() -> int:
+    """Return the free disk space below which logs stop growing, from the environment. Raises UsageError."""
     name, example = "SHOPFLOOR_DISK_LOW_WATER", str(DISK_LOW_WATER_BYTES)
     size = os.environ.get(name) or example
     if not size.isdecimal():
-        raise UsageError(f"{name} is {size!r}, not a number of bytes", hint=f"unset it, or set e.g. {example}")
+        raise UsageError(f"{name} must be a number of bytes, got {size!r}", hint=f"unset it, or set e.g. {example}")
     return int(size)

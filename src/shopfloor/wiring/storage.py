@@ -1,4 +1,4 @@
-"""A storage on this machine: its logs, its store and queue, and the services of the API."""
+"""A storage on this machine: an adapter for each of its ports, and the services of the API."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from shopfloor.engine import Ingest, RunService
     from shopfloor.server import AccessControl, Services
 
-# What only a server or a list needs is imported where it is needed: a bare run shall not wait for it.
+# Modules that only a server or a list needs are imported where they are used, so that a single run starts fast.
 
 
 class CommandPorts(msgspec.Struct, frozen=True):
-    """What a command is recorded with, where there is no engine."""
+    """The ports for recording a command without an engine."""
 
     host: str
     logs: Logs
@@ -48,17 +48,17 @@ class CommandPorts(msgspec.Struct, frozen=True):
 def local_command_ports(
     storage: Storage, *, durability: Durability = Durability.GROUP, mask: Masking | None = None
 ) -> Generator[CommandPorts]:
-    """Everything on this machine, in this process, which is there for the runs of this host only."""
+    """Yield the ports for recording a command in this process, which executes only runs of its own host."""
     with LocalHost(storage, dedicated=True) as host:
         logs = LocalLogs(storage, durability=durability, mask=mask, low_water=low_water_bytes())
         yield CommandPorts(host.id, logs, LocalProcesses(host))
 
 
 class StorageBackend(StoragePorts, frozen=True, kw_only=True):
-    """An adapter for each port to a storage, and what keeps the views of the storage up to date."""
+    """An adapter for each port of a storage, and the ingest that keeps its rows up to date."""
 
     storage: Storage
-    """The folder on this machine that has the workers, the list of projects and the locks of hosts."""
+    """The folder on this machine with the workers, the list of projects and the locks of hosts."""
     bus: Bus
     tokens: Tokens
     watchers: Watchers
@@ -66,11 +66,13 @@ class StorageBackend(StoragePorts, frozen=True, kw_only=True):
 
     @property
     def access(self) -> AccessControl:
+        """The access control over the storage's tokens."""
         from shopfloor.server import AccessControl
 
         return AccessControl(self.tokens)
 
     def services(self, service: RunService | None = None, *, allowed_hosts: tuple[str, ...] = ()) -> Services:
+        """Return what the HTTP API needs. Without `service`, the API is read-only."""
         from shopfloor.engine import delete_run
         from shopfloor.server import PAGE_FOLDER, Services
 
@@ -88,7 +90,7 @@ class StorageBackend(StoragePorts, frozen=True, kw_only=True):
             delete_run=delete,
             run_service=service,
             providers=find_providers,
-            page=PAGE_FOLDER,
+            page_folder=PAGE_FOLDER,
             allowed_hosts=allowed_hosts,
             execute_grace_seconds=seconds_setting(
                 "SHOPFLOOR_EXECUTE_GRACE", os.environ.get("SHOPFLOOR_EXECUTE_GRACE"), EXECUTE_GRACE_SECONDS
@@ -103,7 +105,7 @@ class StorageBackend(StoragePorts, frozen=True, kw_only=True):
 async def local_backend(
     storage: Storage, *, is_server: bool = False, mask: Masking | None = None
 ) -> AsyncGenerator[StorageBackend]:
-    """A storage in files and SQLite. The one server of it is told by other processes what they write."""
+    """Yield a storage in files and SQLite. With `is_server`, other processes notify this one of what they write."""
     from shopfloor.adapters.sqlite import SqliteQueue, SqliteStore, StorageLogLookup
 
     store = await SqliteStore.open(storage.database)
@@ -118,7 +120,7 @@ async def local_backend(
 
 
 def memory_backend(storage: Storage) -> StorageBackend:
-    """The same with rows and queue in this process's memory; the logs are files."""
+    """Return a storage with rows and queue in memory, and logs in files."""
     from shopfloor.adapters.memory import MemoryQueue, MemoryStore
 
     store = MemoryStore()
@@ -126,7 +128,7 @@ def memory_backend(storage: Storage) -> StorageBackend:
 
 
 def _with_files(storage: Storage, store: Store, queue: Queue, bus: Bus, mask: Masking | None = None) -> StorageBackend:
-    """A storage whose logs, hosts, tokens and audit log are files of this machine."""
+    """Return a storage whose logs, hosts, tokens and audit log are files on this machine."""
     from shopfloor.adapters.memory import MemoryWatchers
     from shopfloor.engine import Ingest
 
@@ -146,6 +148,7 @@ def _with_files(storage: Storage, store: Store, queue: Queue, bus: Bus, mask: Ma
 
 
 def open_projects(storage: Storage) -> Projects:
+    """Return the list of project folders of a storage."""
     from shopfloor.adapters.local import LocalProjects
 
     return LocalProjects(storage)
@@ -153,7 +156,7 @@ def open_projects(storage: Storage) -> Projects:
 
 @contextmanager
 def subscribe_deltas(backend: StorageBackend, run_id: str) -> Generator[Callable[[], list[Delta]]]:
-    """Every piece of a message that a run in this process streams from now on; each call gives the new ones."""
-    with backend.bus.subscribe(run_id, deltas=True) as live:
-        # Twice: after a notification the first is empty.
-        yield lambda: [item for item in (*live.drain(), *live.drain()) if isinstance(item, Delta)]
+    """Subscribe to the deltas of a run in this process. Each call of the yielded function returns the new ones."""
+    with backend.bus.subscribe(run_id, deltas=True) as subscription:
+        # Drain twice: after a notification the first drain is empty.
+        yield lambda: [item for item in (*subscription.drain(), *subscription.drain()) if isinstance(item, Delta)]

@@ -24,7 +24,7 @@ START_SECONDS = 120.0
 STOP_SECONDS = 120.0
 SLOTS = 8
 LOW_WATER_BYTES = 4 * 2**20
-OUT_OF_MEMORY_MESSAGE = "error[resource_limit]: the server ran out of memory while it loaded its parts"
+OUT_OF_MEMORY_MESSAGE = "error[resource_limit]: the server ran out of memory while it started"
 STDERR_TAIL_CHARS = 6_000
 
 

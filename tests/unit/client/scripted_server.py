@@ -1,4 +1,4 @@
-"""A real HTTP server on a loopback port that answers as it is told, byte by byte."""
+"""A real HTTP server on a loopback port that sends scripted responses, byte by byte."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shopfloor.client import Client
 from shopfloor.log import Event, Line, encode
 
 Part = bytes | anyio.Event | str
-"""Bytes to send; an event to wait for; or `cut`, to end the connection in the middle."""
+"""Bytes to send, an event to wait for, or `cut` to break the connection."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -33,7 +33,7 @@ class RecordedRequest(msgspec.Struct, frozen=True):
 
 
 class ScriptedServer:
-    """Executions are answered one after another by `executions`, streams of runs by `streams`."""
+    """Responds to executions with the items of `executions` in turn, and to streams of runs with those of `streams`."""
 
     def __init__(self) -> None:
         self.executions: list[Answer] = []
@@ -41,13 +41,13 @@ class ScriptedServer:
         self.events: list[Event] = []
         self.row: dict[str, Any] = {}
         self.refusal: Answer | None = None
-        """What everything but executions and streams is answered with, where it is set."""
+        """The response to all other requests, if set."""
         self.requests: list[RecordedRequest] = []
         self.cancelled = anyio.Event()
-        self.gone = anyio.Event()
+        self.client_gone = anyio.Event()
 
     def bodies(self, ending: str) -> list[Any]:
-        return [one.body for one in self.requests if one.path.endswith(ending)]
+        return [item.body for item in self.requests if item.path.endswith(ending)]
 
     async def __call__(self, scope: Any, receive: Callable[[], Any], send: Callable[[Any], Any]) -> None:
         if scope["type"] != "http":
@@ -68,21 +68,21 @@ class ScriptedServer:
             if part == "cut":
                 return
             if isinstance(part, anyio.Event):
-                if not await self._patient(part, receive):
+                if not await self._wait(part, receive):
                     return
             else:
                 await send({"type": "http.response.body", "body": part, "more_body": True})
-                # Each part is a packet of its own.
+                # Send each part as a separate packet.
                 await anyio.sleep(0.002)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _patient(self, event: anyio.Event, receive: Callable[[], Any]) -> bool:
-        """Waits for the event; False where the client goes first."""
+    async def _wait(self, event: anyio.Event, receive: Callable[[], Any]) -> bool:
+        """Wait for the event. Return False if the client disconnects first."""
         async with anyio.create_task_group() as tasks:
 
             async def watch() -> None:
                 await receive()
-                self.gone.set()
+                self.client_gone.set()
                 tasks.cancel_scope.cancel()
 
             tasks.start_soon(watch)
@@ -119,9 +119,9 @@ def raw_of(event: Event) -> bytes:
 
 
 def sse(*events: dict[str, Any] | str, seq: int | None = None) -> bytes:
-    """Events as the server frames them, and how far the log is told with them."""
+    """Encode events as the server does, with the `seq` up to which the stream is complete."""
     frames = b"".join(
-        b"data: %b\n\n" % (one.encode() if isinstance(one, str) else msgspec.json.encode(one)) for one in events
+        b"data: %b\n\n" % (item.encode() if isinstance(item, str) else msgspec.json.encode(item)) for item in events
     )
     return frames + (b"" if seq is None else b"id: %d\n\n" % seq)
 
@@ -132,7 +132,7 @@ def log_sse(*events: Event) -> bytes:
 
 @asynccontextmanager
 async def scripted_server() -> AsyncGenerator[tuple[ScriptedServer, Client]]:
-    """The server, and a client of it."""
+    """Start the server and yield it with a client."""
     app = ScriptedServer()
     listener = socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(app, log_config=None, log_level="critical", lifespan="off", timeout_graceful_shutdown=1)

@@ -1,4 +1,4 @@
-"""Server-sent events, read from bytes that are cut anywhere, and made."""
+"""Server-sent events: parsing of arbitrary chunks, and encoding."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ def read(chunks: Iterable[bytes], reader: FrameReader | None = None) -> list[Fra
 
 
 @given(st.sets(st.integers(0, len(BODY)), max_size=30), st.sampled_from([b"\n", b"\r\n", b"\r"]))
-def test_frames_are_the_same_wherever_they_are_cut_and_however_lines_end(cuts: set[int], end: bytes) -> None:
+def test_frames_are_independent_of_chunks_and_line_endings(cuts: set[int], end: bytes) -> None:
     body = BODY.replace(b"\n", end)
     places = [0, *sorted(cuts), len(body)]
     assert read(body[a:b] for a, b in pairwise(places)) == FRAMES
 
 
 def test_frames_are_the_same_byte_by_byte() -> None:
-    assert read(bytes([one]) for one in BODY.replace(b"\n", b"\r\n")) == FRAMES
+    assert read(bytes([byte]) for byte in BODY.replace(b"\n", b"\r\n")) == FRAMES
 
 
-def test_an_event_without_an_end_is_given_up() -> None:
+def test_an_event_without_an_end_is_an_error() -> None:
     with pytest.raises(ServerUnreachable):
         read([b"data: ", *[b"x" * 100] * 20], FrameReader(1_000))
     assert len(read([b"data: 1\n\n"] * 1_000, FrameReader(1_000))) == 1_000
@@ -58,7 +58,7 @@ def body_of(events: AsyncGenerator[StreamEvent | UnknownEvent]) -> bytes:
 
 
 @pytest.mark.req("SDK-24")
-def test_events_become_a_body_that_an_http_handler_can_send_on() -> None:
+def test_events_become_a_body_that_an_http_handler_can_send() -> None:
     async def events() -> AsyncGenerator[StreamEvent | UnknownEvent]:
         yield Start(execution_id=RUN_ID)
         yield TextDelta(id="m:0", delta="a\nb")
@@ -74,7 +74,7 @@ def test_events_become_a_body_that_an_http_handler_can_send_on() -> None:
     )
 
 
-def test_a_body_says_that_its_events_broke_off() -> None:
+def test_a_body_ends_with_the_error_of_its_events() -> None:
     async def broken() -> AsyncGenerator[StreamEvent | UnknownEvent]:
         yield Start(execution_id=RUN_ID)
         raise ServerUnreachable("gone", hint="look")
@@ -88,7 +88,7 @@ def test_a_body_says_that_its_events_broke_off() -> None:
     assert b'"reason":"cancelled"}\n\ndata: [DONE]' in body_of(cancelled())
 
 
-def test_leaving_a_body_closes_its_events() -> None:
+def test_closing_a_body_closes_its_events() -> None:
     closed: list[bool] = []
 
     async def events() -> AsyncGenerator[StreamEvent | UnknownEvent]:

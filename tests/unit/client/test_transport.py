@@ -1,4 +1,4 @@
-"""Requests to an app in this process: they stream, break off and are left as those over a connection are."""
+"""Requests to an app in this process: they stream, break off and disconnect like those over a connection."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def opened(app: Callable[[Message, Receive, Send], Awaitable[None]]) -> As
             tasks.cancel_scope.cancel()
 
 
-def test_the_app_gets_the_request_and_the_client_its_answer() -> None:
+def test_the_app_gets_the_request_and_the_client_the_response() -> None:
     seen: list[Message] = []
 
     async def app(scope: Message, receive: Receive, send: Send) -> None:
@@ -62,31 +62,31 @@ def test_the_app_gets_the_request_and_the_client_its_answer() -> None:
     assert (got["method"], got["query_string"], second["body"]) == ("GET", b"q=a+b%26c&limit=3&flag=true", b"")
 
 
-def test_a_stream_arrives_piece_by_piece_and_the_app_hears_when_it_is_left() -> None:
-    heard: list[str] = []
+def test_a_stream_arrives_in_chunks_and_the_app_learns_of_a_disconnect() -> None:
+    messages: list[str] = []
 
     async def app(scope: Message, receive: Receive, send: Send) -> None:
         await receive()
         await send(start(kind=b"text/event-stream"))
         await send(body(b'data: {"seq":1,"type":"x"}\n\n', more=True))
-        # The next piece is made only after the first was taken, and somebody waits for more.
-        heard.append((await receive())["type"])
+        # The app makes the next chunk only after the client took the first and waits for more.
+        messages.append((await receive())["type"])
         await send(body(b'data: {"seq":2,"type":"x"}\n\n', more=True))
-        heard.append("ended")
+        messages.append("ended")
 
     async def main() -> None:
         async with opened(app) as api:
             async with aclosing(api.stream(RUN_ID)) as entries:
                 assert (await anext(entries)).seq == 1
-                assert heard == []
-            while "ended" not in heard:
+                assert messages == []
+            while "ended" not in messages:
                 await anyio.lowlevel.checkpoint()
 
     anyio.run(main)
-    assert heard == ["http.disconnect", "ended"]
+    assert messages == ["http.disconnect", "ended"]
 
 
-def test_a_client_that_leaves_lets_an_app_go_on_that_waits_for_it() -> None:
+def test_a_client_that_disconnects_releases_an_app_that_waits_to_send() -> None:
     ended = False
 
     async def app(scope: Message, receive: Receive, send: Send) -> None:
@@ -106,7 +106,7 @@ def test_a_client_that_leaves_lets_an_app_go_on_that_waits_for_it() -> None:
     anyio.run(main)
 
 
-def test_an_answer_that_breaks_off_or_never_comes_is_a_server_that_is_unreachable() -> None:
+def test_a_response_that_breaks_off_or_never_comes_is_an_unreachable_server() -> None:
     async def breaks(scope: Message, receive: Receive, send: Send) -> None:
         await send(start())
         await send(body(b'{"a"', more=True))
@@ -129,7 +129,7 @@ def test_an_answer_that_breaks_off_or_never_comes_is_a_server_that_is_unreachabl
 
 
 async def take_pieces(transport: Transport) -> list[bytes]:
-    """Take the pieces of a body that breaks off, and see what they raise before `send` does."""
+    """Read the chunks of a body that breaks off, and return what they raise before `send` does."""
     taken: list[bytes] = []
     async with transport.send("GET", "/api/x") as answer:
         taken.append(await anext(answer.chunks))
@@ -138,7 +138,7 @@ async def take_pieces(transport: Transport) -> list[bytes]:
     return taken
 
 
-def test_the_pieces_of_a_body_that_breaks_off_raise_a_transport_error() -> None:
+def test_the_chunks_of_a_body_that_breaks_off_raise_a_transport_error() -> None:
     async def breaks(scope: Message, receive: Receive, send: Send) -> None:
         await send(start())
         await send(body(b'{"a"', more=True))
@@ -163,7 +163,7 @@ def test_the_pieces_of_a_body_that_breaks_off_raise_a_transport_error() -> None:
     anyio.run(main)
 
 
-def test_errors_of_the_app_are_the_errors_they_are() -> None:
+def test_errors_of_the_app_are_raised_as_their_exceptions() -> None:
     async def app(scope: Message, receive: Receive, send: Send) -> None:
         await send(start(404))
         await send(body(b'{"error": {"code": "run_not_found", "message": "none", "hint": "look"}}'))

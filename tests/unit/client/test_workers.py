@@ -1,4 +1,4 @@
-"""Executing workers over HTTP, against a server that answers byte by byte as the test says."""
+"""Executing workers over HTTP, against a server that sends scripted responses."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def all_of(events: Any) -> list[dict[str, Any]]:
 
 
 def plain(event: StreamEvent | UnknownEvent) -> dict[str, Any]:
-    """The event as it is on the wire, without its place."""
+    """Return the event as it is on the wire, without its `seq`."""
     return event.data if isinstance(event, UnknownEvent) else msgspec.to_builtins(msgspec.structs.replace(event, seq=0))
 
 
@@ -87,7 +87,7 @@ def plain(event: StreamEvent | UnknownEvent) -> dict[str, Any]:
 
 
 @pytest.mark.req("SDK-1", "SDK-2", "SDK-12")
-def test_the_events_of_a_worker_come_whatever_the_bytes_are_cut_into() -> None:
+def test_the_events_of_a_worker_are_independent_of_chunks() -> None:
     events = [START, WORKER, *text_of("Grüße 😀", "\u2028!"), {"type": "new", "x": 1}, RESULT, STOP]
     body = b": heartbeat\n\n" + sse(*events, DONE, seq=9)
 
@@ -102,7 +102,7 @@ def test_the_events_of_a_worker_come_whatever_the_bytes_are_cut_into() -> None:
 
 
 @pytest.mark.req("SDK-3")
-def test_events_come_while_the_run_goes_on() -> None:
+def test_events_arrive_during_the_run() -> None:
     async def test(server: ScriptedServer, client: Client) -> None:
         go_on = anyio.Event()
         server.executions = [Answer([sse(START, WORKER), go_on, sse(RESULT, STOP, DONE)])]
@@ -118,7 +118,7 @@ def test_events_come_while_the_run_goes_on() -> None:
 
 
 @pytest.mark.req("SDK-5", "SDK-6")
-def test_handlers_are_called_at_once_and_the_stream_goes_on_as_one() -> None:
+def test_handlers_are_called_concurrently_and_the_stream_continues() -> None:
     both = threading.Barrier(2)
 
     def search(args: dict[str, Any]) -> Any:
@@ -138,20 +138,20 @@ def test_handlers_are_called_at_once_and_the_stream_goes_on_as_one() -> None:
         ]
         tools = {"search": search, "fetch": fetch, "odd": lambda args: object(), "none": lambda args: None}
         assert await all_of(client.workers.execute("hello", tools=tools)) == [START, WORKER, requests, RESULT, STOP]
-        given = server.bodies("/execute")[1]
-        assert given["type"] == "continue"
-        assert given["executionId"] == RUN_ID
-        first, second, third, fourth = given["toolResults"]
+        body = server.bodies("/execute")[1]
+        assert body["type"] == "continue"
+        assert body["executionId"] == RUN_ID
+        first, second, third, fourth = body["toolResults"]
         assert first == {"toolCallId": "c1", "toolName": "search", "result": {"found": "c1"}}
         assert second == {"toolCallId": "c2", "toolName": "fetch", "error": "no net"}
-        assert third["error"].startswith("the handler of 'odd' gave what cannot be sent as JSON")
+        assert third["error"].startswith("the handler of 'odd' returned a value that cannot be sent as JSON")
         assert fourth == {"toolCallId": "c4", "toolName": "none", "result": None}
 
     play(test)
 
 
 @pytest.mark.req("SDK-7", "SDK-8", "SDK-9", "SDK-10", "SDK-11")
-def test_what_has_no_handler_is_asked_of_the_caller_who_may_leave_and_go_on() -> None:
+def test_a_call_without_a_handler_is_passed_to_the_caller_who_may_continue_later() -> None:
     async def test(server: ScriptedServer, client: Client) -> None:
         server.executions = [
             Answer([sse(START, requested(("c1", "search"), ("c2", "mine")), CALLS, DONE, seq=4)]),
@@ -164,7 +164,7 @@ def test_what_has_no_handler_is_asked_of_the_caller_who_may_leave_and_go_on() ->
             if isinstance(event, ClientToolRequest):
                 break
         else:
-            pytest.fail("nobody was asked")
+            pytest.fail("the handler must not be called")
         assert plain(event) == {
             "type": "client-tool-request",
             "executionId": RUN_ID,
@@ -172,25 +172,25 @@ def test_what_has_no_handler_is_asked_of_the_caller_who_may_leave_and_go_on() ->
         }
         results = [CallResult(tool_call_id="c2", result="mine")]
         rest = await all_of(client.workers.continue_("hello", event.execution_id, results, tools=tools))
-        assert [one["type"] for one in rest] == ["start", "tool-request", "worker-result", "finish"]
-        sent = [one["toolResults"] for one in server.bodies("/execute")[1:]]
-        assert [[one["toolCallId"] for one in results] for results in sent] == [["c1"], ["c2"], ["c3"]]
+        assert [item["type"] for item in rest] == ["start", "tool-request", "worker-result", "finish"]
+        sent = [item["toolResults"] for item in server.bodies("/execute")[1:]]
+        assert [[item["toolCallId"] for item in results] for results in sent] == [["c1"], ["c2"], ["c3"]]
         assert server.bodies("/cancel") == []
 
     play(test)
 
 
-def test_a_stream_ends_after_the_request_that_nobody_serves() -> None:
+def test_a_stream_ends_after_a_request_without_a_handler() -> None:
     async def test(server: ScriptedServer, client: Client) -> None:
         server.executions = [Answer([sse(START, requested(("c1", "mine")), CALLS, DONE)])]
         events = await all_of(client.workers.execute("hello"))
-        assert [one["type"] for one in events] == ["start", "tool-request", "client-tool-request", "finish"]
+        assert [item["type"] for item in events] == ["start", "tool-request", "client-tool-request", "finish"]
         assert server.bodies("/cancel") == []
 
     play(test)
 
 
-def test_results_may_be_plain_data_in_the_words_of_the_wire() -> None:
+def test_results_may_be_plain_dicts_with_the_names_of_the_wire() -> None:
     async def test(server: ScriptedServer, client: Client) -> None:
         server.executions = [Answer([sse(START, RESULT, STOP, DONE)])]
         await all_of(client.workers.continue_("hello", RUN_ID, [{"toolCallId": "c", "error": "no"}]))
@@ -201,11 +201,11 @@ def test_results_may_be_plain_data_in_the_words_of_the_wire() -> None:
     play(test)
 
 
-# Leaving
+# Closing the stream
 
 
 @pytest.mark.req("SDK-25")
-def test_leaving_early_cancels_the_run_however_one_leaves() -> None:
+def test_closing_the_stream_early_cancels_the_run() -> None:
     async def leave(client: Client) -> None:
         async for _ in client.workers.execute("hello"):
             break
@@ -232,13 +232,13 @@ def test_leaving_early_cancels_the_run_however_one_leaves() -> None:
             server.executions = [Answer([sse(START, WORKER), anyio.Event()])]
             await way(client)
             await server.cancelled.wait()
-            await server.gone.wait()
-            assert server.bodies("/cancel") == [{"reason": "its caller has left"}]
+            await server.client_gone.wait()
+            assert server.bodies("/cancel") == [{"reason": "its caller stopped reading"}]
 
         play(test)
 
 
-def test_leaving_a_detached_run_or_one_that_has_its_result_leaves_it_alone() -> None:
+def test_closing_the_stream_of_a_detached_or_ended_run_does_not_cancel_it() -> None:
     async def test(server: ScriptedServer, client: Client) -> None:
         asks = {"type": "question", "executionId": RUN_ID, "callId": "q", "question": "?", "waits": True}
         for events, detach, until in (
@@ -260,7 +260,7 @@ def test_leaving_a_detached_run_or_one_that_has_its_result_leaves_it_alone() -> 
 
 @pytest.mark.req("SDK-5", "SDK-25", "SDK-26")
 @pytest.mark.parametrize("kind", [anyio.Event, asyncio.Event])
-def test_a_signal_cancels_the_run_and_raises_an_error_of_its_own(kind: Any) -> None:
+def test_a_signal_cancels_the_run_and_raises_execution_cancelled(kind: Any) -> None:
     async def test(server: ScriptedServer, client: Client) -> None:
         signal = kind()
         server.executions = [Answer([sse(START, WORKER), anyio.Event()])]
@@ -287,7 +287,7 @@ def test_a_signal_cancels_the_run_and_raises_an_error_of_its_own(kind: Any) -> N
     play(test)
 
 
-def test_a_signal_that_nobody_gives_changes_nothing() -> None:
+def test_a_signal_that_is_never_set_changes_nothing() -> None:
     async def test(server: ScriptedServer, client: Client) -> None:
         server.executions = [Answer([sse(START, WORKER, RESULT, STOP, DONE)])]
         assert await all_of(client.workers.execute("hello", signal=anyio.Event())) == [START, WORKER, RESULT, STOP]
@@ -297,15 +297,13 @@ def test_a_signal_that_nobody_gives_changes_nothing() -> None:
     play(test)
 
 
-# Cuts
+# Disconnects
 
 
 @pytest.mark.parametrize("checkpoint", [None, 1, 2, 3])
 @pytest.mark.parametrize("keeps", range(14))
-def test_a_stream_that_is_cut_anywhere_goes_on_without_a_gap_and_without_repeats(
-    keeps: int, checkpoint: int | None
-) -> None:
-    """The server tells the log in batches; it is cut after any number of events beyond the last `id`."""
+def test_a_stream_that_breaks_anywhere_continues_without_gaps_or_repeats(keeps: int, checkpoint: int | None) -> None:
+    """The server sends the log in batches; the connection breaks after any number of events after the last `id`."""
     steps = [message(text("Hello 😀"), use("c1")), call("c1"), result("c1"), STEP_ENDED, ENDED]
     events = log(STARTED, STEP, *steps)
     batches = [told(*events[:n])[1] for n in range(len(events) + 1)]
@@ -323,14 +321,14 @@ def test_a_stream_that_is_cut_anywhere_goes_on_without_a_gap_and_without_repeats
     play(test)
 
 
-def test_a_text_that_was_cut_while_it_was_typed_is_told_to_its_end_once() -> None:
+def test_a_text_that_broke_off_is_completed_once() -> None:
     events = log(STARTED, STEP, message(text("Hello there")), STEP_ENDED, ENDED)
-    begun = [{"type": "text-start", "id": "m:0"}, {"type": "text-delta", "id": "m:0", "delta": "Hel"}]
+    partial = [{"type": "text-start", "id": "m:0"}, {"type": "text-delta", "id": "m:0", "delta": "Hel"}]
     block = {"type": "block-start", "blockId": "say", "blockName": "Say", "blockType": "next-message"}
 
     async def test(server: ScriptedServer, client: Client) -> None:
         server.events = events
-        server.executions = [Answer([sse(START, WORKER, block, seq=2) + sse(*begun), "cut"])]
+        server.executions = [Answer([sse(START, WORKER, block, seq=2) + sse(*partial), "cut"])]
         typed = b"event: delta\ndata: %b\n\n" % msgspec.json.encode(delta("lo", 3))
         server.streams = [
             Answer([typed, "cut"]),
@@ -338,47 +336,47 @@ def test_a_text_that_was_cut_while_it_was_typed_is_told_to_its_end_once() -> Non
             Answer([log_sse(*events[3:]), b"event: end\ndata: {}\n\n"]),
         ]
         got = await all_of(client.workers.execute("hello"))
-        assert [one["delta"] for one in got if one["type"] == "text-delta"] == ["Hel", "lo", " there"]
-        assert [one["type"] for one in got].count("text-start") == 1
+        assert [item["delta"] for item in got if item["type"] == "text-delta"] == ["Hel", "lo", " there"]
+        assert [item["type"] for item in got].count("text-start") == 1
         assert got[-2:] == [RESULT, STOP]
-        rest = [(one.method, one.path.rpartition("/")[2], one.query) for one in server.requests[1:]]
-        attached = [one for one in rest if one[1] != "log"]
+        rest = [(item.method, item.path.rpartition("/")[2], item.query) for item in server.requests[1:]]
+        attached = [item for item in rest if item[1] != "log"]
         assert attached == [("POST", "attach", f"after={seq}") for seq in (2, 2, 3)]
 
     play(test)
 
 
 @pytest.mark.req("SDK-44")
-def test_an_input_that_was_cut_while_it_was_typed_is_told_to_its_end_once() -> None:
+def test_an_input_that_broke_off_is_completed_once() -> None:
     events = log(STARTED, STEP, message(use("c1", given={"q": [1, 2]})), call("c1"), result("c1"), STEP_ENDED, ENDED)
-    begun = [
+    partial = [
         {"type": "tool-input-start", "toolCallId": "c1", "toolName": "search"},
         {"type": "tool-input-delta", "toolCallId": "c1", "inputTextDelta": '{"q":'},
     ]
 
     async def test(server: ScriptedServer, client: Client) -> None:
         server.events = events
-        server.executions = [Answer([sse(START, WORKER, seq=2) + sse(*begun), "cut"])]
+        server.executions = [Answer([sse(START, WORKER, seq=2) + sse(*partial), "cut"])]
         named: dict[str, Any] = {"kind": "tool_input", "tool_id": "c1", "tool_name": "search"}
         typed = b"event: delta\ndata: %b\n\n" % msgspec.json.encode(delta("[1,", 5, **named))
         server.streams = [Answer([typed, log_sse(*events[2:]), b"event: end\ndata: {}\n\n"])]
         got = await all_of(client.workers.execute("hello"))
-        told = [one for one in got if one["type"].startswith("tool-")]
-        assert [one["type"] for one in told] == [
+        told = [item for item in got if item["type"].startswith("tool-")]
+        assert [item["type"] for item in told] == [
             "tool-input-start",
             "tool-input-delta",
             "tool-input-delta",
             "tool-input-available",
             "tool-output-available",
         ]
-        assert "".join(one.get("inputTextDelta", "") for one in told) == '{"q":[1,2]}'
+        assert "".join(item.get("inputTextDelta", "") for item in told) == '{"q":[1,2]}'
 
     play(test)
 
 
-def test_a_cut_in_the_middle_of_going_on_is_made_good_from_the_log() -> None:
-    asking = [call("c1", given={"q": "c1"}, kind="client_tool", more=1), call("c2", "mine", {"q": "c2"}, "client_tool")]
-    events = log(STARTED, STEP, *asking, result("c1", 1))
+def test_a_disconnect_during_continue_is_recovered_from_the_log() -> None:
+    calls = [call("c1", given={"q": "c1"}, kind="client_tool", more=1), call("c2", "mine", {"q": "c2"}, "client_tool")]
+    events = log(STARTED, STEP, *calls, result("c1", 1))
 
     async def test(server: ScriptedServer, client: Client) -> None:
         server.events = events[:4]
@@ -389,20 +387,20 @@ def test_a_cut_in_the_middle_of_going_on_is_made_good_from_the_log() -> None:
         ]
         server.streams = [Answer([log_sse(events[4]), anyio.Event()])]
         got = await all_of(client.workers.execute("hello", tools={"search": lambda args: 1}))
-        assert [one["type"] for one in got[3:]] == [
+        assert [item["type"] for item in got[3:]] == [
             "tool-output-available",
             "tool-request",
             "client-tool-request",
             "finish",
         ]
-        assert [one["toolCallId"] for one in got[-2]["toolCalls"]] == ["c2"]
-        # The results were sent again, since nobody knows whether they had arrived.
+        assert [item["toolCallId"] for item in got[-2]["toolCalls"]] == ["c2"]
+        # The results were sent again, since the client cannot know whether they had arrived.
         assert server.bodies("/execute")[1] == server.bodies("/execute")[2]
 
     play(test)
 
 
-def test_going_on_by_an_id_alone_survives_a_cut_too() -> None:
+def test_continuing_by_id_alone_survives_a_disconnect() -> None:
     events = log(STARTED, STEP, call("c1", kind="client_tool"), result("c1", 1), STEP_ENDED, ENDED)
 
     async def test(server: ScriptedServer, client: Client) -> None:
@@ -410,7 +408,7 @@ def test_going_on_by_an_id_alone_survives_a_cut_too() -> None:
         server.executions = [Answer([sse(START), "cut"])]
         server.streams = [Answer([log_sse(*events[3:]), b"event: end\ndata: {}\n\n"])]
         got = await all_of(client.workers.continue_("hello", RUN_ID, [CallResult(tool_call_id="c1", result=1)]))
-        assert [one["type"] for one in got] == [
+        assert [item["type"] for item in got] == [
             "start",
             "tool-output-available",
             "block-end",
@@ -421,7 +419,7 @@ def test_going_on_by_an_id_alone_survives_a_cut_too() -> None:
     play(test)
 
 
-def test_a_start_is_asked_for_again_only_with_a_key() -> None:
+def test_a_start_is_retried_only_with_an_idempotency_key() -> None:
     async def test(server: ScriptedServer, client: Client) -> None:
         server.executions = [Answer(["cut"])]
         with pytest.raises(ServerUnreachable):
@@ -433,12 +431,12 @@ def test_a_start_is_asked_for_again_only_with_a_key() -> None:
     play(test)
 
 
-def test_a_log_that_ends_without_an_outcome_is_said_to() -> None:
+def test_a_log_that_ends_without_an_outcome_is_an_error() -> None:
     async def test(server: ScriptedServer, client: Client) -> None:
         server.executions = [Answer([sse(START), "cut"])]
         server.streams = [Answer([log_sse(*log(STARTED)), b"event: end\ndata: {}\n\n"])]
         got = await all_of(client.workers.execute("hello"))
-        assert [(one["type"], one.get("code")) for one in got[2:]] == [
+        assert [(item["type"], item.get("code")) for item in got[2:]] == [
             ("error", "outcome_unknown"),
             ("finish", None),
         ]
@@ -453,9 +451,7 @@ def test_a_log_that_ends_without_an_outcome_is_said_to() -> None:
 @pytest.mark.parametrize(
     ("code", "status", "error"), [("validation_error", 400, InvalidInput), ("not_found_error", 404, WorkerNotFound)]
 )
-def test_what_is_refused_is_an_error_event_and_raised_by_generate(
-    code: str, status: int, error: type[Exception]
-) -> None:
+def test_a_refusal_is_an_error_event_and_raised_by_generate(code: str, status: int, error: type[Exception]) -> None:
     async def test(server: ScriptedServer, client: Client) -> None:
         refused = {
             "type": "error",
@@ -479,7 +475,7 @@ def test_what_is_refused_is_an_error_event_and_raised_by_generate(
 
 
 @pytest.mark.req("SDK-22", "SDK-23", "SDK-31", "SDK-32", "SDK-33")
-def test_generate_gives_the_output_and_raises_what_went_wrong() -> None:
+def test_generate_returns_the_output_or_raises_the_error() -> None:
     async def test(server: ScriptedServer, client: Client) -> None:
         server.executions = [Answer([sse(START, RESULT, STOP, DONE)]), Answer([sse(START, STOP, DONE)])]
         assert await client.workers.generate("hello", {}) == 42
@@ -507,7 +503,7 @@ def test_generate_gives_the_output_and_raises_what_went_wrong() -> None:
     play(test)
 
 
-def test_generate_raises_where_the_run_was_cancelled_or_waits() -> None:
+def test_generate_raises_if_the_run_was_cancelled_or_waits() -> None:
     async def test(server: ScriptedServer, client: Client) -> None:
         ending = {"type": "worker-result", "workerId": RUN_ID, "error": "enough"}
         server.executions = [
@@ -527,21 +523,21 @@ def test_generate_raises_where_the_run_was_cancelled_or_waits() -> None:
     play(test)
 
 
-def test_what_is_no_shopfloor_server_is_unreachable() -> None:
+def test_a_server_that_is_not_shopfloor_is_unreachable() -> None:
     async def test(server: ScriptedServer, client: Client) -> None:
         for answer in (Answer([b"<html>"], 502, "text/html"), Answer([b"hi"], 200, "text/plain"), Answer([sse("[1]")])):
             server.executions = [answer]
             with pytest.raises(ServerUnreachable):
                 await all_of(client.workers.execute("hello"))
-        async with Client("http://127.0.0.1:9", "k") as nobody:
+        async with Client("http://127.0.0.1:9", "k") as unreachable:
             with pytest.raises(ServerUnreachable) as raised:
-                await all_of(nobody.workers.execute("hello", idempotency_key="k"))
+                await all_of(unreachable.workers.execute("hello", idempotency_key="k"))
             assert isinstance(raised.value.__cause__, ConnectError)
 
     play(test)
 
 
-# Runs that others started
+# Runs of other clients
 
 
 def test_a_run_is_followed_from_its_queue_to_its_end() -> None:
@@ -551,18 +547,18 @@ def test_a_run_is_followed_from_its_queue_to_its_end() -> None:
         missing = as_json({"error": {"code": "run_not_found", "message": "no log"}}, 404)
         server.row = {"status": "queued"}
         server.events = events
-        # The third leaves one out, which is then read from the log.
+        # The third stream skips an event, which is then read from the log.
         server.streams = [missing, Answer([log_sse(events[0]), "cut"]), Answer([log_sse(*events[2:])])]
         run_id = await client.workers.dispatch("hello", {"A": 1}, idempotency_key="k")
         got = await all_of(client.workers.stream(run_id))
-        assert [one["type"] for one in got] == [
+        assert [item["type"] for item in got] == [
             *("start", "worker-start", "block-start", "text-start", "text-delta", "text-end"),
             *("block-end", "worker-result", "finish"),
         ]
         assert server.bodies("/runs") == [{"worker": "hello", "input": {"A": 1}, "idempotency_key": "k"}]
         server.streams = [Answer([log_sse(*events[3:])])]
         got = await all_of(client.workers.stream(run_id, after=3))
-        assert [one["type"] for one in got] == ["start", "block-end", "worker-result", "finish"]
+        assert [item["type"] for item in got] == ["start", "block-end", "worker-result", "finish"]
         server.row, server.streams = {"status": "done"}, [missing]
         with pytest.raises(RunNotFound):
             await all_of(client.workers.stream(run_id))
@@ -570,7 +566,7 @@ def test_a_run_is_followed_from_its_queue_to_its_end() -> None:
     play(test)
 
 
-def test_a_log_that_lost_its_end_is_told_from_there() -> None:
+def test_a_truncated_log_is_streamed_from_its_new_end() -> None:
     events = log(STARTED, STEP, message(text("Hello")))
     other = log(message(text("Hello again"), message_id="n"), ENDED, first=3)
 
@@ -579,7 +575,7 @@ def test_a_log_that_lost_its_end_is_told_from_there() -> None:
         reset = b'event: reset\ndata: {"last":2}\n\n'
         server.streams = [Answer([log_sse(*events), reset, log_sse(*other)])]
         got = await all_of(client.workers.stream(RUN_ID))
-        assert [one["delta"] for one in got if one["type"] == "text-delta"] == ["Hello", "Hello again"]
+        assert [item["delta"] for item in got if item["type"] == "text-delta"] == ["Hello", "Hello again"]
 
     play(test)
 
@@ -598,15 +594,15 @@ def test_a_question_can_be_answered_and_a_run_cancelled() -> None:
 
 
 QUESTION = {"type": "question", "executionId": RUN_ID, "callId": "q", "question": "?", "waits": True}
-ASKED = call("q", name="ask", kind="question")
+QUESTION_CALL = call("q", name="ask", kind="question")
 PAUSE = {"type": "finish", "finishReason": "other", "reason": "question"}
 
 
 @pytest.mark.req("SDK-37")
 @pytest.mark.parametrize("answers_at", ["question", "finish"])
 @pytest.mark.parametrize("detach", [False, True])
-def test_a_stream_that_paused_at_a_question_goes_on_once_it_is_answered(answers_at: str, detach: bool) -> None:
-    events = log(STARTED, STEP, ASKED, result("q", name="ask"), STEP_ENDED, ENDED)
+def test_a_stream_that_paused_at_a_question_continues_once_it_is_answered(answers_at: str, detach: bool) -> None:
+    events = log(STARTED, STEP, QUESTION_CALL, result("q", name="ask"), STEP_ENDED, ENDED)
 
     async def test(server: ScriptedServer, client: Client) -> None:
         server.events = events
@@ -620,7 +616,7 @@ def test_a_stream_that_paused_at_a_question_goes_on_once_it_is_answered(answers_
         paused = ["finish"] if answers_at == "finish" else []
         rest = ["tool-output-available", "block-end", "worker-result", "finish"]
         assert got == ["start", "worker-start", "question", *paused, *rest]
-        [follow] = [one for one in server.requests if one.path.endswith(("/stream", "/attach"))]
+        [follow] = [item for item in server.requests if item.path.endswith(("/stream", "/attach"))]
         assert follow.path.endswith("/stream" if detach else "/attach")
         assert server.bodies("/cancel") == []
 
@@ -628,25 +624,25 @@ def test_a_stream_that_paused_at_a_question_goes_on_once_it_is_answered(answers_
 
 
 @pytest.mark.req("SDK-37")
-def test_a_stream_whose_question_nobody_answered_ends_there() -> None:
+def test_a_stream_with_an_unanswered_question_ends_there() -> None:
     async def test(server: ScriptedServer, client: Client) -> None:
         server.executions = [Answer([sse(START, WORKER, QUESTION, PAUSE, DONE, seq=3)])]
         types: list[str] = []
         async for event in client.workers.execute("hello"):
             types.append(event.type)
             if event.type == "question":
-                # Of another run: it is not what this one waits for.
+                # A call of another run: this run does not wait for it.
                 await client.workers.answer(RUN_ID[:-1] + ("0" if RUN_ID[-1] != "0" else "1"), "q", "yes")
         assert types == ["start", "worker-start", "question", "finish"]
 
     play(test)
 
 
-# Places
+# Positions
 
 
 @pytest.mark.req("SDK-38")
-def test_every_event_says_from_where_on_a_stream_goes_on_after_it() -> None:
+def test_every_event_has_the_seq_to_resume_the_stream_from() -> None:
     events = log(STARTED, STEP, message(text("Hello")), STEP_ENDED, ENDED)
     batches = [told(*events[:n])[1] for n in range(len(events) + 1)]
 
@@ -661,11 +657,11 @@ def test_every_event_says_from_where_on_a_stream_goes_on_after_it() -> None:
         assert got[-1].seq == len(events)
         for n, event in enumerate(got):
             server.streams = [Answer([log_sse(*events[event.seq :]) + b"event: end\ndata: {}\n\n"])]
-            first, *rest = [one async for one in client.workers.stream(RUN_ID, after=event.seq)]
+            first, *rest = [item async for item in client.workers.stream(RUN_ID, after=event.seq)]
             assert first.seq == event.seq
-            # Nothing that follows is missing; what belongs to the same entry of the log may come again.
-            following = [plain(one) for one in got[n + 1 :]]
-            assert [plain(one) for one in rest][len(rest) - len(following) :] == following
+            # Nothing after the event is missing; events of the same log entry may be repeated.
+            following = [plain(item) for item in got[n + 1 :]]
+            assert [plain(item) for item in rest][len(rest) - len(following) :] == following
 
     play(test)
 
@@ -674,7 +670,7 @@ def test_every_event_says_from_where_on_a_stream_goes_on_after_it() -> None:
 
 
 @pytest.mark.req("SDK-39")
-def test_what_generate_raises_names_the_run() -> None:
+def test_errors_of_generate_have_the_run_id() -> None:
     async def test(server: ScriptedServer, client: Client) -> None:
         failed = {
             "type": "error",
@@ -713,18 +709,18 @@ def test_what_generate_raises_names_the_run() -> None:
 
 @pytest.mark.req("SDK-39")
 @pytest.mark.parametrize("run_id", [RUN_ID, "../x", "", RUN_ID.upper() + "A"])
-def test_a_run_that_cannot_be_is_not_found_as_one_that_is_not_there(run_id: str) -> None:
+def test_an_invalid_run_id_is_not_found_like_an_unknown_one(run_id: str) -> None:
     missing = as_json({"error": {"code": "run_not_found", "message": "there is no run"}}, 404)
 
     async def test(server: ScriptedServer, client: Client) -> None:
         server.refusal = missing
         server.streams = [missing]
         server.executions = [missing]
-        wanted = RequestedCall(tool_call_id="c", tool_name="t", args={})
+        requested_call = RequestedCall(tool_call_id="c", tool_name="t", args={})
         for ask in (
             lambda: client.workers.cancel(run_id),
             lambda: client.workers.answer(run_id, "q", 1),
-            lambda: client.workers.execute_call(run_id, wanted, {"t": lambda args: 1}),
+            lambda: client.workers.execute_call(run_id, requested_call, {"t": lambda args: 1}),
             lambda: all_of(client.workers.stream(run_id)),
             lambda: all_of(client.workers.stream(run_id, after=3)),
         ):
