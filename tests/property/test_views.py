@@ -140,8 +140,8 @@ def test_any_timeline_can_be_shown(run: Run) -> None:
 @given(runs_with_tools())
 def test_a_row_says_that_a_run_ended_exactly_when_its_log_does(run: Run) -> None:
     row = rows_of(events_of(run))
-    assert row.ended is (row.status in ("completed", "failed", "cancelled"))
-    assert row.ended is (run[-1][0].event_type == "run.completed")
+    assert row.is_ended is (row.status in ("completed", "failed", "cancelled"))
+    assert row.is_ended is (run[-1][0].event_type == "run.completed")
     assert row.last_seq == len(run)
 
 

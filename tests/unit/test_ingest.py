@@ -209,7 +209,7 @@ def test_a_log_that_is_deleted_while_it_is_followed_disturbs_nobody(storage: Sto
         assert await ingest.catch_up() == 1
         item = await store.get_run(kept)
         assert item is not None
-        assert item.row.ended
+        assert item.row.is_ended
 
     anyio.run(main)
 

@@ -35,7 +35,17 @@ from shopfloor.log import (
     format_timestamp,
     new_run_id,
 )
-from shopfloor.views import ArchiveEntry, RunRow, Timeline, archive, cut, preview, queued_row, row_fold, timeline_fold
+from shopfloor.views import (
+    ArchiveEntry,
+    RunRow,
+    Timeline,
+    archive,
+    preview,
+    queued_row,
+    row_fold,
+    timeline_fold,
+    truncate_bytes,
+)
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -369,7 +379,7 @@ def test_results_and_arguments_are_cut_on_a_character_and_marked():
     assert (1990 < len(args.encode()) <= 2000, 49_990 < len(text.encode()) <= 50_000) == (True, True)
     assert args.endswith("bytes in all]")
     assert text.endswith("é… [cut: 100,000 bytes in all]")
-    assert cut("é" * 25_000, 50_000) == "é" * 25_000
+    assert truncate_bytes("é" * 25_000, 50_000) == "é" * 25_000
 
 
 def test_a_log_without_messages_has_no_archive():

@@ -68,7 +68,7 @@ class Progress:
                 self._inputs[call_id] = StreamedInput(broken=True)
             case ToolInputDelta(tool_call_id=call_id, input_text_delta=text):
                 if call_id in self._inputs:
-                    self._inputs[call_id] = self._inputs[call_id].told(text)
+                    self._inputs[call_id] = self._inputs[call_id].with_text(text)
             case _:
                 self._since[encode_event(event)] += 1
                 if isinstance(event, ToolInputAvailable):

@@ -270,7 +270,7 @@ class Lifecycle:
         if outcome is not None:
             await self._resumption.notify_parent(run_id, parent)
         elif attempt.interruption == "suspended" and (
-            attempt.slot_usage.has_activity or not replay_state.waits.waiting
+            attempt.slot_usage.has_activity or not replay_state.waits.is_waiting
         ):
             # What the run waited for came while the run was being left.
             claim.is_resumed_again = True

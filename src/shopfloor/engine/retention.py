@@ -18,7 +18,7 @@ async def delete_run(ports: StoragePorts, run_id: str, *, force: bool = False) -
         raise RunNotFound(f"there is no run {run_id}")
     family = await _family(ports.store, root)
     for item in family:
-        if not item.row.ended:
+        if not item.row.is_ended:
             raise RunRunning(f"the run {item.row.id} has not ended", hint="cancel it first")
     if family[0].row.status == "failed" and not force:
         raise NeedsForce(

@@ -206,7 +206,7 @@ class RunService:
         run = await self._ports.store.get_run(run_id)
         if run is None:
             raise RunNotFound(f"there is no run {run_id}")
-        if run.row.ended:
+        if run.row.is_ended:
             raise RunEnded(f"the run {run_id} has ended already ({run.row.status})")
         if run.row.kind == AGENT and run.row.parent_run_id is not None:
             await self._refuse_sub_agent(run_id, run.row.parent_run_id)
@@ -223,7 +223,7 @@ class RunService:
         run = await self._ports.store.get_run(run_id)
         if run is None:
             raise RunNotFound(f"there is no run {run_id}")
-        if run.row.ended:
+        if run.row.is_ended:
             raise RunEnded(f"the run {run_id} has ended already ({run.row.status})", hint="make a new one")
         if self._registry.is_caller_process:
             await self._resumption.resume_here(run_id)

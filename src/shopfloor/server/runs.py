@@ -61,7 +61,7 @@ async def worker_detail(request: Request, asked: DetailParams) -> Response:
     """A run with its result and its transcript."""
     served = get_services(request)
     run = await get_owned_run(served.store, asked.worker_id, asked.agent_id)
-    if not (asked.transcript and run.row.ended and run.has_transcript):
+    if not (asked.transcript and run.row.is_ended and run.has_transcript):
         return answer(
             await build_worker_detail(run, served.logs, awaits=await find_pending_calls(served.store, served.logs, run))
         )

@@ -25,7 +25,7 @@ from shopfloor.server.run_tree import TreeUpdate, follow_tree
 from shopfloor.server.services import Services
 from shopfloor.server.sse import EventStream, Frames, closing, frame, log_frame
 from shopfloor.server.watchers import get_client_tracker
-from shopfloor.views import SubRunCalls, brief
+from shopfloor.views import SubRunCalls, truncate_event
 
 _END = frame(b"end", b"{}")
 _encode = msgspec.json.Encoder().encode
@@ -242,7 +242,7 @@ async def _shortened(batch: list[Entry | Reset | Delta]) -> list[Entry | Reset |
 
 
 def _short(batch: list[Entry | Reset | Delta]) -> list[Entry | Reset | Delta]:
-    return [Entry(one.seq, one.type, brief(one.raw)) if isinstance(one, Entry) else one for one in batch]
+    return [Entry(one.seq, one.type, truncate_event(one.raw)) if isinstance(one, Entry) else one for one in batch]
 
 
 def _page_part(run_id: str, one: Entry | Reset | Delta, places: dict[str, int]) -> bytes:

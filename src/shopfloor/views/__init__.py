@@ -70,7 +70,7 @@ from shopfloor.views.stream_events import (
 from shopfloor.views.text_deltas import StreamedBlock, StreamedInput
 from shopfloor.views.timeline import Timeline, TimelineRow, preview, timeline_fold
 from shopfloor.views.tree import LoadOutline, TreeRow, tree
-from shopfloor.views.truncation import as_text, brief, cut
+from shopfloor.views.truncation import as_text, truncate_bytes, truncate_event
 from shopfloor.views.wait_state import (
     DEFINITION_CHANGED,
     RATE_LIMIT,
@@ -155,8 +155,6 @@ __all__ = [
     "add_usage",
     "archive",
     "as_text",
-    "brief",
-    "cut",
     "decode_event",
     "definition_wait_message",
     "describe_pending_call",
@@ -194,6 +192,8 @@ __all__ = [
     "timeline_fold",
     "to_error_event",
     "tree",
+    "truncate_bytes",
+    "truncate_event",
     "wait_state_step",
     "without_chunks",
 ]

@@ -11,7 +11,7 @@ import msgspec
 from shopfloor.limits import ARCHIVE_ARGS_BYTES, ARCHIVE_RESULT_BYTES
 from shopfloor.log import AssistantMessage, CommandBlock, Event, TextBlock, ToolCall, ToolResult, UserMessage
 from shopfloor.views.partial_messages import PartialMessages
-from shopfloor.views.truncation import as_text, cut
+from shopfloor.views.truncation import as_text, truncate_bytes
 
 Role = Literal["user", "assistant"]
 
@@ -52,7 +52,7 @@ class Archive:
         self._size = 0
         self._capped = False
 
-    def take(self, events: Iterable[Event]) -> None:
+    def feed(self, events: Iterable[Event]) -> None:
         """Add the next events of a log."""
         for event in self._partial.feed_all(events):
             self._take(event)
@@ -73,11 +73,11 @@ class Archive:
                         self._say(place, block.text, capped=block.stream is not None)
             case ToolCall() as call:
                 # From the event, not from the block in the message, which tells of the same call.
-                args = cut(as_text(call.input), ARCHIVE_ARGS_BYTES)
+                args = truncate_bytes(as_text(call.input), ARCHIVE_ARGS_BYTES)
                 self._add("assistant", ToolCallItem(call.call_id, call.name, args))
             case ToolResult() as result:
                 said = result.error if result.error is not None else as_text(result.output)
-                self._add("user", ToolResultItem(result.call_id, cut(said, ARCHIVE_RESULT_BYTES)))
+                self._add("user", ToolResultItem(result.call_id, truncate_bytes(said, ARCHIVE_RESULT_BYTES)))
             case UserMessage() as message:
                 for block in message.blocks:
                     if isinstance(block, TextBlock):
@@ -106,7 +106,7 @@ class Archive:
     def _end_text(self) -> None:
         if self._place is not None:
             text = "".join(self._parts)
-            text = cut(text, ARCHIVE_RESULT_BYTES, whole=self._size) if self._capped else text
+            text = truncate_bytes(text, ARCHIVE_RESULT_BYTES, whole=self._size) if self._capped else text
             self._content.append(TextItem(text))
             self._place = None
 
@@ -125,5 +125,5 @@ def format_command(block: CommandBlock) -> str:
 
 def archive(events: Iterable[Event]) -> list[ArchiveEntry]:
     made = Archive()
-    made.take(events)
+    made.feed(events)
     return made.finish()

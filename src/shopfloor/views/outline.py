@@ -64,7 +64,7 @@ class Outline(msgspec.Struct):
     @property
     def state(self) -> RunState:
         # Without its beginning, as where that line is damaged, nobody can answer it or go on with it.
-        return self.outcome if self.is_ended else "waiting" if self.waits.waiting and self.attempt else "running"
+        return self.outcome if self.is_ended else "waiting" if self.waits.is_waiting and self.attempt else "running"
 
     def state_of(self, step: Step, called: Outline | None = None) -> RunState:
         """The state of a step. A step that called a run, given as `called`, is in the state of that run."""

@@ -29,7 +29,7 @@ class PartialMessages:
         self._open: dict[str, tuple[Event, PartialMessage]] = {}
         """By the message's id, with the event of its first piece."""
 
-    def take(self, event: Event) -> list[Event]:
+    def feed(self, event: Event) -> list[Event]:
         """The events to show when this one comes: none for a piece, and before the end of a step what it cut off."""
         match event.payload:
             case AssistantMessage(message_id=message_id) as message if message_id is not None:
@@ -59,7 +59,7 @@ class PartialMessages:
                 if self._open
                 else isinstance(payload, AssistantMessage) and is_message_chunk(payload)
             ):
-                yield from self.take(event)
+                yield from self.feed(event)
             else:
                 yield event
 

@@ -100,7 +100,7 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
         return self.waits.waits_for if self.status == "waiting" else None
 
     @property
-    def ended(self) -> bool:
+    def is_ended(self) -> bool:
         return self.completed_at is not None
 
 
@@ -132,14 +132,14 @@ def row_fold(row: RunRow, events: Sequence[Event]) -> RunRow:
             case StepCompleted() | CallCompleted():
                 waits = wait_state_step(waits, event)
             case RunStarted() as started:
-                row = replace(row, **_started(row, event, started, waited=waits.waiting))
+                row = replace(row, **_started(row, event, started, waited=waits.is_waiting))
             case RunCompleted() as ended:
                 row = replace(row, **_completed(event, ended))
             case _:
                 pass
-    waits = NO_WAITS if row.ended else waits
+    waits = NO_WAITS if row.is_ended else waits
     # Without its beginning, as where that line is damaged, nobody can answer it or go on with it.
-    waiting = waits.waiting and row.attempt > 0
+    waiting = waits.is_waiting and row.attempt > 0
     return replace(
         row,
         last_seq=last_seq,
@@ -148,7 +148,7 @@ def row_fold(row: RunRow, events: Sequence[Event]) -> RunRow:
         model=model,
         spending=reduce(spending_step, [one for one in events if type(one.payload) not in _FREE], row.spending),
         waits=waits,
-        status=row.status if row.ended else "waiting" if waiting else "running",
+        status=row.status if row.is_ended else "waiting" if waiting else "running",
         outside=row.outside if last is None else waiting and (waits.awaits_definition or _rests(last)),
         wake_at=waits.wake_at,
     )

@@ -65,7 +65,7 @@ def search_fold(state: SearchState, row: RunRow, events: Sequence[Event]) -> tup
             if text and not (source is not None and (text == row.task or pieces.has(source, text))):
                 pieces.add(event.seq, source, text)
     changed = pieces.changed()
-    if row.ended or is_begun:
+    if row.is_ended or is_begun:
         result = None if row.result is not None and row.result in pieces.open_text else row.result
         parts = (row.task, result, row.error_message, row.error_hint)
         text = "\n".join(part for part in parts if part)[:SEARCH_RUN_CHARS]

@@ -168,7 +168,7 @@ def spans_fold(state: Spans, events: Iterable[Event]) -> Spans:
     """The state after the events, the next of its run."""
     fold = _Fold(state)
     for event in events:
-        fold.take(event)
+        fold.feed(event)
     return fold.state()
 
 
@@ -191,7 +191,7 @@ class _Fold:
             ended_at=self._ended_at,
         )
 
-    def take(self, event: Event) -> None:
+    def feed(self, event: Event) -> None:
         self._seq = event.seq
         match event.payload:
             case StepStarted() as step:

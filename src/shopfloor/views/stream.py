@@ -254,7 +254,7 @@ def _asking(state: StreamState, *, settled: bool = False) -> Step:
     the run's tree works any more (`settled`), which the log of the run alone does not tell.
     """
     fresh = {one: call for one, call in state.calls.items() if one not in state.requested_calls}
-    if not fresh or not state.waits.waiting or state.waits.awaits_definition:
+    if not fresh or not state.waits.is_waiting or state.waits.awaits_definition:
         return state, []
     wanted = {one: call for one, call in fresh.items() if call.kind == CLIENT_TOOL}
     if wanted:

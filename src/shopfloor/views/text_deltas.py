@@ -62,7 +62,7 @@ class StreamedInput(msgspec.Struct, frozen=True, omit_defaults=True):
     broken: bool = False
     """What was typed is not JSON: the rest is told when the whole is known."""
 
-    def told(self, text: str) -> StreamedInput:
+    def with_text(self, text: str) -> StreamedInput:
         """The state when this was told, too."""
         checksum = zlib.crc32(text.encode(), self.checksum)
         return msgspec.structs.replace(self, length=self.length + len(text), checksum=checksum)
@@ -94,7 +94,7 @@ def append_input_text(state: StreamedInput, piece: str) -> tuple[StreamedInput, 
         in_string = in_string != (part == '"')
     said = "".join(told)
     pending = "" if broken else text[place:]
-    return msgspec.structs.replace(state.told(said), pending=pending, in_string=in_string, broken=broken), said
+    return msgspec.structs.replace(state.with_text(said), pending=pending, in_string=in_string, broken=broken), said
 
 
 def _next(text: str, place: int, *, in_string: bool) -> tuple[str, int] | None:

@@ -20,7 +20,7 @@ from shopfloor.log import (
     ToolCall,
     ToolResult,
 )
-from shopfloor.views.truncation import as_text, cut, ms_between
+from shopfloor.views.truncation import as_text, ms_between, truncate_bytes
 from shopfloor.views.wait_state import NO_WAITS, WaitState, wait_state_step
 
 TimelineType = Literal["status", "tool_started", "tool_completed", "error"]
@@ -77,7 +77,7 @@ def timeline_fold(
             case RunStarted() as run:
                 status = "starting" if run.attempt == 1 else f"starting, attempt {run.attempt}"
                 waits, folded = reduce(wait_state_step, events[folded:place], waits), place
-                status = "going on" if waits.waiting else status
+                status = "going on" if waits.is_waiting else status
                 rows.append(_row(event, "status", {"status": status}))
             case RunCompleted() as run:
                 rows += _outcome(event, run, told)
@@ -119,7 +119,7 @@ def _result(event: Event, result: ToolResult, began: tuple[str, int] | None) -> 
 
 def _cut(text: str) -> str:
     """A timeline is a list to look over; the log has it whole."""
-    return cut(text, ARCHIVE_ARGS_BYTES)
+    return truncate_bytes(text, ARCHIVE_ARGS_BYTES)
 
 
 def preview(value: Any) -> str:

@@ -23,7 +23,7 @@ class TreeRow(msgspec.Struct, frozen=True):
     run: Outline | None = None
     missing_run_id: str | None = None
     """The id of a sub-run whose transcript is not there."""
-    again: str | None = None
+    repeated_run_id: str | None = None
     """The id of a run that stands above already: a broken link, not followed."""
     left_out: int = 0
     """How many siblings are not shown here."""
@@ -53,7 +53,7 @@ def tree(run_id: str, load: LoadOutline, *, siblings: int | None = TREE_SIBLINGS
         step, guides = todo.step, todo.guides
         child_id = step.child_run_id
         if child_id in seen:
-            yield TreeRow(guides, todo.owner, step=step, again=child_id)
+            yield TreeRow(guides, todo.owner, step=step, repeated_run_id=child_id)
             continue
         child = load(child_id) if child_id else None
         missing_run_id = child_id if child_id and child is None else None

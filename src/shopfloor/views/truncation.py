@@ -21,7 +21,7 @@ def as_text(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.format(_encode(value), indent=0).decode()
 
 
-def cut(text: str, most: int, *, whole: int | None = None) -> str:
+def truncate_bytes(text: str, most: int, *, whole: int | None = None) -> str:
     """`text` in at most `most` bytes of UTF-8, cut on a character and marked where it is cut."""
     if whole is None and len(text) * _CHAR_BYTES <= most:
         return text
@@ -53,7 +53,7 @@ _SCALAR_CHARS: Final = 8
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
-def brief(raw: bytes, most_chars: int = TRUNCATED_TEXT_CHARS) -> bytes:
+def truncate_event(raw: bytes, most_chars: int = TRUNCATED_TEXT_CHARS) -> bytes:
     """The event of a line. Where anything was cut, it has `cut`: how many bytes the whole line has."""
     if len(raw) < most_chars:
         return raw

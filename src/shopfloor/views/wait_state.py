@@ -83,7 +83,7 @@ class WaitState(msgspec.Struct, frozen=True, omit_defaults=True):
         return DEFINITION_CHANGED in self.kinds.values()
 
     @property
-    def waiting(self) -> bool:
+    def is_waiting(self) -> bool:
         """Every branch that is open waits, and there is one."""
         if self.awaits_definition:
             return True
@@ -107,7 +107,7 @@ class WaitState(msgspec.Struct, frozen=True, omit_defaults=True):
         return [self.asks[call] for call in self.calls if call in self.asks and call not in answered]
 
     @property
-    def held(self) -> str | None:
+    def hold_reason(self) -> str | None:
         """Why the whole run waits, on one line, where it does."""
         return next((self.asks.get(call) for call, kind in self.kinds.items() if kind == DEFINITION_CHANGED), None)
 

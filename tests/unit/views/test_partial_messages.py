@@ -33,10 +33,10 @@ from shopfloor.views import (
     StreamState,
     TextItem,
     archive,
-    brief,
     fleet_event_step,
     row_fold,
     stream_step,
+    truncate_event,
     without_chunks,
 )
 
@@ -115,7 +115,7 @@ def line_of(event: Event) -> Line:
 def test_a_piece_that_is_told_briefly_is_cut_no_sooner_than_the_message() -> None:
     (event,) = log(piece(0, "x" * 10_000))
     raw = encode(line_of(event))
-    assert brief(raw) == raw
+    assert truncate_event(raw) == raw
 
 
 def test_what_was_cut_off_does_not_make_a_failure_news_again() -> None:

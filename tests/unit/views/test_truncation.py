@@ -13,7 +13,7 @@ from tests.sample_events import GOLDEN_FILES, RUN_ID
 
 from shopfloor.limits import TRUNCATED_ENTRIES, TRUNCATED_EVENT_CHARS, TRUNCATED_MESSAGE_CHARS, TRUNCATED_TEXT_CHARS
 from shopfloor.log import Line, encode
-from shopfloor.views import brief
+from shopfloor.views import truncate_event
 
 
 def line(payload: Any, event_type: str = "tool.result") -> bytes:
@@ -22,7 +22,7 @@ def line(payload: Any, event_type: str = "tool.result") -> bytes:
 
 
 def told(payload: Any, event_type: str = "tool.result") -> Any:
-    return json.loads(brief(line(payload, event_type)))
+    return json.loads(truncate_event(line(payload, event_type)))
 
 
 def said(text: str, kind: str = "text") -> dict[str, Any]:
@@ -32,11 +32,11 @@ def said(text: str, kind: str = "text") -> dict[str, Any]:
 @pytest.mark.parametrize("path", GOLDEN_FILES, ids=lambda path: path.stem)
 def test_what_is_short_is_passed_on_as_it_is(path: Any) -> None:
     for raw in path.read_bytes().splitlines():
-        assert brief(raw) is raw
+        assert truncate_event(raw) is raw
 
 
 def test_a_short_line_is_not_even_looked_at() -> None:
-    assert brief(b"no JSON at all") == b"no JSON at all"
+    assert truncate_event(b"no JSON at all") == b"no JSON at all"
 
 
 def test_a_long_text_is_cut_and_the_event_says_how_large_it_is() -> None:
@@ -63,14 +63,14 @@ def test_long_lists_and_objects_are_cut() -> None:
 
 def test_an_event_that_is_long_but_has_nothing_long_in_it_is_passed_on_as_it_is() -> None:
     raw = line({"output": ["x" * 1_000] * 5})
-    assert brief(raw) is raw
+    assert truncate_event(raw) is raw
 
 
 @pytest.mark.parametrize("kind", ["text", "thinking"])
 def test_prose_is_not_cut(kind: str) -> None:
     text = "word " * 3_000
     raw = line(said(text, kind), "message.assistant")
-    assert brief(raw) is raw
+    assert truncate_event(raw) is raw
     assert (
         told(said(text * 3, kind), "message.assistant")["payload"]["blocks"][0][kind]
         == (text * 3)[:TRUNCATED_MESSAGE_CHARS]
@@ -85,7 +85,7 @@ def test_what_a_tool_was_given_is_no_prose_even_in_a_message() -> None:
 
 def test_an_event_that_is_large_in_many_ways_is_small() -> None:
     raw = line({"output": [["x" * 1_900] * 100] * 50})
-    short = brief(raw)
+    short = truncate_event(raw)
     assert len(raw) > 9_000_000
     assert len(short) < 2 * TRUNCATED_EVENT_CHARS
     assert json.loads(short)["cut"] == len(raw)
@@ -105,19 +105,19 @@ def test_names_of_fields_are_cut_too() -> None:
     ids=["a lone surrogate", "no UTF-8", "too deep"],
 )
 def test_what_cannot_be_read_is_named_and_left_out(raw: bytes) -> None:
-    short = brief(raw)
+    short = truncate_event(raw)
     assert short == raw or json.loads(short) == {"seq": 7, "type": "tool.result", "payload": None, "cut": len(raw)}
 
 
 def test_a_line_without_a_payload_is_no_reason_to_fail() -> None:
     raw = b'{"seq":1,"type":"x","more":"' + b"x" * 5_000 + b'"}'
-    assert json.loads(brief(raw)) == {"seq": 1, "type": "x", "payload": None, "cut": len(raw)}
+    assert json.loads(truncate_event(raw)) == {"seq": 1, "type": "x", "payload": None, "cut": len(raw)}
 
 
 @given(runs())
 def test_any_event_can_be_told_briefly(run: Any) -> None:
     for event in events_of(run):
         raw = encode(Line(**{name: getattr(event, name) for name in Line.__struct_fields__}))
-        short = brief(raw, 50)
+        short = truncate_event(raw, 50)
         assert json.loads(short)["seq"] == event.seq
         assert short == raw or json.loads(short)["cut"] == len(raw)

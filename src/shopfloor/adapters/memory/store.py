@@ -121,14 +121,14 @@ class MemoryStore:
         }
 
     async def open_runs(self) -> list[str]:
-        return [run_id for run_id, kept in self._runs.items() if not kept.row.ended]
+        return [run_id for run_id, kept in self._runs.items() if not kept.row.is_ended]
 
     async def count_open_in_tree(self, root_run_id: str) -> int:
-        return sum(not kept.row.ended and kept.row.root_run_id == root_run_id for kept in self._runs.values())
+        return sum(not kept.row.is_ended and kept.row.root_run_id == root_run_id for kept in self._runs.values())
 
     async def runs_needing_host(self) -> list[OpenRun]:
         rows = [kept.row for kept in self._runs.values()]
-        return [OpenRun(row.id, row.host) for row in rows if not row.ended and row.last_seq and not row.outside]
+        return [OpenRun(row.id, row.host) for row in rows if not row.is_ended and row.last_seq and not row.outside]
 
     async def due_runs(self, now: str) -> list[str]:
         rows = [kept.row for kept in self._runs.values()]

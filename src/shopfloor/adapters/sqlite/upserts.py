@@ -87,7 +87,7 @@ def apply(connection: Connection, changes: Sequence[ViewUpdate]) -> None:
         statement.run(connection, parameters)
     connection.executemany(UPSERT_TASK, searched.tasks)
     connection.executemany(UPSERT_PIECE, searched.pieces)
-    if folded := [change.row.id for change in changes if change.row.ended]:
+    if folded := [change.row.id for change in changes if change.row.is_ended]:
         connection.execute(f"{_UNFOLD}{placeholders(folded)}", folded)
 
 
@@ -104,12 +104,12 @@ def _gather(rows: dict[_Insert, Rows], change: ViewUpdate, last_seq: int | None)
     ]
     if change.archive is not None:
         rows[_ARCHIVE].append((row.id, change.archive))
-    if not row.ended:
+    if not row.is_ended:
         rows[_FOLD].append((row.id, change.state))
 
 
 def _gather_search(searched: _Searched, change: ViewUpdate, last_seq: int | None) -> None:
     row = change.row
-    if not last_seq or row.ended:
+    if not last_seq or row.is_ended:
         searched.tasks.append((row.id, task_text(row.task)))
     searched.pieces.extend((row.id, piece.number, piece.text) for piece in change.search)
