@@ -1,4 +1,4 @@
-"""Pure functions from a log to a shape that somebody reads. No clock, no I/O."""
+"""Views: pure functions from a log to a form for readers, with no clock and no I/O."""
 
 from shopfloor.views.agent_event_types import AGENT_EVENT_TYPES, FleetEvent
 from shopfloor.views.agent_events import FleetEventState, fleet_event_step
@@ -26,10 +26,13 @@ from shopfloor.views.spending import Spending, UsageTotal, add_costs, add_usage,
 from shopfloor.views.stream import (
     CLIENT_TOOL,
     StreamState,
+    SubRunCalls,
     entry_step,
     format_note,
+    join_call_id,
     replay,
     resume_stream,
+    split_call_id,
     start_event,
     stream_step,
 )
@@ -74,13 +77,10 @@ from shopfloor.views.truncation import as_text, truncate_bytes, truncate_event
 from shopfloor.views.wait_state import (
     DEFINITION_CHANGED,
     RATE_LIMIT,
-    SubRunCalls,
     WaitState,
     definition_wait_message,
     describe_pending_call,
     format_step_key,
-    join_call_id,
-    split_call_id,
     wait_state_step,
 )
 

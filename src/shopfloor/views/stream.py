@@ -26,6 +26,7 @@ from shopfloor.log import (
     ToolResult,
     Usage,
     decode,
+    is_run_id,
 )
 from shopfloor.views.stream_events import (
     BlockEnd,
@@ -58,7 +59,6 @@ from shopfloor.views.wait_state import (
     DEFINITION_CHANGED,
     QUESTION,
     RATE_LIMIT,
-    SubRunCalls,
     WaitState,
     definition_wait_message,
     format_step_key,
@@ -68,6 +68,7 @@ from shopfloor.views.wait_state import (
 
 CLIENT_TOOL = "client_tool"
 _LOG_QUESTION = "log_question"
+_CALL_ID_SEPARATOR = ":"
 
 
 class OpenCall(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -96,6 +97,29 @@ class StreamState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """The calls whose results the client has shown itself: they are not told again."""
     early_deltas: tuple[Delta, ...] = ()
     """Pieces that came before the events they follow."""
+
+
+class SubRunCalls(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The client tools that the sub-runs of a run wait for, at a time when its whole tree waits.
+
+    No single log has this information, so the stream of the run receives it beside the log. The id of each call names
+    its run.
+    """
+
+    tool_calls: list[RequestedCall]
+    waits: bool = False
+    """True if there are no such calls, nothing in the tree is active, and the run's log has been silent for a while."""
+
+
+def join_call_id(run_id: str, call_id: str) -> str:
+    """Return the id by which the client of a run knows a call of one of its sub-runs."""
+    return f"{run_id}{_CALL_ID_SEPARATOR}{call_id}"
+
+
+def split_call_id(text: str) -> tuple[str | None, str]:
+    """Return the sub-run that made a call, or None if the id names no run, and the call's id in that run."""
+    run_id, separator, call_id = text.partition(_CALL_ID_SEPARATOR)
+    return (run_id, call_id) if separator and call_id and is_run_id(run_id) else (None, text)
 
 
 Step = tuple[StreamState, list[StreamEvent]]

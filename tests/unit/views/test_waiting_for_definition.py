@@ -77,7 +77,7 @@ def test_a_stream_says_why_and_is_over_for_now():
     assert told == [
         Notice(
             kind="definition_changed",
-            message="waits for its definition: `note` of the worker `asks` changed; put it back, or cancel the run",
+            message="waits for its definition: `note` of the worker `asks` changed; restore it, or cancel the run",
         ),
         finish("waiting"),
     ]
@@ -87,5 +87,5 @@ def test_a_stream_says_why_and_is_over_for_now():
 def test_the_command_line_says_why_and_names_no_command_that_answers():
     call = {"call_id": "d", "kind": "definition_changed", "name": "definition_changed", "input": HELD.input}
     assert list(pending_call_lines(RUN_ID, [call])) == [
-        "waits for its definition: `note` of the worker `asks` changed; put it back, or cancel the run"
+        "waits for its definition: `note` of the worker `asks` changed; restore it, or cancel the run"
     ]
