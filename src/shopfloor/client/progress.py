@@ -57,7 +57,7 @@ class Progress:
                 self.run_id = run_id
             case TextStart(id=name) | ReasoningStart(id=name):
                 kind = "text" if isinstance(event, TextStart) else "thinking"
-                self._open[name] = StreamedBlock(id=name, kind=kind, place="", message_id=_message_id(name))
+                self._open[name] = StreamedBlock(id=name, kind=kind, step_key="", message_id=_message_id(name))
             case TextDelta(id=name, delta=text) | ReasoningDelta(id=name, delta=text):
                 if name in self._open:
                     self._open[name] = self._open[name].with_text(text)
@@ -95,14 +95,14 @@ class Progress:
 
     def with_open_texts(self, state: StreamState) -> StreamState:
         """The state of a stream that has told these beginnings too."""
-        open_, rounds = dict(state.texts.open), dict(state.texts.rounds)
+        open_, rounds = dict(state.texts.open), dict(state.texts.restarts)
         for name, told in self._open.items():
             if found := _TEXT_ID.fullmatch(name):
                 open_[found["key"]] = told
                 if found["round"]:
                     rounds[found["key"]] = int(found["round"]) - 1
         inputs = {**state.texts.inputs, **self._inputs}
-        texts = msgspec.structs.replace(state.texts, open=open_, rounds=rounds, inputs=inputs)
+        texts = msgspec.structs.replace(state.texts, open=open_, restarts=rounds, inputs=inputs)
         return msgspec.structs.replace(state, texts=texts)
 
 

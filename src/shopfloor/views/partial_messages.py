@@ -1,5 +1,7 @@
-"""Messages that a log has in chunks. The complete message replaces its chunks; if it never follows, the chunks are
-shown as an interrupted message (ADR 14)."""
+"""Messages that a log has in chunks (ADR 14).
+
+The complete message replaces its chunks; if it never follows, the chunks are shown as an interrupted message.
+"""
 
 from __future__ import annotations
 

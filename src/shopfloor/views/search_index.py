@@ -74,8 +74,10 @@ def search_fold(state: SearchState, row: RunRow, events: Sequence[Event]) -> tup
 
 
 class _ChunkBuilder:
-    """Splits texts into chunks. The boundaries depend on the log alone, not on how the events are batched, so that two
-    processes that fold the same run write the same chunks.
+    """A splitter of texts into chunks.
+
+    The boundaries depend on the log alone, not on how the events are batched, so that two processes that fold the same
+    run write the same chunks.
     """
 
     def __init__(self, state: SearchState) -> None:
@@ -127,8 +129,10 @@ class _ChunkBuilder:
 
 
 def _texts(event: Event) -> Iterable[tuple[str | None, str]]:
-    """Return the texts of an event, each with its source: an output or message that it continues, '' for a complete
-    text, None for a tool's text."""
+    """Return the texts of an event, each with its source.
+
+    The source is the output or message that a text continues, '' for a complete text, or None for a tool's text.
+    """
     match event.payload:
         case ToolCall() as call:
             return ((None, _text_of(call.input, call.name)),)

@@ -470,7 +470,7 @@ def test_a_rate_limit_is_waited_for_without_an_end_of_the_stream() -> None:
         awaits=Awaits(kind="rate_limit", until="2026-11-15T10:30:00.000Z"),
     )
     state, events = told(*log(STARTED, STEP, wait))
-    value = {"kind": "limit", "message": "waits for a rate limit, until 2026-11-15T10:30:00.000Z"}
+    value = {"kind": "limit", "message": "waits for a rate limit until 2026-11-15T10:30:00.000Z"}
     assert events[-1] == {"type": "resource-update", "name": "notice", "value": value}
     assert state.waits.is_waiting
     over = ToolResult(name="rate_limit", call_id="r1", input=None, output=None, fidelity="router")
