@@ -81,29 +81,29 @@ def _manifest(tmp_path: Path, text: str) -> Path:
 
 
 def _entry(**changes: str) -> str:
-    entry = {"id": "TR-1", "seed": "transcript", "text": "It holds.", "status": "done"} | changes
+    entry = {"id": "TR-1", "part": "transcript", "text": "It holds.", "status": "done"} | changes
     return "[[requirement]]\n" + "".join(f'{key} = "{value}"\n' for key, value in entry.items())
 
 
 def test_the_manifest_loads_and_has_promises_of_every_seed() -> None:
-    assert {r.seed for r in conformance.load(conformance.MANIFEST)} == set(conformance.SEEDS)
+    assert {r.part for r in conformance.load(conformance.MANIFEST)} == set(conformance.PARTS)
 
 
 def test_ids_are_unique_and_their_prefix_fits_their_seed() -> None:
     requirements = conformance.load(conformance.MANIFEST)
     assert len({r.id for r in requirements}) == len(requirements)
-    misfits = [r.id for r in requirements if not re.fullmatch(rf"{PREFIXES[r.seed]}-[1-9]\d*", r.id)]
+    misfits = [r.id for r in requirements if not re.fullmatch(rf"{PREFIXES[r.part]}-[1-9]\d*", r.id)]
     assert misfits == []
 
 
-@pytest.mark.parametrize("seed", PREFIXES)
-def test_each_seed_is_numbered_from_one_without_gaps(seed: str) -> None:
-    ids = [r.id for r in conformance.load(conformance.MANIFEST) if r.seed == seed]
-    assert ids == [f"{PREFIXES[seed]}-{n}" for n in range(1, len(ids) + 1)]
+@pytest.mark.parametrize("part", PREFIXES)
+def test_each_seed_is_numbered_from_one_without_gaps(part: str) -> None:
+    ids = [r.id for r in conformance.load(conformance.MANIFEST) if r.part == part]
+    assert ids == [f"{PREFIXES[part]}-{n}" for n in range(1, len(ids) + 1)]
 
 
 def test_dispatch_has_exactly_its_forty_seven_requirements() -> None:
-    ids = {r.id for r in conformance.load(conformance.MANIFEST) if r.seed == "dispatch"}
+    ids = {r.id for r in conformance.load(conformance.MANIFEST) if r.part == "dispatch"}
     assert ids == {f"REQ-WD-{n}" for n in range(1, 48)}
 
 
@@ -161,7 +161,7 @@ def test_the_finder_passes_over_markers_that_no_test_carries(source: str) -> Non
     [
         (_entry() + _entry(), "TR-1: this id is used twice"),
         (_entry(status="maybe"), "TR-1: unknown status 'maybe'"),
-        (_entry(seed="other"), "TR-1: unknown seed 'other'"),
+        (_entry(part="other"), "TR-1: unknown seed 'other'"),
         (_entry(note="x"), "TR-1: unknown key note"),
         (_entry(text=""), "TR-1: text must be a string"),
         ('[[requirement]]\nid = "TR-1"\nseed = "transcript"\n', "TR-1: missing text, status"),
