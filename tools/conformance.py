@@ -57,7 +57,7 @@ def _parse(entry: dict[str, Any], number: int) -> Requirement:
     if wrong := [key for key in KEYS if not isinstance(entry[key], str) or not entry[key]]:
         raise ValueError(f"{name}: {', '.join(wrong)} must be a string that is not empty")
     if entry["part"] not in PARTS:
-        raise ValueError(f"{name}: unknown seed {entry['seed']!r}, expected one of {', '.join(PARTS)}")
+        raise ValueError(f"{name}: unknown part {entry['part']!r}, expected one of {', '.join(PARTS)}")
     if entry["status"] not in MARKS:
         raise ValueError(f"{name}: unknown status {entry['status']!r}, expected one of {', '.join(MARKS)}")
     return Requirement(**entry)
