@@ -40,7 +40,7 @@ def campaign(folder: Path, *words: str, seconds: float) -> None:
 
 @pytest.mark.req("SF-12")
 @pytest.mark.parametrize("name", CAMPAIGNS)
-def test_what_has_to_hold_holds_after_every_fault(tmp_path: Path, name: str):
+def test_the_invariants_hold_after_every_fault(tmp_path: Path, name: str):
     seed, seconds, faults = CAMPAIGNS[name]
     words = ["--seed", str(seed), "--seconds", str(seconds), "--only", ",".join(faults)]
     campaign(tmp_path, *words, seconds=PATIENCE_SECONDS)

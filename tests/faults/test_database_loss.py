@@ -119,7 +119,7 @@ FAULTS = [damage_middle, delete, *([damage_header, damage_wal, truncate, replace
 
 @pytest.mark.req("SF-7")
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
-def test_what_was_acknowledged_survives_the_loss_of_the_database(
+def test_acknowledged_requests_survive_the_loss_of_the_database(
     deployment: Deployment, fault: Callable[[Path], None]
 ) -> None:
     with deployment.up(*SLOTS) as server:
@@ -164,7 +164,7 @@ def test_what_was_acknowledged_survives_the_loss_of_the_database(
 
 
 @pytest.mark.req("SF-7")
-def test_what_was_asked_without_a_server_survives_too(deployment: Deployment) -> None:
+def test_requests_without_a_server_survive_too(deployment: Deployment) -> None:
     workers = ("--workers", str(deployment.folder / "workers"))
     given = ("-i", f"NOTES={deployment.notes}", "-i", f"GO={deployment.go}")
     with deployment.up() as server:
@@ -204,7 +204,7 @@ def test_a_deleted_storage_folder_ends_the_server_with_the_reason(deployment: De
         assert len(said.decode().splitlines()) < 200
 
 
-def test_a_running_server_keeps_rebuild_out(deployment: Deployment) -> None:
+def test_a_running_server_prevents_rebuild(deployment: Deployment) -> None:
     with deployment.up() as server:
         refused = command(deployment, "rebuild")
         assert (refused.returncode, "error[server_running]" in refused.stderr) == (5, True)
@@ -212,7 +212,7 @@ def test_a_running_server_keeps_rebuild_out(deployment: Deployment) -> None:
 
 
 @pytest.mark.req("SF-11")
-def test_a_run_without_a_readable_beginning_does_not_wait_for_an_answer(deployment: Deployment) -> None:
+def test_a_run_without_a_readable_start_does_not_wait_for_an_answer(deployment: Deployment) -> None:
     with deployment.up() as server:
         run_id = server.dispatch("question")
         wait_until(lambda: deployment.open_calls(run_id), "the question")

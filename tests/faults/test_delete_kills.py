@@ -80,7 +80,7 @@ def in_child(storage: Storage, run_id: str, point: int) -> int:
 
 
 @pytest.mark.req("SF-8")
-def test_a_kill_at_any_point_of_a_delete_leaves_whole_runs_or_none(tmp_path: Path) -> None:
+def test_a_kill_at_any_point_of_a_delete_leaves_complete_runs_or_none(tmp_path: Path) -> None:
     prepared = Storage(tmp_path / "prepared")
     root, child, other = new_run_id(), new_run_id(), new_run_id()
     write_run(prepared, root)
@@ -104,7 +104,7 @@ def test_a_kill_at_any_point_of_a_delete_leaves_whole_runs_or_none(tmp_path: Pat
 
 
 @pytest.mark.req("SF-8")
-def test_a_restart_finishes_a_delete_that_was_cut_off(tmp_path: Path) -> None:
+def test_a_restart_finishes_an_interrupted_delete(tmp_path: Path) -> None:
     deployment = Deployment(tmp_path)
     cut_off, other = new_run_id(), new_run_id()
     for run_id in (cut_off, other):

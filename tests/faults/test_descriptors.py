@@ -134,7 +134,7 @@ def test_clients_that_take_every_connection_fail_no_run(up: Server, tmp_path: Pa
 
 
 @pytest.mark.req("SF-16")
-def test_a_process_that_has_no_descriptor_left_does_not_spin_and_recovers(up: Server) -> None:
+def test_a_process_without_free_descriptors_does_not_spin_and_recovers(up: Server) -> None:
     before = resource.prlimit(up.process.pid, resource.RLIMIT_NOFILE)
     waiting: list[socket.socket] = []
     try:
@@ -189,7 +189,7 @@ def test_the_soft_limit_is_raised_for_the_server_and_not_for_its_children(tmp_pa
     ],
     ids=str,
 )
-def test_a_limit_that_is_too_small_is_said_and_nothing_is_started(
+def test_a_limit_that_is_too_small_is_reported_and_nothing_starts(
     tmp_path: Path, limits: dict[str, int], reason: str
 ) -> None:
     env = {**os.environ, "SHOPFLOOR_STORAGE": str(tmp_path / "storage")}
@@ -203,7 +203,7 @@ def test_a_limit_that_is_too_small_is_said_and_nothing_is_started(
 
 
 @pytest.mark.req("SF-18")
-def test_a_cancelled_run_leaves_no_process_although_no_descriptor_is_left(up: Server, tmp_path: Path) -> None:
+def test_a_cancelled_run_leaves_no_process_even_without_free_descriptors(up: Server, tmp_path: Path) -> None:
     mark = f"{up.mark}-left"
     # One process in another session, which only /proc can find, and one that ignores TERM.
     go = tmp_path / "go"

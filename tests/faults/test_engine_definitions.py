@@ -94,7 +94,7 @@ def held(deployment: Deployment, server: Server, run_id: str) -> None:
 
 
 @pytest.mark.req("TR-72")
-def test_a_server_killed_around_a_wait_for_a_definition_logs_it_once_and_goes_on_once(tmp_path: Path):
+def test_a_server_killed_around_a_wait_for_a_definition_logs_it_once_and_continues_once(tmp_path: Path):
     deployment = Deployment(tmp_path)
     write(tmp_path / "workers", ASKS)
     with deployment.up() as server:
@@ -144,7 +144,7 @@ def test_a_server_killed_around_a_wait_for_a_definition_logs_it_once_and_goes_on
 
 
 @pytest.mark.req("TR-71")
-def test_a_run_in_the_foreground_says_that_it_waits_for_its_definition_and_leaves(tmp_path: Path):
+def test_a_run_in_the_foreground_reports_that_it_waits_for_its_definition_and_exits(tmp_path: Path):
     deployment = Deployment(tmp_path)
     write(tmp_path / "workers", ASKS)
     with deployment.up("--slots", "1") as server:

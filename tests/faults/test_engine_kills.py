@@ -173,7 +173,7 @@ SHAPES = ["steps", "loops", "family", "talk", "python"]
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_host_that_is_killed_at_any_event_leaves_a_run_that_goes_on_and_does_nothing_twice(
+def test_a_run_continues_after_its_host_is_killed_at_any_event_and_repeats_nothing(
     tmp_path: Path, workers: Path, shape: str
 ):
     def killed(case: Case, at: int, before: bool, model: ModelServer | None) -> None:
@@ -226,7 +226,7 @@ def test_memory_that_runs_out_at_any_event_ends_no_step_twice_and_leaves_no_run_
     through(tmp_path, workers, shape, starved, most=4)
 
 
-def test_a_host_that_is_killed_when_a_log_is_there_and_nothing_in_it_loses_no_run(tmp_path: Path, workers: Path):
+def test_a_host_that_is_killed_with_an_empty_log_loses_no_run(tmp_path: Path, workers: Path):
     case = Case(tmp_path / "empty", workers, "steps")
     assert case.lives(first=True, act="kill", at=1, before=True) == KILLED
     assert case.storage.log_path(case.run_id).read_bytes() == b""
@@ -249,7 +249,7 @@ def test_a_step_that_may_always_be_tried_again_is_done_again_after_a_kill(tmp_pa
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_host_that_is_stopped_at_any_event_leaves_a_run_that_goes_on(tmp_path: Path, workers: Path, shape: str):
+def test_a_run_continues_after_its_host_is_stopped_at_any_event(tmp_path: Path, workers: Path, shape: str):
     def stopped(case: Case, at: int, before: bool, model: ModelServer | None) -> None:
         code = case.lives(first=True, act="stop", at=at, before=before)
         assert code in (STOPPED, DONE)

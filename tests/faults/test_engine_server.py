@@ -45,7 +45,7 @@ def codes(deployment: Deployment, runs: dict[str, str]) -> dict[str, str | None]
     return {state: end and (end.error.code if end.error else end.status) for state, end in ended.items()}
 
 
-def test_a_server_killed_in_the_middle_of_everything_goes_on_with_it(deployment: Deployment, model: ModelServer):
+def test_a_server_killed_in_the_middle_of_everything_resumes_all_runs(deployment: Deployment, model: ModelServer):
     with deployment.up() as server:
         runs = server.start_all()
         wait_until(lambda: len(model.requests()) == 1, "the model to be asked")
@@ -74,9 +74,7 @@ def test_a_server_killed_in_the_middle_of_everything_goes_on_with_it(deployment:
     assert (deployment.outcome(runs["model"]) or pytest.fail("no outcome")).result == "all of it"
 
 
-def test_a_server_that_is_told_to_stop_leaves_everything_so_that_the_next_goes_on(
-    deployment: Deployment, model: ModelServer
-):
+def test_a_server_that_is_stopped_leaves_all_runs_for_the_next_to_resume(deployment: Deployment, model: ModelServer):
     with deployment.up() as server:
         runs = server.start_all()
         wait_until(lambda: len(model.requests()) == 1, "the model to be asked")
@@ -140,7 +138,7 @@ STRANDED = """
 """
 
 
-def test_a_sub_run_is_cancelled_although_its_sibling_had_failed_before_the_attempt_began(deployment: Deployment):
+def test_a_sub_run_is_cancelled_although_its_sibling_had_failed_before_the_attempt(deployment: Deployment):
     """A host that was killed after it had recorded the failure, and before it could cancel the sub-run."""
     deployment.worker("stranded", STRANDED, deployment.folder / "tools.py")
     with deployment.up() as server:
@@ -161,7 +159,7 @@ def test_a_sub_run_is_cancelled_although_its_sibling_had_failed_before_the_attem
     assert ended[parent].status == "failed"
 
 
-def test_queued_runs_are_cancelled_without_being_begun(deployment: Deployment):
+def test_queued_runs_are_cancelled_without_being_started(deployment: Deployment):
     with deployment.up("--slots", "1") as server:
         first = server.dispatch("command")
         wait_until(lambda: "before command" in deployment.note_counts(), "the first to run")

@@ -43,7 +43,7 @@ async def sleeps(run: Run, GO: str):
 """
 
 
-def test_a_server_stops_though_its_workers_do_not_and_the_next_goes_on_with_them(tmp_path: Path):
+def test_a_server_stops_although_its_workers_do_not_and_the_next_resumes_them(tmp_path: Path):
     deployment = Deployment(tmp_path)
     odd = tmp_path / "odd.py"
     odd.write_text(WORKERS)

@@ -18,7 +18,7 @@ def deployment(tmp_path: Path) -> Deployment:
     return Deployment(tmp_path)
 
 
-def test_below_the_low_water_mark_no_run_is_taken_in(tmp_path: Path):
+def test_below_the_low_water_mark_no_run_is_accepted(tmp_path: Path):
     deployment = Deployment(tmp_path, SHOPFLOOR_DISK_LOW_WATER=str(2**60))
     with deployment.up() as server:
         answer = server.http.post("/api/runs", json={"worker": "reading", "input": {"NOTES": "n", "GO": "g"}})
@@ -28,7 +28,7 @@ def test_below_the_low_water_mark_no_run_is_taken_in(tmp_path: Path):
     assert deployment.runs() == []
 
 
-def test_below_the_low_water_mark_what_was_left_is_ended_while_it_can_be_recorded(deployment: Deployment):
+def test_below_the_low_water_mark_open_runs_are_ended_while_they_can_be_recorded(deployment: Deployment):
     with deployment.up() as server:
         run_id = server.dispatch("reading")
         wait_until(lambda: "reading" in deployment.note_counts(), "it to be in the middle")

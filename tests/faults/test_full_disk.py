@@ -36,7 +36,7 @@ def on_small_disk(tmp_path: Path, size: str, script: str, **env: str) -> subproc
     )
 
 
-def test_writing_goes_on_when_there_is_room_again_and_nothing_is_lost(tmp_path: Path):
+def test_writing_continues_when_there_is_space_again_and_nothing_is_lost(tmp_path: Path):
     script = """
         head -c 400k /dev/zero > $DISK/ballast
         (

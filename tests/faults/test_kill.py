@@ -46,7 +46,7 @@ def kill_once(path: Path, level: Durability, rng: random.Random) -> int:
 
 @pytest.mark.req("TR-3", "TR-5")
 @pytest.mark.parametrize("part", range(7))
-def test_every_acknowledged_event_survives_a_kill_and_the_log_goes_on(storage: Storage, part: int):
+def test_every_acknowledged_event_survives_a_kill_and_the_log_continues(storage: Storage, part: int):
     rng = random.Random(part)
     path, kept, torn = storage.log_path(new_run_id()), list[bytes](), 0
     for plan in range(KILLS // 7):

@@ -18,7 +18,7 @@ SHELLS = ("sh", "bash")
 
 @pytest.mark.req("SF-1")
 @pytest.mark.parametrize("part", range(PARTS))
-def test_no_value_is_executed_wherever_it_stands(tmp_path, part):
+def test_no_value_is_executed_in_any_position(tmp_path, part):
     """Replay a failure with the seed that it names: `program(random.Random(seed))`."""
     executed = 0
     for seed in range(part, CASES, PARTS):

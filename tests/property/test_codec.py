@@ -55,7 +55,7 @@ def test_any_event_that_may_be_written_fits_the_schema(line: Line) -> None:
 
 
 @given(st.one_of(*(lines(torn, text_with_surrogates) for torn in TORN.values())))
-def test_what_is_written_of_a_text_with_lone_surrogates_stays_as_it_is(line: Line) -> None:
+def test_a_written_text_with_lone_surrogates_does_not_change(line: Line) -> None:
     raw = encode(line)
     event = decode(raw)
     assert event.problems == ()
@@ -105,7 +105,7 @@ anything = st.binary(max_size=200) | damaged() | disguised()
 
 @given(anything)
 @example(encode(line_of(tool_call("x"))).replace(b"tool.call", b"tool.cast").replace(b'"x"', b'"\xff"'))
-def test_any_bytes_are_an_event_or_are_refused_as_none(raw: bytes) -> None:
+def test_any_bytes_are_an_event_or_are_rejected(raw: bytes) -> None:
     assert understood(raw) in {True, False, None}
     if understood(raw) is not None:
         event = decode(raw)
@@ -123,7 +123,7 @@ def test_the_verifier_has_an_answer_to_any_bytes(raws: list[bytes], end: bytes) 
 
 
 @given(disguised())
-def test_what_the_verifier_passes_is_read_without_a_problem(raw: bytes) -> None:
+def test_a_log_that_the_verifier_accepts_is_read_without_problems(raw: bytes) -> None:
     rules = {broken.rule for broken in Verifier().line(raw + b"\n")}
     if not rules & {"json-object", "utf-8", "envelope", "type", "payload"}:
         assert understood(raw)

@@ -43,7 +43,7 @@ def whole_lines(lines: list[bytes], size: int) -> list[bytes]:
 
 
 @given(runs(), st.data())
-def test_any_beginning_of_a_log_reads_as_a_beginning_of_its_events(run: Run, data: st.DataObject) -> None:
+def test_any_prefix_of_a_log_reads_as_a_prefix_of_its_events(run: Run, data: st.DataObject) -> None:
     lines = log_of(run)
     content = b"".join(lines)
     size = data.draw(st.integers(0, len(content)))
@@ -55,7 +55,7 @@ def test_any_beginning_of_a_log_reads_as_a_beginning_of_its_events(run: Run, dat
 
 
 @given(runs(), st.sampled_from([None, PARENT_ID]), st.data())
-def test_any_beginning_of_a_log_can_be_gone_on_with(run: Run, parent: str | None, data: st.DataObject) -> None:
+def test_any_prefix_of_a_log_can_be_continued(run: Run, parent: str | None, data: st.DataObject) -> None:
     lines = log_of(run, parent)
     content = b"".join(lines)
     size = data.draw(st.integers(0, len(content)))
@@ -76,7 +76,7 @@ garbage = st.sampled_from([b"", b"", b"", b"\n", b"oops\n", b"\0" * 5_000 + b"\n
 
 
 @given(sizes, st.data())
-def test_reading_after_any_seq_gives_the_rest_of_reading_all(sizes: list[int], data: st.DataObject) -> None:
+def test_reading_after_any_seq_returns_the_rest_of_the_log(sizes: list[int], data: st.DataObject) -> None:
     lines = raw_log("x" * size for size in sizes)
     with log_file(b"".join(lines)) as path:
         assert lines_read(path) == lines
@@ -110,7 +110,7 @@ def test_keys_in_another_order_are_found_all_the_same(sizes: list[int], data: st
 
 
 @given(runs(max_steps=2), st.lists(st.integers(0, 400), max_size=20))
-def test_a_reader_of_a_log_that_grows_by_any_pieces_gets_each_event_once(run: Run, pieces: list[int]) -> None:
+def test_a_reader_of_a_log_that_grows_by_any_writes_gets_each_event_once(run: Run, pieces: list[int]) -> None:
     lines = log_of(run)
     content = b"".join(lines)
     got: list[bytes] = []
@@ -125,7 +125,7 @@ def test_a_reader_of_a_log_that_grows_by_any_pieces_gets_each_event_once(run: Ru
 
 
 @given(sizes, st.data())
-def test_a_reader_of_a_log_that_was_cut_anywhere_is_told_where_it_ends(sizes: list[int], data: st.DataObject) -> None:
+def test_a_reader_of_a_truncated_log_is_notified_of_its_end(sizes: list[int], data: st.DataObject) -> None:
     lines = raw_log("x" * size for size in sizes)
     content = b"".join(lines)
     size = data.draw(st.integers(0, len(content)))
@@ -169,7 +169,7 @@ places = st.fixed_dictionaries(
 
 
 @given(st.lists(st.tuples(payloads, places), max_size=12))
-def test_whatever_is_offered_to_the_writer_what_it_takes_breaks_no_rule_of_the_format(events: Run) -> None:
+def test_the_writer_accepts_no_event_that_breaks_the_format(events: Run) -> None:
     taken = 0
     with log_file() as path:
         with Recorder(path, RUN_ID, durability=Durability.OS) as recorder:

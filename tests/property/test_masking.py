@@ -10,7 +10,7 @@ secrets = st.lists(letters, min_size=1, max_size=3)
 
 
 @given(secrets, st.data())
-def test_a_text_is_masked_alike_wherever_it_is_cut_in_two(secrets: list[str], data: st.DataObject) -> None:
+def test_a_text_is_masked_the_same_at_any_split(secrets: list[str], data: st.DataObject) -> None:
     hook = Masking(secrets)
     parts = data.draw(st.lists(st.sampled_from(secrets) | st.text("abc", max_size=6), max_size=6))
     whole = "".join(parts)

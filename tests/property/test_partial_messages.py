@@ -106,7 +106,7 @@ CUTS = st.sets(st.integers(0, 18))
 
 
 @given(typing(), CUTS)
-def test_joined_pieces_are_the_beginning_of_the_whole(deltas: list[Typed], cuts: set[int]) -> None:
+def test_joined_chunks_are_a_prefix_of_the_complete_message(deltas: list[Typed], cuts: set[int]) -> None:
     pieces = pieces_of(deltas, cuts)
     assert all(map(is_message_chunk, pieces))
     whole = texts(whole_of(deltas))
@@ -117,7 +117,7 @@ def test_joined_pieces_are_the_beginning_of_the_whole(deltas: list[Typed], cuts:
 
 
 @given(typing(), CUTS)
-def test_a_message_that_is_complete_is_the_same_with_pieces_and_without(deltas: list[Typed], cuts: set[int]) -> None:
+def test_a_complete_message_is_the_same_with_and_without_chunks(deltas: list[Typed], cuts: set[int]) -> None:
     whole = whole_of(deltas)
     plain, pieced = events(whole), events(*pieces_of(deltas, cuts), whole)
     assert jq_lines(pieced) == jq_lines(plain)
@@ -126,7 +126,7 @@ def test_a_message_that_is_complete_is_the_same_with_pieces_and_without(deltas: 
 
 
 @given(typing(), CUTS)
-def test_pieces_whose_whole_never_came_are_shown_as_the_message_that_was_cut_off(
+def test_chunks_without_a_complete_message_are_shown_as_an_interrupted_message(
     deltas: list[Typed], cuts: set[int]
 ) -> None:
     pieces = pieces_of(deltas, cuts)
@@ -138,7 +138,7 @@ def test_pieces_whose_whole_never_came_are_shown_as_the_message_that_was_cut_off
 
 
 @given(typing(), CUTS)
-def test_a_log_with_pieces_keeps_the_rules(deltas: list[Typed], cuts: set[int]) -> None:
+def test_a_log_with_chunks_follows_the_rules(deltas: list[Typed], cuts: set[int]) -> None:
     verifier = Verifier(RUN_ID)
     for event in events(*pieces_of(deltas, cuts), whole_of(deltas)):
         fields = {name: getattr(event, name) for name in Line.__struct_fields__}
@@ -146,7 +146,7 @@ def test_a_log_with_pieces_keeps_the_rules(deltas: list[Typed], cuts: set[int]) 
 
 
 @given(typing(), CUTS, CUTS)
-def test_a_stream_tells_pieces_of_the_log_and_what_is_typed_live_as_one_text(
+def test_a_stream_merges_chunks_of_the_log_and_live_deltas_into_one_text(
     deltas: list[Typed], cuts: set[int], lost: set[int]
 ) -> None:
     """Live deltas may be lost; the text is the same in the end."""
@@ -189,7 +189,7 @@ def test_a_stream_tells_pieces_of_the_log_and_what_is_typed_live_as_one_text(
     CUTS,
     st.integers(1, 5),
 )
-def test_no_part_of_a_secret_is_in_a_piece(parts: list[str], cuts: set[int], size: int) -> None:
+def test_no_part_of_a_secret_is_in_a_chunk(parts: list[str], cuts: set[int], size: int) -> None:
     text = "".join(parts)
     mask = Masking([SECRET], key_shapes=True)
     deltas: list[Typed] = [(0, "text", text[at : at + size]) for at in range(0, len(text), size)]
@@ -205,7 +205,7 @@ def test_no_part_of_a_secret_is_in_a_piece(parts: list[str], cuts: set[int], siz
 
 
 @given(st.integers(0, 5), st.integers(0, 5), st.integers(0, 5))
-def test_a_piece_that_does_not_go_on_where_the_one_before_ended_is_reported(first: int, second: int, size: int) -> None:
+def test_a_chunk_that_does_not_continue_the_one_before_is_reported(first: int, second: int, size: int) -> None:
     def piece(offset: int, chunk: str) -> AssistantMessage:
         block = StreamBlock(fidelity="agent_emitted", kind="text", block=0, offset=offset, chunk=chunk)
         return AssistantMessage(message_id="m", blocks=[block])

@@ -52,7 +52,7 @@ def joined(events: list[StreamEvent]) -> dict[str, str]:
 
 
 @given(runs_with_tools(), st.data())
-def test_a_stream_that_is_kept_anywhere_and_carried_on_tells_the_same(run: Run, data: st.DataObject) -> None:
+def test_a_stream_that_is_stored_anywhere_and_continued_is_the_same(run: Run, data: st.DataObject) -> None:
     events = events_of(run)
     place = data.draw(st.integers(0, len(events)))
     state, first = stream_of(events[:place])
@@ -103,7 +103,9 @@ def typed(draw: st.DrawFn) -> tuple[list[Event], list[Event | Delta]]:
 
 
 @given(typed())
-def test_pieces_however_cut_or_lost_come_to_the_same_text(logs: tuple[list[Event], list[Event | Delta]]) -> None:
+def test_deltas_of_any_size_with_any_losses_lead_to_the_same_text(
+    logs: tuple[list[Event], list[Event | Delta]],
+) -> None:
     plain, with_pieces = logs
     state, told = stream_of(with_pieces)
     assert joined(told) == joined(stream_of(plain)[1])

@@ -76,14 +76,16 @@ def kept(state: T) -> T:
 
 
 @given(runs_with_tools(), st.data())
-def test_a_row_that_is_kept_anywhere_and_carried_on_is_the_row_of_all(run: Run, data: st.DataObject) -> None:
+def test_a_row_that_is_stored_anywhere_and_continued_is_the_row_of_the_whole_log(run: Run, data: st.DataObject) -> None:
     events = events_of(run)
     place = data.draw(st.integers(0, len(events)))
     assert rows_of(events[place:], kept(rows_of(events[:place]))) == rows_of(events)
 
 
 @given(runs_with_tools(), st.data())
-def test_a_timeline_that_is_kept_anywhere_and_carried_on_is_the_timeline_of_all(run: Run, data: st.DataObject) -> None:
+def test_a_timeline_that_is_stored_anywhere_and_continued_is_the_timeline_of_the_whole_log(
+    run: Run, data: st.DataObject
+) -> None:
     events = events_of(run)
     place = data.draw(st.integers(0, len(events)))
     state, first = timeline_of(events[:place])
@@ -93,7 +95,9 @@ def test_a_timeline_that_is_kept_anywhere_and_carried_on_is_the_timeline_of_all(
 
 
 @given(runs_with_tools(), st.data())
-def test_spans_that_are_kept_anywhere_and_carried_on_are_the_spans_of_all(run: Run, data: st.DataObject) -> None:
+def test_spans_that_are_stored_anywhere_and_continued_are_the_spans_of_the_whole_log(
+    run: Run, data: st.DataObject
+) -> None:
     events = events_of(run)
     place = data.draw(st.integers(0, len(events)))
     first = spans_fold(Spans(), events[:place])
@@ -102,7 +106,7 @@ def test_spans_that_are_kept_anywhere_and_carried_on_are_the_spans_of_all(run: R
 
 
 @given(runs_with_tools())
-def test_what_was_written_and_read_folds_as_what_was_meant(run: Run) -> None:
+def test_an_event_that_was_written_and_read_folds_the_same(run: Run) -> None:
     events = events_of(run)
     read = [again(event) for event in events]
     assert rows_of(read) == rows_of(events)
@@ -122,7 +126,7 @@ def test_folding_leaves_the_states_before_as_they_were(run: Run) -> None:
 
 
 @given(runs_with_tools())
-def test_rows_of_a_timeline_are_told_apart_by_event_and_place(run: Run) -> None:
+def test_rows_of_a_timeline_are_unique_by_event_and_index(run: Run) -> None:
     events = events_of(run)
     _, rows = timeline_of(events)
     places = [(row.seq, row.n) for row in rows]
@@ -138,7 +142,7 @@ def test_any_timeline_can_be_shown(run: Run) -> None:
 
 
 @given(runs_with_tools())
-def test_a_row_says_that_a_run_ended_exactly_when_its_log_does(run: Run) -> None:
+def test_a_row_is_ended_exactly_when_its_log_is(run: Run) -> None:
     row = rows_of(events_of(run))
     assert row.is_ended is (row.status in ("completed", "failed", "cancelled"))
     assert row.is_ended is (run[-1][0].event_type == "run.completed")
@@ -185,7 +189,7 @@ def test_the_calls_that_are_forgotten_are_the_oldest() -> None:
 
 
 @given(runs_with_tools())
-def test_what_is_answered_is_forgotten(run: Run) -> None:
+def test_an_answered_call_is_removed(run: Run) -> None:
     state, _ = timeline_of(events_of(run))
     still_open: set[str] = set()
     for payload, _ in run:

@@ -166,7 +166,7 @@ def test_calls_that_got_no_result_are_asked_for_again(client: httpx.Client) -> N
     assert third[-1].data["finishReason"] == "stop"
 
 
-def test_a_run_that_waits_says_for_what(client: httpx.Client) -> None:
+def test_a_waiting_run_has_the_kinds_of_its_waits(client: httpx.Client) -> None:
     run_id, (call,) = asked_for(execute(client, "asker", start(detach=True)))
     wait_for_status(client, run_id, "waiting")
     asked = {"call_id": call, "kind": "client_tool", "name": "look-up", "input": {"word": "moon"}, "until": None}

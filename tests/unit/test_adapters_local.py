@@ -62,7 +62,7 @@ def test_the_pid_is_that_of_the_program(host: LocalHost):
     anyio.run(main)
 
 
-def test_a_child_has_a_session_of_its_own_and_carries_our_markers(host: LocalHost):
+def test_a_child_has_a_new_session_and_our_markers(host: LocalHost):
     run_id = new_run_id()
 
     async def main() -> bytes:
@@ -79,7 +79,7 @@ def test_a_child_has_a_session_of_its_own_and_carries_our_markers(host: LocalHos
     assert anyio.run(main).decode().split()[:3] == [host.id, run_id, "more"]
 
 
-def test_leaving_the_context_ends_the_whole_family(host: LocalHost):
+def test_exiting_the_context_ends_the_process_and_its_children(host: LocalHost):
     mark = f"family-{os.getpid()}"
 
     async def main() -> None:
@@ -96,7 +96,7 @@ def test_leaving_the_context_ends_the_whole_family(host: LocalHost):
     assert processes_with(mark) == []
 
 
-def test_signals_are_told_by_name(host: LocalHost):
+def test_signals_are_reported_by_name(host: LocalHost):
     async def main() -> Exit:
         async with LocalProcesses(host).start(sh("kill -USR1 $$"), run_id=new_run_id()) as child:
             child.release()
@@ -110,7 +110,7 @@ def test_signals_are_told_by_name(host: LocalHost):
 @pytest.mark.parametrize(
     "command", [Command(argv=["no-such-program"], cwd="/"), Command(argv=["true"], cwd="/nowhere")]
 )
-def test_what_is_not_there_is_said_before_anything_runs(host: LocalHost, command: Command):
+def test_a_missing_program_or_folder_is_reported_before_anything_runs(host: LocalHost, command: Command):
     async def main() -> None:
         async with LocalProcesses(host).start(command, run_id=new_run_id()):
             pass
@@ -146,7 +146,7 @@ def test_many_children_at_once(host: LocalHost):
     assert anyio.run(main) == {number: b"%d\n" % number for number in range(30)}
 
 
-def test_a_host_is_known_by_its_lock_and_gone_without_a_trace(storage: Storage):
+def test_a_host_is_active_by_its_lock_and_leaves_no_files(storage: Storage):
     with LocalHost(storage) as host:
         (path,) = storage.hosts.iterdir()
         assert path.stem == host.id
@@ -157,7 +157,7 @@ def test_a_host_is_known_by_its_lock_and_gone_without_a_trace(storage: Storage):
     assert not Path(f"/proc/{reaper}").exists()
 
 
-def test_a_log_is_announced_whenever_it_is_opened_and_is_there_when_it_is(storage: Storage):
+def test_a_log_is_announced_whenever_it_is_opened_and_exists_by_then(storage: Storage):
     logs = LocalLogs(storage)
     run_id = new_run_id()
 
@@ -176,7 +176,7 @@ def test_a_log_is_announced_whenever_it_is_opened_and_is_there_when_it_is(storag
     anyio.run(main)
 
 
-def test_a_log_is_deleted_with_what_was_set_aside_of_it_and_announced_when_that_is_asked_for(storage: Storage):
+def test_a_log_is_deleted_with_its_torn_tails_and_announced_on_request(storage: Storage):
     run_id = new_run_id()
     with Recorder(storage.log_path(run_id), run_id) as recorder:
         recorder.append(RunStarted(name="w", kind="command", attempt=1, host="h"))
@@ -189,7 +189,7 @@ def test_a_log_is_deleted_with_what_was_set_aside_of_it_and_announced_when_that_
     assert storage.announced_since(0)[0] == [run_id]
 
 
-def test_a_log_is_deleted_also_where_that_cannot_be_announced(storage: Storage):
+def test_a_log_is_deleted_even_if_that_cannot_be_announced(storage: Storage):
     run_id = new_run_id()
     with Recorder(storage.log_path(run_id), run_id) as recorder:
         recorder.append(RunStarted(name="w", kind="command", attempt=1, host="h"))

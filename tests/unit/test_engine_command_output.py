@@ -21,7 +21,7 @@ def exact_bytes(blocks: list[TextBlock]) -> bytes:
     return b"".join(base64.b64decode(block.raw) if block.raw else block.text.encode() for block in blocks)
 
 
-def test_neighbouring_pieces_of_one_stream_are_one_block_and_the_order_is_kept():
+def test_adjacent_chunks_of_one_stream_are_one_block_and_keep_their_order():
     output = OutputBuffer()
     for piece in [
         OutputChunk("stdout", b"a"),
@@ -44,7 +44,7 @@ def test_it_is_full_at_the_size_that_may_be_joined():
     assert output.is_full
 
 
-def test_a_torn_character_waits_and_is_kept_raw_if_its_rest_never_comes():
+def test_a_split_character_waits_and_is_kept_raw_if_its_rest_never_comes():
     output = OutputBuffer()
     output.add(OutputChunk("stdout", b"\xe2\x82"))
     assert output.drain() == ([], [])
@@ -54,7 +54,7 @@ def test_a_torn_character_waits_and_is_kept_raw_if_its_rest_never_comes():
     assert exact_bytes(blocks) == b"\xe2\x82"
 
 
-def test_the_tail_is_cut_on_a_character():
+def test_the_tail_starts_at_a_character():
     output = OutputBuffer()
     output.add(OutputChunk("stdout", "€".encode() * RESULT_TAIL_BYTES))
     output.drain()
@@ -63,7 +63,7 @@ def test_the_tail_is_cut_on_a_character():
     assert RESULT_TAIL_BYTES - 3 < len(tail.encode()) <= RESULT_TAIL_BYTES
 
 
-def test_a_secret_that_the_tail_would_cut_in_two_is_masked_before():
+def test_a_secret_at_the_start_of_the_tail_is_masked_before_truncation():
     secret = "correct-horse-battery"
     output = OutputBuffer(Masking([secret]))
     output.add(OutputChunk("stdout", secret.encode() + b"." * (RESULT_TAIL_BYTES - 5)))
@@ -72,7 +72,7 @@ def test_a_secret_that_the_tail_would_cut_in_two_is_masked_before():
 
 
 @given(st.lists(st.tuples(st.sampled_from(["stdout", "stderr"]), st.binary(min_size=1, max_size=12))))
-def test_whatever_the_pieces_no_byte_is_lost_or_moved(pieces):
+def test_no_byte_is_lost_or_moved_at_any_split(pieces):
     output = OutputBuffer()
     taken: list[TextBlock] = []
     for stream, data in pieces:
@@ -86,7 +86,7 @@ def test_whatever_the_pieces_no_byte_is_lost_or_moved(pieces):
 
 
 @given(st.data(), st.text(alphabet="ab-secretword ", max_size=60))
-def test_however_a_secret_is_cut_into_pieces_it_is_masked(data, around):
+def test_a_secret_is_masked_at_any_split_into_chunks(data, around):
     secret = "secret-word"
     said = (around[: len(around) // 2] + secret + around[len(around) // 2 :]).encode()
     cuts = sorted(data.draw(st.lists(st.integers(0, len(said)), max_size=6)))

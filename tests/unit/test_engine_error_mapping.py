@@ -30,6 +30,6 @@ def test_a_defect_is_neither(error: Exception):
 
 
 @pytest.mark.parametrize("error", OTHERS, ids=repr)
-def test_what_the_storage_or_we_say_is_temporary_and_no_shortage(error: Exception):
+def test_errors_of_storage_and_engine_are_temporary_and_no_shortage(error: Exception):
     assert not is_shortage(error)
     assert is_temporary(error)

@@ -98,7 +98,7 @@ async def test_text_is_written_a_second_after_its_first_character_and_then_once_
         assert typist.written[4:] == [(6.5, "later")]
 
 
-async def test_a_message_that_is_whole_within_a_second_leaves_no_piece_whatever_came_before(
+async def test_a_message_that_is_complete_within_a_second_has_no_chunk(
     clock: Clock, pass_: Callable[[float], Awaitable[None]]
 ) -> None:
     writer = PartialMessageWriter(None)
@@ -114,7 +114,7 @@ async def test_a_message_that_is_whole_within_a_second_leaves_no_piece_whatever_
     assert typist.written == []
 
 
-async def test_a_piece_that_finds_no_room_is_written_with_the_next(
+async def test_a_chunk_that_does_not_fit_on_the_disk_is_written_with_the_next(
     clock: Clock, pass_: Callable[[float], Awaitable[None]]
 ) -> None:
     writer = PartialMessageWriter(None)
@@ -129,7 +129,7 @@ async def test_a_piece_that_finds_no_room_is_written_with_the_next(
     assert typist.written == [(2.0, "ab")]
 
 
-async def test_an_error_of_the_step_is_raised_as_it_is_and_a_closed_log_ends_only_the_pieces(
+async def test_an_error_of_the_step_is_raised_unchanged_and_a_closed_log_ends_only_the_chunks(
     clock: Clock, pass_: Callable[[float], Awaitable[None]]
 ) -> None:
     writer = PartialMessageWriter(None)

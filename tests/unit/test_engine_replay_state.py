@@ -84,15 +84,13 @@ def journal_of(*payloads: Payload) -> ReplayState:
         ([told(3), ended(4), attempt(2)], 4),
     ],
 )
-def test_a_total_takes_the_place_of_what_was_told_in_its_sitting_and_of_nothing_else(
-    payloads: list[Payload], spent: int
-) -> None:
+def test_a_total_replaces_only_the_usage_of_its_own_session(payloads: list[Payload], spent: int) -> None:
     replay_state = journal_of(attempt(1), BEGUN, *payloads)
     assert replay_state.spending.own.usage == Usage(output=spent)
     assert replay_state.spending.own.cost_usd == pytest.approx(spent / 100)
 
 
-def test_a_budget_is_held_against_what_earlier_sittings_of_the_step_have_spent() -> None:
+def test_a_budget_includes_the_spending_of_earlier_sessions_of_the_step() -> None:
     replay_state = journal_of(attempt(1), BEGUN, told(3), left(5), told(2), attempt(2), told(1))
     assert replay_state.prior_usage(PLACE).usage == Usage(output=7)
     assert replay_state.prior_usage(PLACE).cost_usd == pytest.approx(0.07)

@@ -41,7 +41,5 @@ AGAIN = RunStarted(name="w", kind="worker", attempt=2, host="local-2")
         ([start(executor=None, cwd="/elsewhere", definition_hash="sha256:2")], None),
     ],
 )
-def test_a_run_of_a_caller_is_resumed_by_a_server_only_where_it_may(
-    starts: list[RunStarted], reason: str | None
-) -> None:
+def test_a_run_of_a_caller_is_resumed_by_a_server_only_if_allowed(starts: list[RunStarted], reason: str | None) -> None:
     assert refusal_reason(starts, FOLDERS, HASHES) == reason

@@ -43,7 +43,7 @@ def taken(transcriber: Transcriber, *reports: AgentReport) -> list[PendingEvent]
     return [write for report in reports for write in transcriber.take(report)]
 
 
-def test_what_a_sub_agent_types_stands_in_its_own_log(transcriber: Transcriber) -> None:
+def test_the_text_of_a_sub_agent_is_in_its_own_log(transcriber: Transcriber) -> None:
     taken(transcriber, SubAgentStarted(agent="a", name="looker"))
     partial, offset = transcriber.grow(typed("Hello", agent="a"))
     piece = partial.piece()
@@ -57,14 +57,14 @@ def test_what_a_sub_agent_types_stands_in_its_own_log(transcriber: Transcriber) 
     assert said(taken(transcriber, ended)) == [(CHILD_ID, "Hello", "interrupted")]
 
 
-def test_what_is_told_whole_is_not_told_as_cut_off(transcriber: Transcriber) -> None:
+def test_a_complete_message_is_not_reported_as_interrupted(transcriber: Transcriber) -> None:
     whole = AssistantMessage(message_id="m", blocks=[TextBlock(fidelity="agent_emitted", text="Hello")])
     assert said(taken(transcriber, typed("Hello"), TranscriptItem(payload=whole))) == [(RUN_ID, "Hello", None)]
     writes, _ = transcriber.end(SessionEnded(status="completed"), None)
     assert said(writes) == []
 
 
-def test_a_call_of_the_model_that_is_made_again_cuts_off_what_it_had_said(transcriber: Transcriber) -> None:
+def test_a_retried_model_call_interrupts_its_partial_message(transcriber: Transcriber) -> None:
     retry = TranscriptItem(payload=AssistantMessage(note=Note(kind="retry", code="overloaded"), blocks=[]))
     writes = taken(transcriber, typed("Hel"), retry, typed("Hello", "m2"))
     assert said(writes) == [(RUN_ID, "Hel", "interrupted")]
@@ -77,7 +77,7 @@ def test_a_call_of_the_model_that_is_made_again_cuts_off_what_it_had_said(transc
     assert said(writes) == [(RUN_ID, "Hello", "interrupted")]
 
 
-def test_two_messages_that_are_typed_at_once_are_both_kept_until_their_wholes_come(transcriber: Transcriber) -> None:
+def test_two_messages_that_are_streamed_at_once_are_kept_until_they_are_complete(transcriber: Transcriber) -> None:
     second = AssistantMessage(message_id="m2", blocks=[TextBlock(fidelity="agent_emitted", text="two")])
     writes = taken(transcriber, typed("one", "m1"), typed("tw", "m2"), typed("o", "m2"), TranscriptItem(payload=second))
     assert said(writes) == [(RUN_ID, "two", None)]

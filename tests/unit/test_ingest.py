@@ -51,7 +51,7 @@ def few_files():
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_more_logs_than_files_may_be_open_are_taken_up(storage: Storage, few_files: None):
+def test_more_logs_than_open_files_are_ingested(storage: Storage, few_files: None):
     for _ in range(400):
         begin(storage, new_run_id()).close()
 
@@ -64,7 +64,7 @@ def test_more_logs_than_files_may_be_open_are_taken_up(storage: Storage, few_fil
     anyio.run(main)
 
 
-def test_events_are_taken_up_as_they_come_and_the_run_is_let_go_at_its_outcome(storage: Storage):
+def test_events_are_ingested_live_and_the_run_is_released_at_its_outcome(storage: Storage):
     async def main() -> None:
         store = MemoryStore()
         ingest = create_ingest(storage, store)
@@ -89,7 +89,7 @@ def test_events_are_taken_up_as_they_come_and_the_run_is_let_go_at_its_outcome(s
     anyio.run(main)
 
 
-def test_a_log_that_is_announced_before_it_is_there_is_taken_up_when_it_is_announced_again(storage: Storage):
+def test_a_log_that_is_announced_too_early_is_ingested_when_it_is_announced_again(storage: Storage):
     async def main() -> None:
         store = MemoryStore()
         ingest = create_ingest(storage, store)
@@ -107,7 +107,7 @@ def test_a_log_that_is_announced_before_it_is_there_is_taken_up_when_it_is_annou
     anyio.run(main)
 
 
-def test_a_second_keeper_goes_on_where_the_first_was_and_both_at_once_do_no_harm(storage: Storage):
+def test_a_second_ingest_continues_where_the_first_was_and_both_at_once_are_safe(storage: Storage):
     async def main() -> None:
         store = await SqliteStore.open(storage.database)
         run_id = new_run_id()
@@ -132,7 +132,7 @@ def test_a_second_keeper_goes_on_where_the_first_was_and_both_at_once_do_no_harm
     anyio.run(main)
 
 
-def test_changes_are_told_to_those_who_listen_newest_state_only(storage: Storage):
+def test_listeners_get_the_newest_state_of_changes_only(storage: Storage):
     async def main() -> None:
         ingest = create_ingest(storage, MemoryStore())
         run_id = new_run_id()
@@ -156,7 +156,7 @@ def test_changes_are_told_to_those_who_listen_newest_state_only(storage: Storage
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 @pytest.mark.parametrize("kept", [0, 1, 3])
-def test_a_log_that_has_lost_its_end_has_its_views_made_anew(storage: Storage, kind: str, kept: int):
+def test_the_views_of_a_log_that_lost_its_end_are_rebuilt(storage: Storage, kind: str, kept: int):
     async def main() -> None:
         store = MemoryStore() if kind == "memory" else await SqliteStore.open(storage.database)
         run_id = new_run_id()
@@ -195,7 +195,7 @@ def test_a_log_that_has_lost_its_end_has_its_views_made_anew(storage: Storage, k
     anyio.run(main)
 
 
-def test_a_log_that_is_deleted_while_it_is_followed_disturbs_nobody(storage: Storage):
+def test_a_log_that_is_deleted_while_it_is_followed_does_not_disturb_others(storage: Storage):
     async def main() -> None:
         ingest = create_ingest(storage, store := MemoryStore())
         gone, kept = new_run_id(), new_run_id()
@@ -235,7 +235,7 @@ def damaged(storage: Storage, find: bytes, put: bytes) -> str:
         (b'"type":"run.started"', b'"type":"run.begun"'),
     ],
 )
-def test_a_log_that_is_damaged_harms_nobody_but_itself(storage: Storage, find: bytes, put: bytes):
+def test_a_damaged_log_does_not_affect_other_logs(storage: Storage, find: bytes, put: bytes):
     broken = [damaged(storage, find, put), damaged(storage, find, put)]
     whole = new_run_id()
     end(begin(storage, whole))
@@ -250,7 +250,7 @@ def test_a_log_that_is_damaged_harms_nobody_but_itself(storage: Storage, find: b
 
 
 @pytest.mark.parametrize("kind", ["link", "folder", "pipe"])
-def test_what_is_no_log_does_not_keep_the_others_from_being_listed(storage: Storage, kind: str):
+def test_files_that_are_no_logs_do_not_hide_logs(storage: Storage, kind: str):
     whole, odd = new_run_id(), new_run_id()
     end(begin(storage, whole))
     path = storage.log_path(odd)
@@ -284,7 +284,7 @@ def test_announcements_that_were_lost_hide_no_later_run(storage: Storage):
     anyio.run(main)
 
 
-def test_an_open_run_whose_state_an_older_version_kept_is_searched_whole(storage: Storage):
+def test_an_open_run_with_the_state_of_an_older_version_is_indexed_completely(storage: Storage):
     async def main() -> None:
         store = MemoryStore()
         run_id = new_run_id()
@@ -305,7 +305,7 @@ def test_an_open_run_whose_state_an_older_version_kept_is_searched_whole(storage
     anyio.run(main)
 
 
-def test_a_run_with_too_much_text_says_where_its_search_stops(storage: Storage, monkeypatch: pytest.MonkeyPatch):
+def test_a_run_with_too_much_text_knows_where_its_index_stops(storage: Storage, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(search_index, "SEARCH_RUN_CHARS", 10)
 
     async def main() -> None:
@@ -328,7 +328,7 @@ def test_a_run_with_too_much_text_says_where_its_search_stops(storage: Storage, 
     anyio.run(main)
 
 
-def test_announcements_are_emptied_when_there_are_many_and_nobody_is_missed(storage: Storage):
+def test_many_announcements_are_cleared_and_none_is_missed(storage: Storage):
     runs = [new_run_id() for _ in range(30)]
 
     async def follow() -> None:
@@ -361,7 +361,7 @@ def test_announcements_are_emptied_when_there_are_many_and_nobody_is_missed(stor
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_rows_are_whole_where_ingest_was_cancelled_in_the_middle_of_long_logs(storage: Storage, seed: int) -> None:
+def test_rows_are_complete_after_ingest_was_cancelled_in_the_middle_of_long_logs(storage: Storage, seed: int) -> None:
     random = Random(seed)
 
     async def main() -> None:
@@ -395,7 +395,7 @@ async def _write_long(logs: LocalLogs, run_id: str, random: Random) -> None:
         await log.append(RunCompleted(name="long", kind="agent", status="completed"))
 
 
-def test_a_log_whose_last_line_is_no_event_is_listed_and_taken_up_once(storage: Storage) -> None:
+def test_a_log_whose_last_line_is_no_event_is_listed_and_ingested_once(storage: Storage) -> None:
     run_id = new_run_id()
 
     async def main() -> None:

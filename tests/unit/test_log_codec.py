@@ -146,18 +146,18 @@ def test_every_line_has_the_whole_envelope_in_a_fixed_order(name: str) -> None:
     ]
 
 
-def test_only_the_two_links_are_left_out_of_the_envelope_when_empty() -> None:
+def test_only_the_two_links_are_omitted_from_the_envelope_when_empty() -> None:
     line = json.loads(encode(line_of(started(), path="", parent_run_id=None, child_run_id=None)))
     assert list(line) == ["seq", "run_id", "type", "path", "iteration", "timestamp", "payload"]
     assert (line["path"], line["iteration"]) == ("", 0)
 
 
-def test_optional_fields_without_a_value_are_left_out_of_a_payload() -> None:
+def test_optional_fields_without_a_value_are_omitted_from_a_payload() -> None:
     payload = json.loads(encode(line_of(started())))["payload"]
     assert payload == {"name": "build", "kind": "worker", "attempt": 1, "host": "local-1"}
 
 
-def test_a_tool_payload_has_its_input_and_its_output_even_where_they_are_null() -> None:
+def test_a_tool_payload_has_its_input_and_its_output_even_if_they_are_null() -> None:
     payload = json.loads(encode(line_of(tool_call(None))))["payload"]
     assert payload == {"name": "t", "call_id": "c", "input": None, "output": None, "fidelity": "router"}
 
@@ -264,7 +264,7 @@ def test_a_message_whose_blocks_are_no_list_is_passed_on_as_it_is_and_reported(b
     assert len(event.problems) == 1
 
 
-def test_a_message_in_another_role_than_its_type_says_is_passed_on_as_it_is_and_reported() -> None:
+def test_a_message_whose_role_does_not_match_its_type_is_passed_on_and_reported() -> None:
     fields = fields_of(assistant_message("x"))
     fields["payload"]["role"] = "user"
     event = decode(raw_of(fields))
@@ -337,7 +337,7 @@ def ring() -> list[Any]:
     [object(), {"a": object()}, {None: 1}, 1 + 2j, ring(), ["\ud800", object()], {"\ud800": 1, "b": {(1, 2): 3}}],
     ids=["object", "nested", "null key", "complex", "ring", "after a surrogate", "key after a surrogate"],
 )
-def test_what_is_not_json_is_refused(value: Any) -> None:
+def test_a_line_that_is_not_json_is_rejected(value: Any) -> None:
     with pytest.raises(InvalidEvent, match=r"^a tool\.call event cannot be written as JSON"):
         encode(line_of(tool_call(value)))
 
@@ -378,14 +378,14 @@ def test_a_line_may_be_as_long_as_the_limit_and_no_longer() -> None:
         encode(line_of(assistant_message("x"))).replace(b'"x"', b"NaN"),
     ],
 )
-def test_what_has_no_envelope_or_is_no_json_is_not_an_event(raw: bytes) -> None:
+def test_a_line_without_an_envelope_or_json_is_no_event(raw: bytes) -> None:
     with pytest.raises(InvalidEvent, match=r"^not an event: "):
         decode(raw)
 
 
 @pytest.mark.parametrize("garbage", [b'"\xff"', b'{"a":"\xed\xa0\x80"}', b"[" * 2_000 + b"]" * 2_000])
 @pytest.mark.parametrize("name", ["tool.call", "run.paused"])
-def test_a_payload_that_cannot_be_read_is_not_an_event_whatever_its_type(name: str, garbage: bytes) -> None:
+def test_a_line_with_an_undecodable_payload_is_no_event_of_any_type(name: str, garbage: bytes) -> None:
     raw = raw_of(fields_of(tool_call(None)) | {"type": name, "payload": "here"}).replace(b'"here"', garbage)
     with pytest.raises(InvalidEvent, match=r"^not an event: "):
         decode(raw)

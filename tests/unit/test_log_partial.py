@@ -21,7 +21,7 @@ def piece(kind: str, block: int, offset: int, chunk: str, **fields: str) -> Stre
     return StreamBlock(fidelity="agent_emitted", kind=kind, block=block, offset=offset, chunk=chunk, **fields)  # type: ignore[arg-type]
 
 
-def test_a_piece_has_the_new_text_of_every_block_that_has_grown() -> None:
+def test_a_chunk_has_the_new_text_of_every_block_that_has_grown() -> None:
     message = PartialMessage("m")
     assert message.grow(0, "thinking", "Let me ") == 0
     assert message.grow(0, "thinking", "see.") == 7
@@ -45,7 +45,7 @@ def test_a_piece_has_the_new_text_of_every_block_that_has_grown() -> None:
     )
 
 
-def test_a_piece_that_could_not_be_written_is_in_the_next_one() -> None:
+def test_a_chunk_that_could_not_be_written_is_in_the_next_chunk() -> None:
     message = PartialMessage("m")
     message.grow(0, "text", "Hello ")
     lost = message.piece()
@@ -57,7 +57,7 @@ def test_a_piece_that_could_not_be_written_is_in_the_next_one() -> None:
     assert again.blocks == [piece("text", 0, 0, "Hello world")]
 
 
-def test_a_message_that_was_cut_off_has_all_that_was_typed_and_no_call() -> None:
+def test_an_interrupted_message_has_all_received_text_and_no_call() -> None:
     message = PartialMessage("m", model="some-model")
     message.grow(0, "thinking", "Hm.")
     message.piece()
@@ -75,7 +75,7 @@ def test_a_message_that_was_cut_off_has_all_that_was_typed_and_no_call() -> None
     )
 
 
-def test_what_the_log_has_whole_is_in_no_later_piece() -> None:
+def test_text_that_the_log_has_completely_is_in_no_later_chunk() -> None:
     message = PartialMessage("m")
     message.grow(0, "text", "Hello")
     message.clear()
@@ -98,7 +98,7 @@ def test_what_the_log_has_whole_is_in_no_later_piece() -> None:
         ([(0, "Hel"), (6, "world")], "Hel…world"),
     ],
 )
-def test_pieces_are_joined_by_their_offsets(pieces: list[tuple[int, str]], text: str) -> None:
+def test_chunks_are_joined_by_their_offsets(pieces: list[tuple[int, str]], text: str) -> None:
     message = PartialMessage("m")
     for offset, chunk in pieces:
         message.join(AssistantMessage(message_id="m", blocks=[piece("text", 0, offset, chunk)]))
@@ -107,7 +107,7 @@ def test_pieces_are_joined_by_their_offsets(pieces: list[tuple[int, str]], text:
     assert cut.blocks == [TextBlock(fidelity="agent_emitted", text=text)]
 
 
-def test_a_character_is_never_torn_between_two_pieces() -> None:
+def test_a_character_is_never_split_between_two_chunks() -> None:
     message = PartialMessage("m")
     message.grow(0, "text", "a\ud83d")
     first = message.piece()
@@ -118,7 +118,7 @@ def test_a_character_is_never_torn_between_two_pieces() -> None:
     assert [*first.blocks, *second.blocks] == [piece("text", 0, 0, "a"), piece("text", 0, 1, "😀b")]
 
 
-def test_the_beginning_of_a_secret_is_in_no_piece_and_not_in_what_was_cut_off() -> None:
+def test_the_start_of_a_secret_is_in_no_chunk_and_no_interrupted_message() -> None:
     mask = Masking(["correct-horse"])
     message = PartialMessage("m")
     message.grow(0, "text", "It is correct-ho")

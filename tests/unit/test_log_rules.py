@@ -246,7 +246,7 @@ def test_a_run_from_its_start_to_its_outcome_breaks_no_rule_however_it_ended(sta
     assert verifier.lines == len(events)
 
 
-def test_a_run_that_is_still_going_breaks_no_rule_and_has_not_ended() -> None:
+def test_an_active_run_breaks_no_rule_and_has_not_ended() -> None:
     verifier = Verifier(RUN_ID)
     assert [verifier.line(line) for line in lines_of(WHOLE[:-1])] == [[]] * (len(WHOLE) - 1)
     assert not verifier.ended
@@ -258,7 +258,7 @@ def test_the_run_id_on_the_lines_is_the_one_that_names_the_file() -> None:
     assert [(broken.line, broken.rule) for broken in found] == [(1, "run-id"), (2, "run-id")]
 
 
-def test_a_file_without_a_name_is_held_against_its_first_line() -> None:
+def test_a_file_without_a_run_id_in_its_name_is_checked_against_its_first_line() -> None:
     assert verify(lines_of(SAID), run_id=None) == []
 
 
@@ -281,7 +281,7 @@ def test_one_line_can_break_several_rules() -> None:
     assert [broken.rule for broken in verify(lines_of(events))] == ["seq", "timestamp", "type"]
 
 
-def test_a_line_with_a_faulty_envelope_still_counts_where_its_seq_can_be_read() -> None:
+def test_a_line_with_an_invalid_envelope_counts_if_its_seq_can_be_read() -> None:
     events = run_of("message.user", "tool.call")
     del events[1]["path"]
     assert [(broken.line, broken.rule) for broken in verify(lines_of(events))] == [(2, "envelope")]

@@ -99,6 +99,6 @@ ONE_LINE = {
 
 
 @pytest.mark.parametrize("event", ONE_LINE.values(), ids=ONE_LINE)
-def test_what_a_single_line_shows_to_be_broken_does_not_fit_the_schema(event: Any) -> None:
+def test_a_rule_violation_in_a_single_line_does_not_fit_the_schema(event: Any) -> None:
     assert {broken.rule for broken in Verifier().line(json.dumps(event).encode() + b"\n")} & {"child-link", "path"}
     assert not fits(event)

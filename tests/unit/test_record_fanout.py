@@ -77,7 +77,7 @@ def test_a_subscriber_that_overflows_by_nothing_has_no_gap() -> None:
 
 
 @pytest.mark.req("TR-42")
-def test_the_stats_count_what_each_subscriber_got_and_lost() -> None:
+def test_the_stats_count_delivered_and_dropped_events_per_subscriber() -> None:
     fanout = FanOut()
     slow = fanout.subscribe("slow", capacity=2)
     fast = fanout.subscribe("fast")
@@ -94,7 +94,7 @@ def test_the_stats_count_what_each_subscriber_got_and_lost() -> None:
 
 
 @pytest.mark.req("TR-41")
-def test_what_one_subscriber_loses_another_gets() -> None:
+def test_an_event_that_one_subscriber_loses_reaches_another() -> None:
     fanout = FanOut()
     small, large = fanout.subscribe(capacity=1), fanout.subscribe(capacity=100)
     publish(fanout, 1, 10)
@@ -102,7 +102,7 @@ def test_what_one_subscriber_loses_another_gets() -> None:
     assert seqs(small.drain()) == [1, Gap(2, 10)]
 
 
-def test_subscribers_without_a_name_get_one_of_their_own() -> None:
+def test_subscribers_without_a_name_get_unique_names() -> None:
     fanout = FanOut()
     assert len({fanout.subscribe().name for _ in range(3)}) == 3
 
@@ -186,7 +186,7 @@ def test_closing_a_subscriber_twice_is_fine(recorder: Recorder) -> None:
     assert [one.name for one in recorder.stats().subscribers] == [other.name]
 
 
-def test_a_subscriber_that_was_closed_still_has_what_was_pending_and_nothing_more(recorder: Recorder) -> None:
+def test_a_closed_subscriber_still_has_its_pending_events_and_no_more(recorder: Recorder) -> None:
     live = recorder.subscribe()
     first = recorder.append(started())
     live.close()
@@ -196,7 +196,7 @@ def test_a_subscriber_that_was_closed_still_has_what_was_pending_and_nothing_mor
     assert live.drain() == []
 
 
-def test_leaving_the_with_block_closes_a_subscriber(recorder: Recorder) -> None:
+def test_exiting_the_with_block_closes_a_subscriber(recorder: Recorder) -> None:
     with recorder.subscribe() as live:
         assert [one.name for one in recorder.stats().subscribers] == [live.name]
     assert recorder.stats().subscribers == []
@@ -279,7 +279,7 @@ def test_closing_a_sleeping_subscriber_wakes_it(recorder: Recorder) -> None:
     assert asyncio.run(main()) == []
 
 
-def test_a_subscriber_that_gave_up_waiting_gets_what_comes_later(recorder: Recorder) -> None:
+def test_a_subscriber_that_stopped_waiting_gets_later_events(recorder: Recorder) -> None:
     async def main() -> list[Item]:
         live = recorder.subscribe()
         for _ in range(3):
@@ -291,7 +291,7 @@ def test_a_subscriber_that_gave_up_waiting_gets_what_comes_later(recorder: Recor
     assert seqs(asyncio.run(main())) == [1]
 
 
-def test_an_event_loop_that_is_gone_does_not_disturb_the_writer(recorder: Recorder) -> None:
+def test_a_closed_event_loop_does_not_disturb_the_writer(recorder: Recorder) -> None:
     live = recorder.subscribe()
 
     async def give_up() -> None:
@@ -368,7 +368,7 @@ def test_a_slow_subscriber_beside_a_fast_writer_costs_neither_an_event_nor_memor
 
 
 @pytest.mark.req("TR-44", "TR-52")
-def test_the_log_is_the_same_whether_nobody_watches_or_many_do(log_path: Path, tmp_path: Path) -> None:
+def test_the_log_is_the_same_with_and_without_subscribers(log_path: Path, tmp_path: Path) -> None:
     alone = tmp_path / "alone" / log_path.name
     for path, watchers in ((alone, 0), (log_path, 5)):
         with Recorder(path, RUN_ID) as recorder:
@@ -387,7 +387,7 @@ def test_the_log_is_the_same_whether_nobody_watches_or_many_do(log_path: Path, t
     assert without_time(log_path) == without_time(alone)
 
 
-def test_whoever_subscribes_while_others_write_misses_nothing_from_then_on(recorder: Recorder) -> None:
+def test_a_subscriber_during_writes_misses_no_later_event(recorder: Recorder) -> None:
     recorder.append(started())
     lives: list[tuple[int, Subscription]] = []
     over = threading.Event()

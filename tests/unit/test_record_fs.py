@@ -9,7 +9,7 @@ import pytest
 from shopfloor.record.fs import DirectorySync, directory_sync, open_for_append
 
 
-def test_the_disk_is_asked_once_for_all_names_that_are_there(tmp_path: Path):
+def test_a_folder_is_synced_once_for_all_existing_names(tmp_path: Path):
     folder = tmp_path / "transcripts"
     folder.mkdir()
     names = DirectorySync(str(folder))
@@ -22,7 +22,7 @@ def test_the_disk_is_asked_once_for_all_names_that_are_there(tmp_path: Path):
         names.sync(late)
 
 
-def test_a_name_is_not_safe_when_the_disk_could_not_be_asked(tmp_path: Path):
+def test_a_name_is_not_durable_if_the_folder_could_not_be_synced(tmp_path: Path):
     folder = tmp_path / "transcripts"
     names = DirectorySync(str(folder))
     ticket = names.ticket()
@@ -48,13 +48,13 @@ def test_many_threads_get_their_names_safe(tmp_path: Path):
     assert len(os.listdir(tmp_path)) == 160
 
 
-def test_a_folder_has_one_keeper_of_its_names(tmp_path: Path):
+def test_a_folder_has_one_name_registry(tmp_path: Path):
     assert directory_sync(str(tmp_path)) is directory_sync(str(tmp_path))
     assert directory_sync(str(tmp_path)) is not directory_sync(str(tmp_path / "other"))
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077, 0o777])
-def test_a_file_is_made_for_nobody_but_us_whatever_the_umask_is(tmp_path: Path, umask: int):
+def test_a_file_is_private_independent_of_the_umask(tmp_path: Path, umask: int):
     before = os.umask(umask)
     try:
         os.close(open_for_append(tmp_path / "file"))

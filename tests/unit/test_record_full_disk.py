@@ -51,7 +51,7 @@ print(json.dumps(told))
 
 @pytest.mark.parametrize("durability", Durability)
 @pytest.mark.parametrize("room", [0, 1, 200, 5_000], ids=lambda room: f"room for {room} bytes")
-def test_a_full_disk_is_a_clear_error_and_writing_goes_on_once_there_is_room(
+def test_a_full_disk_is_a_clear_error_and_writing_continues_once_there_is_space(
     log_path: Path, durability: Durability, room: int
 ) -> None:
     told: dict[str, Any] = json.loads(run_python(_WRITER, log_path, durability.value, room))

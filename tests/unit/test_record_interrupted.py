@@ -32,7 +32,7 @@ print(json.dumps([interrupted, acknowledged]))
 """
 
 
-def test_an_append_that_is_interrupted_leaves_a_valid_log_that_can_be_gone_on_with(log_path: Path) -> None:
+def test_an_interrupted_append_leaves_a_valid_log_that_can_be_continued(log_path: Path) -> None:
     # Not under a tracer, which lets a signal in between the end of a `with` block and the release of its lock.
     interrupted, acknowledged = json.loads(run_python(_WRITER, log_path, traced=False))
     assert interrupted == 1_000

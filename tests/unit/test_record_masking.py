@@ -66,7 +66,7 @@ def test_by_default_nothing_is_masked(log_path: Path) -> None:
 
 
 @pytest.mark.req("TR-55")
-def test_a_registered_value_is_masked_wherever_it_stands(log_path: Path) -> None:
+def test_a_registered_value_is_masked_in_every_position(log_path: Path) -> None:
     deep = {"a": [{"b": f"x{SECRET}y{SECRET}"}], SECRET: 1, "n": 5, "none": None}
     step = StepCompleted(name="build", kind="command", try_=1, error=f"bad {SECRET}", result=deep)
     payloads = [prompt(SECRET), tool_call(deep), PAYLOADS["step.started"], step]
@@ -91,7 +91,7 @@ def test_a_secret_is_in_no_event_that_subscribers_get(log_path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ["type", "fidelity", "role", "kind", "status", "stream"])
-def test_a_registered_value_is_masked_under_any_key_of_what_users_and_tools_give(log_path: Path, key: str) -> None:
+def test_a_registered_value_is_masked_under_any_key_of_inputs_and_outputs(log_path: Path, key: str) -> None:
     run = RunStarted(name="x", kind="worker", attempt=2, host="h", input={key: SECRET})
     recorded(log_path, Masking([SECRET]), run, tool_call({key: SECRET, "deep": [{key: SECRET}]}))
     assert SECRET.encode() not in log_path.read_bytes()
@@ -100,14 +100,14 @@ def test_a_registered_value_is_masked_under_any_key_of_what_users_and_tools_give
 @pytest.mark.parametrize(
     "value", [{1: SECRET}, (SECRET,), {"a": (1, (SECRET,))}], ids=["number key", "tuple", "tuples"]
 )
-def test_a_registered_value_is_masked_in_all_that_can_be_written(log_path: Path, value: Any) -> None:
+def test_a_registered_value_is_masked_in_every_event(log_path: Path, value: Any) -> None:
     recorded(log_path, Masking([SECRET]), tool_call(value))
     assert SECRET.encode() not in log_path.read_bytes()
     assert MASK.encode() in log_path.read_bytes()
 
 
 @pytest.mark.parametrize("word", ["assistant", "router", "command", "tool_use", "stdout", "agent_emitted", "thinking"])
-def test_the_words_that_give_an_event_its_shape_are_left_alone(log_path: Path, word: str) -> None:
+def test_structural_fields_of_an_event_are_not_masked(log_path: Path, word: str) -> None:
     payloads = [PAYLOADS["message.assistant"], PAYLOADS["tool.call"], PAYLOADS["step.started"]]
     hidden = recorded(log_path, Masking([word]), *payloads)
     blocks = hidden[0]["blocks"]
@@ -130,14 +130,14 @@ def test_a_secret_that_is_also_the_name_of_a_field_leaves_the_field_its_name(log
 
 
 @pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
-def test_a_known_shape_of_key_is_masked_if_asked(log_path: Path, key: str) -> None:
+def test_a_known_key_format_is_masked_on_request(log_path: Path, key: str) -> None:
     message, call = recorded(log_path, Masking(key_shapes=True), prompt(f"<{key}>"), tool_call({"env": [f"K={key};"]}))
     assert message["blocks"][0]["text"] == f"user <{MASK}>"
     assert call["input"] == {"env": [f"K={MASK};"]}
 
 
 @pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
-def test_a_known_shape_of_key_is_left_alone_if_not_asked(log_path: Path, key: str) -> None:
+def test_a_known_key_format_is_not_masked_by_default(log_path: Path, key: str) -> None:
     (call,) = recorded(log_path, Masking([SECRET]), tool_call(key))
     assert call["input"] == key
 
@@ -150,12 +150,12 @@ def test_ordinary_words_are_no_keys(log_path: Path, text: str) -> None:
     assert call["input"] == text
 
 
-def test_a_private_key_that_was_cut_off_is_masked_to_its_end(log_path: Path) -> None:
+def test_a_truncated_private_key_is_masked_to_its_end(log_path: Path) -> None:
     (call,) = recorded(log_path, Masking(key_shapes=True), tool_call("a -----BEGIN PRIVATE KEY-----\nMIIE\nabc"))
     assert call["input"] == f"a {MASK}"
 
 
-def test_of_two_secrets_of_which_one_begins_the_other_the_longer_is_masked_whole(log_path: Path) -> None:
+def test_the_longer_of_two_secrets_with_the_same_start_is_masked_completely(log_path: Path) -> None:
     (call,) = recorded(log_path, Masking(["secret", "secret-longer"]), tool_call("secret-longer secret"))
     assert call["input"] == f"{MASK} {MASK}"
 
@@ -166,7 +166,7 @@ def test_a_secret_is_a_text_and_not_a_pattern(log_path: Path) -> None:
 
 
 @pytest.mark.parametrize("short", ["", "a", "x" * (SECRET_MIN_CHARS - 1)])
-def test_a_secret_too_short_to_be_told_from_words_is_refused(short: str) -> None:
+def test_a_secret_that_is_too_short_is_rejected(short: str) -> None:
     with pytest.raises(InvalidSecret) as refused:
         Masking([SECRET, short])
     assert refused.value.hint
@@ -198,15 +198,13 @@ def test_events_without_a_secret_are_written_as_without_masking(log_path: Path, 
         (f"{SECRET[:-1]}x", 0),
     ],
 )
-def test_of_what_comes_in_pieces_as_much_is_held_back_as_may_begin_a_secret(
-    text: str, pending_secret_bytes: int
-) -> None:
+def test_text_that_may_start_a_secret_is_held_back(text: str, pending_secret_bytes: int) -> None:
     assert Masking([SECRET]).pending_secret_bytes(text.encode()) == pending_secret_bytes
 
 
 @pytest.mark.parametrize("hook", [Masking(KEYS.values()), Masking(key_shapes=True)], ids=["values", "shapes"])
 @pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
-def test_a_secret_that_comes_in_two_pieces_is_masked_wherever_it_is_cut(hook: Masking, key: str) -> None:
+def test_a_secret_in_two_parts_is_masked_at_any_split(hook: Masking, key: str) -> None:
     whole = f"before {key} after"
     for cut in range(len(whole)):
         first, rest = whole[:cut], whole[cut:]
@@ -214,7 +212,7 @@ def test_a_secret_that_comes_in_two_pieces_is_masked_wherever_it_is_cut(hook: Ma
         assert hook.text(whole[:kept]) + hook.text(whole[kept:]) == f"before {MASK} after", (first, rest)
 
 
-def test_a_hook_of_ones_own_can_change_what_is_written(log_path: Path) -> None:
+def test_a_custom_hook_can_change_events_before_they_are_written(log_path: Path) -> None:
     (call,) = recorded(log_path, lambda payload: payload | {"name": "gone"}, tool_call("here"))
     assert (call["name"], call["input"]) == ("gone", "here")
 

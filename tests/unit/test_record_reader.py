@@ -73,7 +73,7 @@ def test_an_entry_has_the_seq_the_type_and_the_bytes_of_its_line(log_path: Path)
         (-5, 3, None, [1, 2]),
     ],
 )
-def test_a_page_is_what_lies_between_after_and_before_up_to_its_limit(
+def test_a_page_has_the_events_between_after_and_before_up_to_its_limit(
     log_path: Path, after: int, before: int | None, limit: int | None, wanted: list[int]
 ) -> None:
     write(log_path, TEN)
@@ -98,9 +98,7 @@ def test_a_place_is_found_also_in_a_log_that_is_half_garbage(log_path: Path) -> 
         assert lines_of(list(read(log_path, after=after, on_problem=lambda problem: None))) == MIXED[after:]
 
 
-def test_what_is_off_in_a_log_is_a_warning_where_nobody_asked_for_it(
-    log_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_problems_in_a_log_are_warnings_by_default(log_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     write(log_path, [b"oops\n", *TEN])
     assert lines_of(list(read(log_path))) == TEN
     assert [(record.name, record.levelname) for record in caplog.records] == [("shopfloor.record", "WARNING")]
@@ -126,7 +124,7 @@ def test_an_event_with_an_unknown_block_is_passed_on_intact(log_path: Path) -> N
     assert decode(entries[1].raw).problems == ("unknown block type 'image'",)
 
 
-def test_keys_may_stand_in_any_order(log_path: Path) -> None:
+def test_keys_may_be_in_any_order(log_path: Path) -> None:
     turned: list[bytes] = []
     for raw in MIXED:
         fields = json.loads(raw)
@@ -159,7 +157,7 @@ def test_a_half_line_is_read_once_its_end_has_come(log_path: Path, size: int) ->
         assert cursor.poll() == [Entry(2, "message.assistant", lines[1][:-1])]
 
 
-def test_a_half_line_that_is_taken_back_was_never_there(log_path: Path) -> None:
+def test_a_partial_line_that_is_removed_leaves_no_trace(log_path: Path) -> None:
     write(log_path, [*TEN[:4], TEN[4][:-20]])
     problems: list[Problem] = []
     with Cursor(log_path, on_problem=problems.append) as cursor:
@@ -174,7 +172,7 @@ def test_a_half_line_that_is_taken_back_was_never_there(log_path: Path) -> None:
 
 @pytest.mark.parametrize("torn", [0, 5], ids=["at a line end", "in a line"])
 @pytest.mark.parametrize("kept", [0, 1, 4, 9])
-def test_a_reader_of_a_log_that_shrank_is_told_and_goes_on_from_its_new_end(
+def test_a_reader_of_a_log_that_shrank_is_notified_and_continues_from_its_new_end(
     log_path: Path, kept: int, torn: int
 ) -> None:
     write(log_path, TEN)
@@ -196,7 +194,7 @@ def test_a_reader_that_had_not_come_so_far_need_not_know_that_the_log_shrank(log
         assert cursor.poll() == []
 
 
-def test_a_reader_that_starts_past_the_end_is_told_where_the_log_ends(log_path: Path) -> None:
+def test_a_reader_that_starts_past_the_end_is_notified_of_the_end(log_path: Path) -> None:
     """After a power cut: the reader has kept a `seq` that the log has lost."""
     write(log_path, TEN[:4])
     with Cursor(log_path, after=7) as cursor:
@@ -205,7 +203,7 @@ def test_a_reader_that_starts_past_the_end_is_told_where_the_log_ends(log_path: 
         assert seqs(cursor.poll()) == [5, 6, 7, 8, 9, 10]
 
 
-def test_a_follower_loses_no_event_where_a_repair_cut_lines_that_it_had_passed_over(log_path: Path) -> None:
+def test_a_follower_loses_no_event_after_a_repair_removed_lines_that_it_had_read(log_path: Path) -> None:
     write(log_path, [*TEN[:3], b"oops\n"])
     with Cursor(log_path, on_problem=lambda problem: None) as cursor:
         assert seqs(cursor.poll()) == [1, 2, 3]
@@ -215,7 +213,7 @@ def test_a_follower_loses_no_event_where_a_repair_cut_lines_that_it_had_passed_o
         assert seqs(cursor.poll()) == [4, 5]
 
 
-def test_following_gives_a_reset_and_then_what_is_written_anew(log_path: Path) -> None:
+def test_following_returns_a_reset_and_then_the_rewritten_events(log_path: Path) -> None:
     write(log_path, TEN)
     events = follow(log_path)
     assert seqs([next(events) for _ in range(10)]) == list(range(1, 11))
@@ -226,7 +224,7 @@ def test_following_gives_a_reset_and_then_what_is_written_anew(log_path: Path) -
     events.close()  # type: ignore[attr-defined]
 
 
-def test_following_a_log_that_a_thread_writes_gives_every_event_up_to_the_outcome(
+def test_following_a_log_that_a_thread_writes_returns_every_event_up_to_the_outcome(
     recorder: Recorder, log_path: Path
 ) -> None:
     recorder.append(started())
@@ -278,7 +276,7 @@ def test_following_a_log_that_another_process_writes_ends_with_the_outcome_or_wi
     assert rule_violations(log_path) == []
 
 
-def test_following_stops_when_it_is_told_to_and_still_gives_what_was_there(log_path: Path) -> None:
+def test_following_stops_on_request_and_still_returns_existing_events(log_path: Path) -> None:
     write(log_path, TEN)
     assert seqs(list(follow(log_path, after=3, done=lambda: True))) == [4, 5, 6, 7, 8, 9, 10]
 
@@ -395,9 +393,7 @@ def test_lines_of_ten_megabytes_are_written_read_and_verified(recorder: Recorder
         assert (again.seq, again.repaired) == (5, None)
 
 
-def test_cursors_that_share_what_they_read_give_the_same_as_those_that_do_not(
-    recorder: Recorder, log_path: Path
-) -> None:
+def test_cursors_with_a_shared_cache_read_the_same_as_cursors_without(recorder: Recorder, log_path: Path) -> None:
     recorder.append(started())
     for number in range(3_000):
         recorder.append(assistant_message(f"{number} " + "x" * (number % 700)), path="a")
@@ -409,7 +405,7 @@ def test_cursors_that_share_what_they_read_give_the_same_as_those_that_do_not(
         assert got == alone[after:]
 
 
-def test_what_was_shared_is_not_given_once_the_log_has_lost_it(log_path: Path) -> None:
+def test_a_shared_chunk_is_not_used_after_the_log_was_truncated(log_path: Path) -> None:
     with Recorder(log_path, RUN_ID) as recorder:
         recorder.append(started())
         for number in range(1_000):
@@ -426,7 +422,7 @@ def test_what_was_shared_is_not_given_once_the_log_has_lost_it(log_path: Path) -
     assert got == list(read(log_path))
 
 
-def test_only_so_many_chunks_are_kept_to_be_shared(recorder: Recorder, log_path: Path) -> None:
+def test_the_number_of_shared_chunks_is_limited(recorder: Recorder, log_path: Path) -> None:
     recorder.append(started())
     for _ in range(40):
         recorder.append(assistant_message("x" * 200_000), path="a")

@@ -77,7 +77,7 @@ def open_flags(path: Path) -> list[int]:
 
 @pytest.mark.req("TR-2")
 @pytest.mark.parametrize("mask", UMASKS, ids=oct)
-def test_the_file_has_mode_0600_whatever_the_umask(log_path: Path, mask: int) -> None:
+def test_the_file_has_mode_0600_independent_of_the_umask(log_path: Path, mask: int) -> None:
     log_path.parent.mkdir(parents=True)
     with umask(mask), Recorder(log_path, RUN_ID) as recorder:
         recorder.append(started())
@@ -85,7 +85,9 @@ def test_the_file_has_mode_0600_whatever_the_umask(log_path: Path, mask: int) ->
 
 
 @pytest.mark.parametrize("mask", UMASKS, ids=oct)
-def test_a_folder_that_is_made_for_the_file_has_mode_0700_whatever_the_umask(log_path: Path, mask: int) -> None:
+def test_a_folder_that_is_created_for_the_file_has_mode_0700_independent_of_the_umask(
+    log_path: Path, mask: int
+) -> None:
     log_path.parent.parent.mkdir(parents=True)
     with umask(mask), Recorder(log_path, RUN_ID) as recorder:
         recorder.append(started())
@@ -103,9 +105,7 @@ def test_a_file_that_was_opened_up_is_closed_again_on_reopen(recorder: Recorder,
 
 
 @pytest.mark.req("TR-1")
-def test_the_file_is_open_for_appending_and_what_was_written_never_changes(
-    recorder: Recorder, storage: Storage
-) -> None:
+def test_the_file_is_opened_for_appending_and_written_events_never_change(recorder: Recorder, storage: Storage) -> None:
     path = storage.root / "transcripts" / f"{RUN_ID}.jsonl"
     before = b""
     for payload in [started(), *(assistant_message("x" * n) for n in range(20))]:
@@ -146,7 +146,7 @@ def test_every_line_is_a_json_object_with_the_envelope_and_the_next_seq(recorder
 
 
 @pytest.mark.req("TR-9")
-def test_every_kind_of_event_is_written_as_it_was_given(recorder: Recorder, log_path: Path) -> None:
+def test_every_kind_of_event_is_written_unchanged(recorder: Recorder, log_path: Path) -> None:
     order = [started(), *(payload for name, payload in PAYLOADS.items() if not name.startswith("run."))]
     order.append(PAYLOADS["run.completed"])
     for payload in order:
@@ -156,7 +156,7 @@ def test_every_kind_of_event_is_written_as_it_was_given(recorder: Recorder, log_
     assert {event.iteration for event in events} == {2}
 
 
-def test_append_gives_the_entry_that_stands_in_the_file(recorder: Recorder, log_path: Path) -> None:
+def test_append_returns_the_entry_that_is_in_the_file(recorder: Recorder, log_path: Path) -> None:
     given = [recorder.append(started()), recorder.append(assistant_message("x"), path="a", iteration=3)]
     assert given == list(read(log_path))
     assert [(entry.seq, entry.type) for entry in given] == [(1, "run.started"), (2, "message.assistant")]
@@ -164,7 +164,7 @@ def test_append_gives_the_entry_that_stands_in_the_file(recorder: Recorder, log_
 
 
 @pytest.mark.req("TR-14")
-def test_the_prompt_and_the_system_prompt_are_in_the_log_as_they_were_given(recorder: Recorder, log_path: Path) -> None:
+def test_the_prompt_and_the_system_prompt_are_in_the_log_unchanged(recorder: Recorder, log_path: Path) -> None:
     recorder.append(started())
     recorder.append(PAYLOADS["message.user"], path="a")
     payload = json.loads(log_path.read_bytes().splitlines()[1])["payload"]
@@ -185,9 +185,7 @@ def test_a_reply_is_in_the_log_as_its_blocks_in_their_order(recorder: Recorder, 
 
 @pytest.mark.req("TR-16")
 @pytest.mark.parametrize("fidelity", ["router", "agent_emitted"])
-def test_a_tool_has_a_call_and_a_result_whoever_vouches_for_it(
-    recorder: Recorder, log_path: Path, fidelity: Any
-) -> None:
+def test_a_tool_has_a_call_and_a_result_with_either_fidelity(recorder: Recorder, log_path: Path, fidelity: Any) -> None:
     recorder.append(started())
     recorder.append(ToolCall(**_tool(fidelity, input={"a": 1}, output=None)), path="a")
     recorder.append(ToolResult(**_tool(fidelity, input=None, output="ok")), path="a")
@@ -266,7 +264,7 @@ def test_nothing_can_be_appended_after_close(recorder: Recorder, log_path: Path)
     assert seqs_in(log_path) == [1]
 
 
-def test_leaving_the_with_block_closes_also_on_an_error(log_path: Path) -> None:
+def test_exiting_the_with_block_closes_also_on_an_error(log_path: Path) -> None:
     with pytest.raises(InvalidEvent), Recorder(log_path, RUN_ID) as recorder:
         recorder.append(assistant_message("too early"))
     assert not is_locked(log_path)
@@ -276,7 +274,7 @@ def test_leaving_the_with_block_closes_also_on_an_error(log_path: Path) -> None:
 
 @pytest.mark.req("TR-10")
 @pytest.mark.parametrize("payload", [payload for name, payload in PAYLOADS.items() if name != "run.started"])
-def test_a_log_begins_with_run_started(recorder: Recorder, log_path: Path, payload: Payload) -> None:
+def test_a_log_starts_with_run_started(recorder: Recorder, log_path: Path, payload: Payload) -> None:
     with pytest.raises(InvalidEvent, match=r"a log begins with run\.started"):
         recorder.append(payload, **location_of(payload))
     assert log_path.read_bytes() == b""
@@ -299,7 +297,7 @@ def test_nothing_follows_the_outcome_not_even_after_a_reopen(log_path: Path, sta
     assert [entry.type for entry in read(log_path)] == ["run.started", "run.completed"]
 
 
-def test_a_reopened_log_goes_on_where_it_was(log_path: Path) -> None:
+def test_a_reopened_log_continues_at_its_end(log_path: Path) -> None:
     for attempt in range(1, 6):
         with Recorder(log_path, RUN_ID) as recorder:
             recorder.append(started(attempt))
@@ -309,7 +307,7 @@ def test_a_reopened_log_goes_on_where_it_was(log_path: Path) -> None:
     assert rule_violations(log_path) == []
 
 
-def test_a_new_log_is_refused_where_there_is_one(recorder: Recorder, log_path: Path) -> None:
+def test_a_new_log_is_rejected_if_one_exists(recorder: Recorder, log_path: Path) -> None:
     recorder.append(started())
     recorder.close()
     with pytest.raises(LogExists):
@@ -317,7 +315,7 @@ def test_a_new_log_is_refused_where_there_is_one(recorder: Recorder, log_path: P
     assert seqs_in(log_path) == [1]
 
 
-def test_the_log_of_another_run_is_refused_and_left_as_it_is(recorder: Recorder, log_path: Path) -> None:
+def test_the_log_of_another_run_is_rejected_and_not_changed(recorder: Recorder, log_path: Path) -> None:
     recorder.append(started())
     recorder.close()
     before = log_path.read_bytes()
@@ -370,7 +368,7 @@ def test_a_second_writer_in_the_same_process_is_refused_too(recorder: Recorder, 
 
 
 @pytest.mark.req("TR-13", "TR-36", "TR-37")
-def test_parent_and_child_link_both_ways_and_each_has_a_file_and_a_seq_of_its_own(storage: Storage) -> None:
+def test_parent_and_child_link_both_ways_and_each_has_a_separate_file_and_seq(storage: Storage) -> None:
     call, done = PAYLOADS["step.call_workflow.started"], PAYLOADS["step.call_workflow.completed"]
     parent = Recorder(storage.log_path(PARENT_ID), PARENT_ID)
     child = Recorder(storage.log_path(CHILD_ID), CHILD_ID, parent_run_id=PARENT_ID)
@@ -398,7 +396,7 @@ def test_parent_and_child_link_both_ways_and_each_has_a_file_and_a_seq_of_its_ow
 
 
 @pytest.mark.req("TR-36")
-def test_a_reopened_child_still_knows_its_parent(log_path: Path) -> None:
+def test_a_reopened_child_log_still_has_its_parent(log_path: Path) -> None:
     with Recorder(log_path, RUN_ID, parent_run_id=PARENT_ID) as recorder:
         recorder.append(started())
     with Recorder(log_path, RUN_ID) as again:
@@ -436,7 +434,7 @@ def test_at_every_level_of_durability_an_event_is_readable_once_append_returns(
         (PAYLOADS["step.started"], {"path": ""}),
     ],
 )
-def test_an_event_that_is_refused_uses_up_no_seq_and_reaches_nobody(
+def test_a_rejected_event_uses_no_seq_and_reaches_no_subscriber(
     recorder: Recorder, log_path: Path, payload: Any, place: dict[str, Any]
 ) -> None:
     recorder.append(started())
@@ -462,7 +460,7 @@ def test_no_line_leaves_anything_of_itself_in_the_next(recorder: Recorder, log_p
     assert rule_violations(log_path) == []
 
 
-def test_the_stats_say_how_many_events_and_bytes_there_are(recorder: Recorder, log_path: Path) -> None:
+def test_the_stats_have_the_number_of_events_and_bytes(recorder: Recorder, log_path: Path) -> None:
     recorder.append(started())
     recorder.append(assistant_message("✂"), path="a")
     with recorder.subscribe("page"):
@@ -539,7 +537,7 @@ def test_a_disk_that_fails_while_an_event_is_being_written_is_noticed(
 
 
 @pytest.mark.req("WT-65")
-def test_times_never_run_backwards_in_a_log_whatever_clocks_say(log_path: Path) -> None:
+def test_times_in_a_log_never_decrease_with_any_clock(log_path: Path) -> None:
     with Recorder(log_path, RUN_ID) as recorder:
         recorder.append(started(), at=EARLY)
         recorder.append(assistant_message("a clock that is ahead"), path="s", at=LATE)

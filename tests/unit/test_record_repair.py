@@ -36,7 +36,7 @@ def write(path: Path, content: bytes) -> None:
 
 
 @pytest.mark.parametrize("tail", TAILS.values(), ids=TAILS)
-def test_a_torn_tail_is_set_aside_and_said_so_and_seq_goes_on(
+def test_a_torn_tail_is_set_aside_and_reported_and_seq_continues(
     log_path: Path, tail: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     write(log_path, b"".join(THREE) + tail)
@@ -54,7 +54,7 @@ def test_a_torn_tail_is_set_aside_and_said_so_and_seq_goes_on(
     assert rule_violations(log_path) == []
 
 
-def test_what_is_set_aside_lies_beside_the_log_under_a_name_that_is_no_log(log_path: Path) -> None:
+def test_a_torn_tail_is_stored_beside_the_log_and_is_no_log(log_path: Path) -> None:
     write(log_path, b"".join(THREE) + HALF)
     with Recorder(log_path, RUN_ID) as recorder:
         assert recorder.repaired is not None
@@ -65,7 +65,7 @@ def test_what_is_set_aside_lies_beside_the_log_under_a_name_that_is_no_log(log_p
     assert stat.S_IMODE(torn_path.stat().st_mode) == 0o600
 
 
-def test_each_torn_tail_of_a_log_gets_a_name_of_its_own(log_path: Path) -> None:
+def test_each_torn_tail_of_a_log_gets_a_separate_name(log_path: Path) -> None:
     write(log_path, b"".join(THREE))
     asides: list[Path] = []
     for tail in (b"first", b"second", b"third"):
@@ -89,7 +89,7 @@ def test_a_whole_log_is_not_repaired(log_path: Path, caplog: pytest.LogCaptureFi
 
 
 @pytest.mark.parametrize("content", [THREE[0][:-1], b"\0" * 10_000, b"oops\n"])
-def test_a_log_of_which_no_line_is_whole_begins_anew(log_path: Path, content: bytes) -> None:
+def test_a_log_without_a_complete_line_starts_again(log_path: Path, content: bytes) -> None:
     write(log_path, content)
     with Recorder(log_path, RUN_ID) as recorder:
         assert recorder.repaired is not None
@@ -98,7 +98,7 @@ def test_a_log_of_which_no_line_is_whole_begins_anew(log_path: Path, content: by
     assert rule_violations(log_path) == []
 
 
-def test_an_empty_file_is_a_log_that_has_not_begun(log_path: Path) -> None:
+def test_an_empty_file_is_a_log_that_has_not_started(log_path: Path) -> None:
     write(log_path, b"")
     with Recorder(log_path, RUN_ID) as recorder:
         assert recorder.repaired is None
@@ -129,7 +129,7 @@ def test_an_event_of_a_later_version_at_the_end_is_not_torn(log_path: Path) -> N
 
 
 @pytest.mark.parametrize("tail", TAILS.values(), ids=TAILS)
-def test_reading_a_torn_log_gives_its_whole_events_and_changes_nothing(log_path: Path, tail: bytes) -> None:
+def test_reading_a_torn_log_returns_its_complete_events_and_changes_nothing(log_path: Path, tail: bytes) -> None:
     content = b"".join(THREE) + tail
     write(log_path, content)
     assert [entry.raw + b"\n" for entry in read(log_path, on_problem=lambda problem: None)] == THREE

@@ -82,7 +82,7 @@ def test_the_first_characters_of_several_runs_are_ambiguous(storage: Storage) ->
 
 
 @pytest.mark.parametrize("unknown", ["c", A2, "aaaa11112", RUN_ID])
-def test_a_run_that_there_is_not_is_said_so(storage: Storage, unknown: str) -> None:
+def test_an_unknown_run_is_reported(storage: Storage, unknown: str) -> None:
     keep(storage, A1)
     with pytest.raises(RunNotFound, match="no run begins with"):
         storage.find(unknown)
@@ -107,7 +107,7 @@ def test_a_run_that_there_is_not_is_said_so(storage: Storage, unknown: str) -> N
         "é",
     ],
 )
-def test_what_is_no_beginning_of_an_id_names_no_run(storage: Storage, crooked: str) -> None:
+def test_text_that_is_no_prefix_of_an_id_names_no_run(storage: Storage, crooked: str) -> None:
     keep(storage, A1)
     with pytest.raises(RunNotFound, match="does not name a run"):
         storage.find(crooked)
@@ -135,20 +135,20 @@ def test_a_storage_that_is_not_there_yet_has_no_runs(storage: Storage) -> None:
         storage.find("a")
 
 
-def test_the_last_run_is_the_one_that_began_last_whichever_was_written_last(storage: Storage) -> None:
+def test_the_last_run_is_the_run_that_started_last(storage: Storage) -> None:
     keep(storage, A1, began=0, wrote=90_000)
     keep(storage, A2, began=5_000, wrote=6_000)
     keep(storage, B1, began=1_000, wrote=7_000)
     assert storage.find("last") == A2
 
 
-def test_the_last_run_is_nobodys_sub_run(storage: Storage) -> None:
+def test_the_last_run_is_no_sub_run(storage: Storage) -> None:
     keep(storage, PARENT_ID, began=0, wrote=60_000)
     keep(storage, CHILD_ID, began=10_000, wrote=50_000, parent=PARENT_ID)
     assert storage.find("last") == PARENT_ID
 
 
-def test_where_there_are_only_sub_runs_there_is_no_last_run(storage: Storage) -> None:
+def test_with_only_sub_runs_there_is_no_last_run(storage: Storage) -> None:
     keep(storage, CHILD_ID, parent=PARENT_ID)
     with pytest.raises(RunNotFound):
         storage.find("last")
@@ -172,7 +172,7 @@ def test_a_file_that_is_no_log_does_not_hide_the_last_run(storage: Storage, cont
     assert storage.find("last") == A1
 
 
-def test_a_log_that_is_deleted_while_the_last_run_is_looked_for_does_not_disturb(storage: Storage) -> None:
+def test_a_log_that_is_deleted_during_the_search_for_the_last_run_is_skipped(storage: Storage) -> None:
     """A link to nowhere is a name that is listed and cannot be opened, as a file is that was deleted in between."""
     keep(storage, A1)
     storage.log_path(B1).symlink_to(storage.root / "nowhere")

@@ -56,7 +56,7 @@ async def rebuilt(backend: StorageBackend) -> set[str]:
     return await backend.store.known_runs()
 
 
-def test_a_deleted_run_is_gone_with_its_sub_runs_and_stays_gone_after_a_rebuild(storage: Storage):
+def test_a_run_is_deleted_with_its_sub_runs_and_stays_deleted_after_a_rebuild(storage: Storage):
     kept = record(storage)
     root = record(storage)
     child = record(storage, parent=root)
@@ -72,7 +72,7 @@ def test_a_deleted_run_is_gone_with_its_sub_runs_and_stays_gone_after_a_rebuild(
     assert [path.name for path in storage.transcripts.iterdir()] == [f"{kept}.jsonl"]
 
 
-def test_a_tombstone_is_there_before_anything_is_deleted_so_that_a_crash_in_between_brings_nothing_back(
+def test_a_tombstone_exists_before_anything_is_deleted_so_that_a_crash_restores_nothing(
     storage: Storage,
 ):
     run_id = record(storage)
@@ -84,7 +84,7 @@ def test_a_tombstone_is_there_before_anything_is_deleted_so_that_a_crash_in_betw
     with_office(storage, work)
 
 
-def test_only_what_has_ended_can_be_deleted_and_what_failed_only_by_force(storage: Storage):
+def test_only_ended_runs_can_be_deleted_and_failed_runs_only_by_force(storage: Storage):
     running, failed = record(storage, status=None), record(storage, status="failed")
     parent_of_running = record(storage)
     record(storage, parent=parent_of_running, status=None)
@@ -155,7 +155,7 @@ def test_a_tree_with_a_run_that_ended_later_is_kept(storage: Storage):
     with_office(storage, work)
 
 
-def test_an_orphan_gets_one_outcome_that_says_where_it_was(storage: Storage):
+def test_an_orphan_gets_one_outcome_with_its_last_step(storage: Storage):
     run_id, ports = record(storage, status=None, child=new_run_id()), memory_backend(storage)
     with Recorder(storage.log_path(run_id), run_id) as recorder:
         recorder.append(StepStarted(name="build", kind="command", try_=1), path="each.3.build", iteration=3)
@@ -176,7 +176,7 @@ def test_an_orphan_gets_one_outcome_that_says_where_it_was(storage: Storage):
         assert [problem for line in file for problem in verifier.line(line)] == []
 
 
-def test_an_orphan_whose_worker_asked_outside_of_any_step_has_a_sound_log(storage: Storage):
+def test_an_orphan_with_a_question_outside_of_any_step_has_a_valid_log(storage: Storage):
     run_id = record(storage, status=None)
     question = ToolCall(
         name="ask",

@@ -23,7 +23,7 @@ def version_of(path: Path) -> int:
     return version
 
 
-def test_an_older_database_gets_the_scripts_that_it_has_not_seen_and_keeps_its_rows(tmp_path: Path):
+def test_an_older_database_gets_the_missing_scripts_and_keeps_its_rows(tmp_path: Path):
     path = tmp_path / "shopfloor.db"
     database.open_database(path).close()
     with sqlite3.connect(path) as connection:
@@ -64,7 +64,7 @@ def test_a_database_without_a_version_is_refused(tmp_path: Path):
     assert "shopfloor rebuild" in (refused.value.hint or "")
 
 
-def test_the_tables_are_what_the_queries_take_them_for(tmp_path: Path):
+def test_the_tables_have_the_columns_that_queries_use(tmp_path: Path):
     pool = database.open_database(tmp_path / "shopfloor.db")
     with pool.read_transaction() as connection:
         columns = {row[1] for row in connection.execute("PRAGMA table_info(worker_runs)")}

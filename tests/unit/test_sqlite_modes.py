@@ -32,7 +32,7 @@ PRIVATE = {"shopfloor.db": 0o600, "shopfloor.db-wal": 0o600, "shopfloor.db-shm":
 
 
 @pytest.mark.usefixtures("no_umask")
-def test_a_new_database_and_what_is_beside_it_are_for_nobody_else(tmp_path: Path):
+def test_a_new_database_and_its_side_files_are_private(tmp_path: Path):
     pool = open_database(tmp_path / "shopfloor.db")
     assert modes(tmp_path) == PRIVATE
     pool.close()
@@ -64,7 +64,7 @@ def test_opening_a_database_again_leaves_the_locks_of_this_process_alone(tmp_pat
 
 
 @pytest.mark.parametrize("name", ["what?", "a?mode=memory", "a#b", "a%41", "a b:c@d", os.fsdecode(b"\xff")])
-def test_the_database_is_where_it_was_asked_for_whatever_the_folder_is_called(tmp_path: Path, name: str):
+def test_the_database_is_at_its_path_with_any_folder_name(tmp_path: Path, name: str):
     folder = tmp_path / name
     open_database(folder / "shopfloor.db").close()
     assert (folder / "shopfloor.db").stat().st_size > 0
@@ -84,7 +84,7 @@ def test_a_connection_that_may_only_read_is_a_storage_that_cannot_be_written(tmp
     assert error.hint == "make the folder writable, or point SHOPFLOOR_STORAGE at one that is"
 
 
-def test_whoever_writes_is_told_that_the_storage_cannot_be_written(tmp_path: Path):
+def test_a_writer_gets_an_error_if_the_storage_is_not_writable(tmp_path: Path):
     pool = open_database(tmp_path / "shopfloor.db")
     writer = Writer(pool)
 

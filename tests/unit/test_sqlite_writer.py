@@ -75,7 +75,7 @@ def waiting(writer: Writer, *wanted: str) -> list[Future[str]]:
     return futures
 
 
-def test_those_that_wait_in_line_share_a_transaction(pool: Pool, writer: Writer) -> None:
+def test_queued_jobs_share_a_transaction(pool: Pool, writer: Writer) -> None:
     def committed(connection: Connection) -> list[str]:
         # What anybody else sees meanwhile.
         return names(pool)
@@ -97,7 +97,7 @@ def test_one_that_fails_fails_alone(pool: Pool, writer: Writer) -> None:
     assert names(pool) == ["a", "b", "c", "taken"]
 
 
-def test_nothing_of_one_that_fails_is_left(pool: Pool, writer: Writer) -> None:
+def test_a_failed_job_leaves_no_changes(pool: Pool, writer: Writer) -> None:
     def half(connection: Connection) -> None:
         add("half")(connection)
         raise LookupError
@@ -111,7 +111,7 @@ def test_nothing_of_one_that_fails_is_left(pool: Pool, writer: Writer) -> None:
     assert names(pool) == ["whole"]
 
 
-def test_what_nobody_waits_for_any_more_is_not_begun(pool: Pool, writer: Writer) -> None:
+def test_a_job_whose_caller_was_cancelled_is_not_started(pool: Pool, writer: Writer) -> None:
     held = Held(writer)
     gone, other = writer.submit(add("gone")), writer.submit(add("other"))
     assert gone.cancel()
@@ -122,7 +122,7 @@ def test_what_nobody_waits_for_any_more_is_not_begun(pool: Pool, writer: Writer)
     assert names(pool) == ["other"]
 
 
-def test_closing_does_what_is_in_line(pool: Pool) -> None:
+def test_closing_executes_queued_jobs(pool: Pool) -> None:
     writer = Writer(pool)
     held = Held(writer)
     futures = [writer.submit(add(f"n{number}")) for number in range(5)]
@@ -134,7 +134,7 @@ def test_closing_does_what_is_in_line(pool: Pool) -> None:
         writer.submit(add("late"))
 
 
-def test_a_database_that_is_held_by_another_is_said_to_be_busy(tmp_path: Path, pool: Pool) -> None:
+def test_a_database_that_is_locked_by_another_process_is_busy(tmp_path: Path, pool: Pool) -> None:
     with pool.connection() as connection:
         # The writer gets this connection, and shall not wait long.
         connection.execute("PRAGMA busy_timeout=50")
@@ -189,7 +189,7 @@ def intake(tmp_path: Path) -> Iterator[Intake]:
     made.close()
 
 
-def test_jobs_are_not_done_again_where_the_intake_cannot_be_flushed_after_their_commit(
+def test_jobs_are_not_repeated_if_the_intake_cannot_be_flushed_after_their_commit(
     pool: Pool, intake: Intake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     writer = Writer(pool, intake=intake, group_seconds=TIMEOUT_SECONDS)
@@ -218,7 +218,7 @@ def test_jobs_are_not_done_again_where_the_intake_cannot_be_flushed_after_their_
     writer.close()
 
 
-def test_a_failed_commit_leaves_no_transaction_open_where_the_intake_cannot_be_cut(
+def test_a_failed_commit_leaves_no_transaction_open_if_the_intake_cannot_be_truncated(
     tmp_path: Path, pool: Pool, intake: Intake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer = Writer(pool, intake=intake)

@@ -100,20 +100,20 @@ def test_the_row_of_a_command():
 
 
 @pytest.mark.req("TR-26")
-def test_a_tool_use_that_is_told_twice_is_counted_once():
+def test_a_tool_use_in_message_and_call_is_counted_once():
     block = ToolUseBlock(fidelity="agent_emitted", tool_name="Bash", tool_id="1", tool_input={})
     events = log_of(AssistantMessage(blocks=[block]), call("1"), result("1"))
     assert row_of(events).tool_calls == 1
     assert row_of(golden("claude-code")).tool_calls == 1
 
 
-def test_usage_and_cost_are_the_runs_own_totals_where_it_has_them():
+def test_usage_and_cost_are_the_totals_of_the_run_if_it_has_them():
     row = row_of(golden("claude-code"))
     assert row.spending.own.usage == Usage(input=2400, output=90, cache_read=1600, cache_write=200)
     assert row.spending.own.cost_usd == 0.01272
 
 
-def test_usage_of_steps_is_summed_while_the_run_goes_on():
+def test_usage_of_steps_is_summed_during_the_run():
     step = StepCompleted(name="s", kind="agent", try_=1, usage=Usage(input=5, output=1))
     assert row_of(log_of(step, step)).spending.own.usage == Usage(input=10, output=2)
 
@@ -123,7 +123,7 @@ def spoke(input_: int, usd: float | None = None, **more) -> AssistantMessage:
     return AssistantMessage(blocks=[], usage=Usage(input=input_, output=1), cost=cost, **more)
 
 
-def test_what_messages_tell_counts_until_their_step_tells_its_total():
+def test_the_usage_of_messages_counts_until_their_step_has_a_total():
     begun = StepStarted(name="s", kind="agent", try_=1)
     said = [begun, spoke(5, 0.5), spoke(7, 0.25)]
     row = row_of(log_of(*said))
@@ -139,7 +139,7 @@ def test_what_messages_tell_counts_until_their_step_tells_its_total():
     )
 
 
-def test_what_a_sitting_told_that_was_cut_off_stays_counted():
+def test_the_usage_of_an_interrupted_session_stays_counted():
     again = RunStarted(name="w", kind="worker", attempt=2, host="h")
     begun = StepStarted(name="s", kind="agent", try_=1)
     row = row_of(log_of(begun, spoke(5, 0.5), again, spoke(7)))
@@ -176,7 +176,7 @@ def test_a_run_waits_while_a_call_that_awaits_is_open():
     assert row_of(log_of(ask, result("q", name="ask"))).status == "running"
 
 
-def test_a_run_that_waits_says_for_what():
+def test_a_waiting_run_has_the_kinds_of_its_waits():
     def ask(call_id: str, kind: str) -> ToolCall:
         return msgspec.structs.replace(call(call_id), awaits=Awaits(kind=kind))
 
@@ -187,7 +187,7 @@ def test_a_run_that_waits_says_for_what():
     assert row_of(log_of(ask("q", "question"), RunCompleted(name="w", kind="w", status="failed"))).waits_for is None
 
 
-def test_a_run_that_waits_for_one_that_it_called_says_so():
+def test_a_run_that_waits_for_a_sub_run_has_that_kind():
     called = CallStarted(name="c", kind="call_workflow", try_=1)
     row = row_of(log_of(called))
     assert (row.status, row.waits_for, row.children) == ("waiting", ["run"], 1)
@@ -199,7 +199,7 @@ def test_a_row_counts_the_runs_that_it_called():
     assert row_of(golden("parent")).children == 1
 
 
-def test_a_row_says_what_powers_it():
+def test_a_row_has_its_provider_and_model():
     first, second = Session(provider="claude-code"), Session(provider="codex")
     steps = [StepStarted(name="s", kind="agent", try_=1, session=session) for session in (first, None, second)]
     spoken = AssistantMessage(model="gpt-5.5", blocks=[])
@@ -213,20 +213,20 @@ def test_a_row_says_what_powers_it():
 @pytest.mark.parametrize(
     ("worker_type", "provider"), [("claude-code", "claude-code"), ("builtin", None), ("command", None), (None, None)]
 )
-def test_a_bare_run_is_powered_by_its_provider(worker_type: str | None, provider: str | None):
+def test_a_run_without_a_worker_has_its_provider(worker_type: str | None, provider: str | None):
     started = RunStarted(name="w", kind="agent", attempt=1, host="h", worker_type=worker_type)
     event = log_of(started)[1]
     assert row_of([event]).provider == provider
 
 
-def test_a_later_attempt_changes_the_host_and_not_the_beginning():
+def test_a_later_attempt_changes_the_host_and_not_the_start():
     again = RunStarted(name="w", kind="worker", attempt=2, host="other")
     row = row_of(log_of(again))
     assert (row.attempt, row.host, row.task, row.started_at) == (2, "other", "t", format_timestamp(1000))
 
 
 @pytest.mark.parametrize("name", ["command", "claude-code", "parent"])
-def test_a_fold_can_be_kept_at_any_event_and_carried_on(name: str):
+def test_a_fold_can_be_stored_at_any_event_and_continued(name: str):
     events = golden(name)
     for place in range(len(events)):
         row, (state, _) = row_of(events[:place]), timeline_fold(Timeline(), events[:place])
@@ -239,7 +239,7 @@ def test_a_fold_can_be_kept_at_any_event_and_carried_on(name: str):
         assert rows == timeline_of(events)[len(timeline_of(events[:place])) :]
 
 
-def test_an_attempt_that_takes_up_an_answer_is_told_so_wherever_the_fold_was_kept():
+def test_an_attempt_after_an_answer_is_shown_as_resumed_at_any_stored_state():
     ask = ToolCall(name="ask", call_id="q", input={}, output=None, fidelity="router", awaits=Awaits(kind="question"))
     again = RunStarted(name="w", kind="worker", attempt=2, host="h")
     events = log_of(StepStarted(name="s", kind="operation", try_=1), ask, again, again)
@@ -272,7 +272,7 @@ def test_the_timeline_of_an_agent():
     ]
 
 
-def test_a_duration_that_nobody_tells_is_the_time_between_call_and_result():
+def test_an_unreported_duration_is_the_time_between_call_and_result():
     rows = timeline_of(log_of(call("1", command="ls"), result("1"), result("2", name="Read")))
     assert rows[2:] == [
         ("tool_completed", {"tool_name": "Bash", "duration_ms": 1000, "call_seq": 2}),
@@ -287,13 +287,13 @@ def test_a_summary_is_a_status():
 
 
 @pytest.mark.req("WT-23")
-def test_a_tool_that_failed_says_so():
+def test_a_tool_that_failed_has_its_error_in_the_timeline():
     rows = timeline_of(log_of(call("1"), result("1", error="no such file")))
     said = {"tool_name": "Bash", "duration_ms": 1000, "call_seq": 2, "error": "no such file"}
     assert rows[-1] == ("tool_completed", said)
 
 
-def test_an_error_of_the_run_itself_is_told_before_the_outcome():
+def test_an_error_of_the_run_itself_comes_before_the_outcome():
     ended = RunCompleted(
         name="w", kind="worker", status="failed", error=RunError(code="host_lost", message="the host is gone")
     )
@@ -314,7 +314,7 @@ def test_an_error_of_the_run_itself_is_told_before_the_outcome():
         ([1, 2], "[1, 2]"),
     ],
 )
-def test_a_preview_is_the_most_telling_part_on_one_line(given, shown):
+def test_a_preview_is_the_most_descriptive_part_on_one_line(given, shown):
     assert preview(given) == shown
 
 
@@ -330,7 +330,7 @@ def archive_of(events: list[Event]) -> list[dict]:
     return [msgspec.to_builtins(entry) for entry in archive(events)]
 
 
-def test_the_archive_of_an_agent_says_who_said_what():
+def test_the_archive_of_an_agent_has_its_messages_by_role():
     assert archive_of(golden("claude-code")) == [
         {"role": "user", "content": [{"type": "text", "text": "Please do the scripted task."}]},
         {
@@ -353,7 +353,7 @@ def test_the_archive_of_an_agent_says_who_said_what():
     ]
 
 
-def test_pieces_of_one_message_are_one_text_and_of_two_are_two():
+def test_parts_of_one_message_are_one_text_and_of_two_messages_are_two():
     def said(text: str, message_id: str | None) -> AssistantMessage:
         return AssistantMessage(message_id=message_id, blocks=[TextBlock(fidelity="agent_emitted", text=text)])
 
@@ -372,7 +372,7 @@ def test_output_of_a_command_is_joined_by_stream_and_capped():
 
 
 @pytest.mark.req("WT-12", "WT-13")
-def test_results_and_arguments_are_cut_on_a_character_and_marked():
+def test_results_and_arguments_are_truncated_between_characters_and_marked():
     user = UserMessage(blocks=[TextBlock(fidelity="router", text="go")])
     entries = archive_of(log_of(user, call("1", command="é" * 5000), result("1", "é" * 50_000)))
     args, text = entries[1]["content"][0]["args"], entries[2]["content"][0]["text"]
@@ -395,7 +395,7 @@ def test_a_packed_archive_is_gzipped_json_and_unpacks_to_what_was_packed():
     assert pack(entries) == packed
 
 
-def test_the_row_of_a_queued_run_has_what_its_first_event_will_make_of_it():
+def test_the_row_of_a_queued_run_has_the_fields_of_its_first_event():
     events = log_of()
     first = RunStarted(
         name="w",
