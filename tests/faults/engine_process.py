@@ -1,4 +1,4 @@
-"""A host in a process of its own that can be told when to die: by the number of events that its logs have got."""
+"""A host in a separate process that dies after a given number of log events."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import anyio
-import httpx  # noqa: F401 - loaded once, for all the processes that are forked from here
+import httpx  # noqa: F401 - loaded once, for all processes that are forked from here
 import msgspec
 from tests.timeouts import TIMEOUT_SECONDS
 
@@ -36,29 +36,29 @@ DONE, TOO_LONG, STOPPED = 0, 3, 4
 
 
 class HostPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a host does from its start to its end."""
+    """The plan of a host from its start to its end."""
 
     storage: Path
     workers: Path
     run_id: str
     slots: int = 4
     dispatch: tuple[str, dict[str, Any]] | None = None
-    """A worker and its input; None where the run is there already."""
+    """A worker and its input; None if the run already exists."""
     act: Literal["kill", "stop", "cancel", "starve"] | None = None
     at: int = 0
-    """At which event of the storage's logs, as they are written in this life; 0 where it is done at the start."""
+    """The event, counted over all logs that this host writes, at which the action happens; 0 for the start."""
     before: bool = False
-    """True where that event is not to be written any more."""
+    """True if the action happens before that event is written."""
     answers: bool = True
-    """Whether somebody is there who answers what is asked."""
+    """True if questions are answered."""
     hold_seconds: float | None = None
-    """Ends so long after the run was seen to wait for its definition, and not at the run's end."""
+    """Seconds after the run starts to wait for its definition when the host ends, instead of at the run's end."""
     env: dict[str, str] = {}
     patience: float = TIMEOUT_SECONDS
 
 
 class FaultPoint:
-    """Counts the events that are written, and acts at the one that it was told."""
+    """A counter of written events that executes an action at one of them."""
 
     def __init__(self, plan: HostPlan) -> None:
         self._life = plan
@@ -77,7 +77,7 @@ class FaultPoint:
 
 
 class FaultPointLog:
-    """A log as the engine sees it, with a trap in it."""
+    """A log of the engine with a fault point."""
 
     def __init__(self, log: Log, fault_point: FaultPoint) -> None:
         self._log = log
@@ -124,7 +124,7 @@ class FaultPointLog:
 
 
 class FaultPointLogs:
-    """The logs of a host, with a trap in them."""
+    """The logs of a host with a fault point."""
 
     def __init__(self, logs: Logs, fault_point: FaultPoint) -> None:
         self._logs = logs
@@ -151,7 +151,7 @@ class FaultPointLogs:
 
 def host_main(plan: HostPlan) -> None:
     os.environ.update(plan.env)
-    # As in a process of its own: what a test makes an error of is none here.
+    # Restore the defaults of a new process: pytest turns warnings into errors.
     warnings.resetwarnings()
     sys.exit(anyio.run(_live, plan))
 
@@ -210,7 +210,7 @@ class _Shift:
             case "cancel":
                 self._loop.call_soon_threadsafe(self._cancel.set)
             case "starve":
-                # To whoever writes the event.
+                # Raised to the writer of the event.
                 raise MemoryError
             case None:
                 pass
@@ -272,19 +272,19 @@ def _events(path: Path) -> list[Any]:
 
 
 fork_context = multiprocessing.get_context("forkserver")
-"""Makes processes in which all that is imported here is loaded already."""
+"""Return a context for processes in which the imports of this module are already loaded."""
 fork_context.set_forkserver_preload([__name__])
 _asking = threading.Lock()
 
 
 def run_host(plan: HostPlan) -> int:
-    """Lives it in a process of its own; the exit code, below 0 where a signal ended it."""
+    """Run a host in a separate process and return its exit code, which is negative after a signal."""
     process = fork_context.Process(target=host_main, args=(plan,))
-    # A start asks all processes for their exit codes. Where two threads ask for one at once, one of them gets it, and
-    # the other one makes it 255.
+    # Starting a process collects the exit codes of all children. If two threads collect one at the same time, one of
+    # them gets the code and the other sets it to 255.
     with _asking:
         process.start()
-    # On a busy machine it may take long until it lives, and until it is gone.
+    # On a busy machine the process may take long to start and to exit.
     hangs = not multiprocessing.connection.wait([process.sentinel], 2 * plan.patience)
     with _asking:
         if hangs:
@@ -292,7 +292,7 @@ def run_host(plan: HostPlan) -> int:
         process.join()
         code = process.exitcode
         process.close()
-    # Not to be taken for one that died when it was told to.
+    # Fail here, so that this is not mistaken for the planned death.
     assert not hangs, f"it did not end in {2 * plan.patience:g} s"
     assert code is not None
     return code

@@ -15,7 +15,7 @@ from tests.faults.harness.faults import FAULTS
 LONG = os.environ.get("SHOPFLOOR_TEST_LONG") == "1"
 LONG_MINUTES = 20.0
 PATIENCE_SECONDS = 1200.0
-"""For a campaign of a few seconds of faults, on a machine where everything takes many times as long."""
+"""The timeout of a campaign of a few seconds, on a machine that is many times slower."""
 ROOT = Path(__file__).parents[2]
 SIGNALS = ["kill", "kill-at-start", "kill-with-reaper", "kill-reaper", "kill-bare", "term", "interrupt"]
 SIGNALS += ["freeze", "mix", "hang-up"]
@@ -25,10 +25,9 @@ CAMPAIGNS = {
     "descriptors": (24, 8, ["descriptors", "connections"]),
     "database": (5, 6, ["database"]),
 }
-"""The seed, the seconds and the faults of each. Seeds were chosen for the variety of their faults.
+"""The seed, the seconds and the faults of each campaign. The seeds were chosen for the variety of their faults.
 
-A limit of memory is tried with the seeds of a long test only: where an import fails for want of memory, what is left of
-a module may misbehave.
+A memory limit is tested in long tests only: if an import runs out of memory, a half-loaded module may misbehave.
 """
 
 

@@ -1,4 +1,4 @@
-"""The database is damaged or deleted under a running server: what was acknowledged is there after a rebuild."""
+"""The database of a running server is damaged or deleted: acknowledged requests exist after a rebuild."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def command(deployment: Deployment, *words: str) -> subprocess.CompletedProcess[
 
 
 def overwrite(path: Path, offset: int, size: int) -> None:
-    """Random bytes in a part of a file, in place."""
+    """Overwrite a part of a file with random bytes."""
     with path.open("r+b") as file:
         file.seek(offset)
         file.write(random.Random(SEED + offset).randbytes(size))
 
 
 def damage_header(database: Path) -> None:
-    # SQLite reads the header of the file only where the log before it has none.
+    # SQLite reads the header from the file only if the write-ahead log has none.
     checkpoint(database)
     overwrite(database, 0, 512)
 
@@ -66,7 +66,7 @@ def delete(database: Path) -> None:
 
 
 def replace(database: Path) -> None:
-    """Another file under the same name, as a restored copy is."""
+    """Replace a file by another with the same name, like a restored copy."""
     copy = database.with_name("copy")
     copy.write_bytes(b"")
     copy.replace(database)
@@ -79,7 +79,7 @@ def checkpoint(database: Path) -> None:
 
 
 class Load:
-    """Clients that dispatch until they are refused or told to stop."""
+    """Run clients that dispatch until they are rejected or stopped."""
 
     def __init__(self, server: Server, clients: int = 3) -> None:
         self.acknowledged: list[str] = []
@@ -128,7 +128,7 @@ def test_acknowledged_requests_survive_the_loss_of_the_database(
         load = Load(server)
         wait_until(lambda: len(load.acknowledged) >= 25, "dispatches")
         fault(deployment.storage.database)
-        # Whatever is asked of the server now is done, or refused with a reason that says what to do.
+        # Every request now succeeds, or is rejected with a reason and a hint.
         wait_until(
             lambda: load.refused or server.process.poll() is not None or len(load.acknowledged) > 120, "refusals"
         )
@@ -138,7 +138,7 @@ def test_acknowledged_requests_survive_the_loss_of_the_database(
             problem = answer.json()["error"]
             assert problem["code"] in CODES
             assert "shopfloor rebuild" in problem["hint"]
-        # What is being executed goes on to its end; then the server ends with the reason.
+        # Active runs continue to their end; then the server exits with the reason.
         assert server.process.poll() is None
         deployment.go.touch()
         if load.refused:
@@ -159,7 +159,7 @@ def test_acknowledged_requests_survive_the_loss_of_the_database(
         outcomes = deployment.wait_until_all_ended(120)
         assert {outcomes[run_id].status for run_id in acknowledged} == {"completed"}
         server.stop()
-    # Nothing was done twice: each run has noted its beginning once.
+    # Nothing was repeated: each run has written its start once.
     assert deployment.note_counts()["before reading"] == len(deployment.runs()) - 1
 
 
@@ -177,7 +177,7 @@ def test_requests_without_a_server_survive_too(deployment: Deployment) -> None:
     assert dispatched, "the id of the run"
     delete(deployment.storage.database)
     deployment.go.touch()
-    # No rebuild: a new database takes in what the intake has, whoever opens it first.
+    # No rebuild: a new database imports the intake, whichever process opens it first.
     listed = command(deployment, "list", "--json").stdout
     assert all(run_id in listed for run_id in (answered, unanswered, dispatched))
     with deployment.up() as server:

@@ -1,4 +1,4 @@
-"""A server whose open files and memory are limited: clients cannot take what runs need, and too little is said at once."""
+"""A server with limited open files and memory: clients cannot exhaust what runs need, low limits are reported."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ steps:
 
 
 def limited(words: list[str], env: dict[str, str], **limits: int) -> subprocess.Popen[bytes]:
-    """The installed command, with limits that it cannot raise: `n` open files, `v` kilobytes of address space."""
+    """Return the installed command with hard limits: `n` open files, `v` kilobytes of address space."""
     set_limits = "; ".join(f"ulimit -{name} {value}" for name, value in limits.items())
     return subprocess.Popen(
         ["/bin/bash", "-c", f'{set_limits}; exec "$0" "$@"', SHOPFLOOR, *words],
@@ -115,7 +115,7 @@ def test_clients_that_take_every_connection_fail_no_run(up: Server, tmp_path: Pa
     for one in streams:
         assert one.recv(65536).startswith(b"HTTP/1.1 200 ")
     half_sent = [up.connect(b"GET / HTTP/1.1\r\nHost:") for _ in range(1100)]
-    # The steps that follow start new processes while the server has as many connections as it takes.
+    # The following steps start new processes while the server has its maximum of connections.
     go.touch()
     wait_until(lambda: all(up.status(one) == "done" for one in runs), "all runs to end well", TIMEOUT_SECONDS)
     for one in streams:
@@ -219,7 +219,7 @@ def test_a_cancelled_run_leaves_no_process_even_without_free_descriptors(up: Ser
     before = resource.prlimit(up.process.pid, resource.RLIMIT_NOFILE)
     assert up.http.post(f"/api/runs/{run_id}/cancel").status_code == 200
     try:
-        # They ignore TERM, so there is time until they are to be killed.
+        # They ignore TERM, so there is some time before they are killed.
         resource.prlimit(up.process.pid, resource.RLIMIT_NOFILE, (3, before[1]))
         wait_until(lambda: processes_with(mark) == [], "the family to be gone", TIMEOUT_SECONDS)
     finally:

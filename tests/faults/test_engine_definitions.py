@@ -1,4 +1,4 @@
-"""Hosts that die around a run whose worker changed: it waits once, goes on once, and has one outcome."""
+"""Hosts that die around a run whose worker changed: it waits once, continues once, and has one outcome."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def has_done(events: list[Event], path: str) -> bool:
 
 
 def checked(storage: Storage, run_id: str) -> list[Event]:
-    """The events of a run: a whole log, in which at most one wait for the definition was begun, and ended once."""
+    """Return the events of a complete log, with at most one wait for the definition, which ended once."""
     path = storage.log_path(run_id)
     verifier = Verifier(run_id)
     assert [problem for line in path.read_bytes().splitlines(keepends=True) for problem in verifier.line(line)] == []
@@ -84,7 +84,7 @@ def shown(deployment: Deployment, *words: str) -> subprocess.CompletedProcess[st
 
 
 def held(deployment: Deployment, server: Server, run_id: str) -> None:
-    """Waits until the list shows that the run waits for its definition."""
+    """Wait until the list shows that the run waits for its definition."""
 
     def is_held() -> bool:
         detail = server.http.get("/api/agents/workers/detail", params={"worker_id": run_id}).json()
@@ -110,7 +110,7 @@ def test_a_server_killed_around_a_wait_for_a_definition_logs_it_once_and_continu
     (wait,) = waits_of(deployment.events(run_id))
     before = len(deployment.events(run_id))
     with deployment.up() as server:
-        # What is answered meanwhile is kept; the wait itself cannot be answered.
+        # An answer during the wait is kept; the wait itself cannot be answered.
         server.post(f"/api/runs/{run_id}/answer", call_id=question, answer="yes")
         refused = server.http.post(f"/api/runs/{run_id}/answer", json={"call_id": wait.call_id, "answer": "yes"})
         assert refused.status_code == 409, refused.text
@@ -157,7 +157,7 @@ def test_a_run_in_the_foreground_reports_that_it_waits_for_its_definition_and_ex
         with subprocess.Popen(words, env=env, stderr=subprocess.PIPE, text=True) as run:
             wait_until(lambda: _queued(server) == ["asks"], "the run to be queued")
             write(tmp_path / "workers", CHANGED)
-            # Only with the next order does the server look at the file again.
+            # The server reads the file again only with the next request.
             server.dispatch("asks")
             deployment.go.touch()
             _, said = run.communicate(timeout=60)
@@ -172,7 +172,7 @@ def _queued(server: Server) -> list[str]:
 
 
 class Matrix:
-    """A run that is cut off at its question, in a storage that is copied for every death."""
+    """A run that is interrupted at its question, in a storage that is copied for every kill."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -199,7 +199,7 @@ class Matrix:
         )
 
     def case(self, name: str) -> Path:
-        """A copy of the cut-off run: its notes stay the same file."""
+        """Copy the interrupted run; the copy shares its file of notes."""
         case = self.folder / name
         shutil.copytree(self.folder / "begun" / "storage", case / "storage")
         return case
@@ -208,14 +208,14 @@ class Matrix:
 @pytest.mark.req("TR-72")
 def test_a_host_that_dies_at_any_event_around_the_wait_leaves_a_run_that_waits_once_and_ends_once(tmp_path: Path):
     matrix = Matrix(tmp_path)
-    # Longer than it takes to see to runs that have no host.
+    # Longer than the maintenance of runs without a host takes.
     held = {"hold_seconds": 1.2}
 
     def dies_waiting(at: int) -> Path:
-        """The worker has changed: dies at that event, then lives on for a while, then the worker is back."""
+        """Change the worker, kill the host at that event, run a host for a while, then restore the worker."""
         case = matrix.case(f"waiting-{at}")
         code = matrix.plan(case, "changed", act="kill", at=at, before=True, **held)
-        # Whether the answer is a third event, or comes only when the worker is back, is a matter of moments.
+        # Depending on timing, the answer is a third event, or comes only after the worker is restored.
         assert code == KILLED or (code, at) == (DONE, 3)
         assert matrix.plan(case, "changed", **held) == DONE
         events = checked(Storage(case / "storage"), matrix.run_id)
@@ -226,7 +226,7 @@ def test_a_host_that_dies_at_any_event_around_the_wait_leaves_a_run_that_waits_o
         return case
 
     def dies_going_on(at: int) -> Path:
-        """The worker is back: dies at that event, and lives on."""
+        """Restore the worker, kill the host at that event, and run another host."""
         case = matrix.case(f"back-{at}")
         assert matrix.plan(case, "changed", **held) == DONE
         code = matrix.plan(case, "asks", act="kill", at=at, before=True)

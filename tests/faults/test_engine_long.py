@@ -1,4 +1,4 @@
-"""A run of ten thousand steps: it completes, its log is whole, and a kill in the middle costs it nothing."""
+"""A run of ten thousand steps: it completes, its log is complete, and a kill in the middle loses nothing."""
 
 from __future__ import annotations
 

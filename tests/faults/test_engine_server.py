@@ -1,4 +1,4 @@
-"""`shopfloor up` is killed, stopped, or told to cancel, with runs in the middle of everything."""
+"""`shopfloor up` is killed, stopped, or cancels, with runs in the middle of every kind of step."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def deployment(tmp_path: Path, model: ModelServer) -> Iterator[Deployment]:
 
 
 def codes(deployment: Deployment, runs: dict[str, str]) -> dict[str, str | None]:
-    """How each ended: its result's kind, or its error's code."""
+    """Return how each run ended: the kind of its result, or its error code."""
     ended = {state: deployment.outcome(run_id) for state, run_id in runs.items()}
     return {state: end and (end.error.code if end.error else end.status) for state, end in ended.items()}
 
@@ -104,7 +104,7 @@ def test_runs_in_the_middle_of_everything_are_cancelled(deployment: Deployment, 
             deployment.wait_until_all_ended()
             assert model.wait_for_end() == "left"
     if host == "killed":
-        # While nobody is there to go on with them: a command that was cut off would else be found so, and end by that.
+        # Without a host to resume them: otherwise an interrupted command would be found and end the run.
         anyio.run(order_cancels, deployment, list(runs.values()))
     with deployment.up() as server:
         ended = deployment.wait_until_all_ended()
@@ -139,7 +139,7 @@ STRANDED = """
 
 
 def test_a_sub_run_is_cancelled_although_its_sibling_had_failed_before_the_attempt(deployment: Deployment):
-    """A host that was killed after it had recorded the failure, and before it could cancel the sub-run."""
+    """The host is killed after it recorded the failure and before it could cancel the sub-run."""
     deployment.worker("stranded", STRANDED, deployment.folder / "tools.py")
     with deployment.up() as server:
         parent = server.dispatch("stranded")
@@ -189,7 +189,7 @@ def test_runs_that_wait_for_a_slot_after_a_restart_can_be_cancelled(deployment: 
 
 
 def stopped_outside_of_the_database(pid: int, deployment: Deployment) -> bool:
-    """Whoever is stopped in the middle of writing rows holds the database for all: that is another story."""
+    """A host that is stopped during a write locks the database for all; this test is about a host that is not writing."""
     os.kill(pid, signal.SIGSTOP)
     database = sqlite3.connect(deployment.storage.database, timeout=0.2)
     try:

@@ -1,4 +1,4 @@
-"""`shopfloor up` with workers that nothing stops: it stops all the same, and says whom it left."""
+"""`shopfloor up` with workers that cannot be stopped: it stops anyway, and reports the abandoned runs."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_server_stops_although_its_workers_do_not_and_the_next_resumes_them(tm
     attempts = [event for event in deployment.events(runs["mulish"]) if isinstance(event.payload, RunStarted)]
     assert len(attempts) == 2
     assert outcomes[runs["gathers"]].status == "completed"
-    # A step that must not be done twice: nobody knows what became of it.
+    # The outcome of a step that must not be repeated is unknown.
     error = outcomes[runs["sleeps"]].error
     assert error is not None
     assert error.code == "host_stopped"

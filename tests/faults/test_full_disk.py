@@ -1,4 +1,4 @@
-"""A disk that fills up while a run is recorded: a small tmpfs in a mount namespace of the test's own."""
+"""A disk that fills up while a run is recorded: a small tmpfs in a private mount namespace."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BIN = Path(sys.executable).parent
 
 
 def on_small_disk(tmp_path: Path, size: str, script: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """Runs a script with $DISK, a disk of that size, as the storage; what it copies to $OUT stays."""
+    """Run a script with $DISK, a disk of that size, as the storage; files that it copies to $OUT are kept."""
     disk, out = tmp_path / "disk", tmp_path / "out"
     disk.mkdir()
     out.mkdir()

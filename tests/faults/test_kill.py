@@ -1,4 +1,4 @@
-"""SIGKILL at any moment: nothing acknowledged is lost, nothing is torn, nobody is left."""
+"""SIGKILL at any moment: no acknowledged event is lost, no line is torn, no process is left."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ SHOPFLOOR = str(Path(sys.executable).parent / "shopfloor")
 LONG = os.environ.get("SHOPFLOOR_TEST_LONG") == "1"
 KILLS = 10_000 if LONG else 210
 LIVES = 10
-"""How often one log is reopened after a kill before a fresh one is begun."""
+"""How often a log is reopened after a kill before a new log is used."""
 
 
 def kill_once(path: Path, level: Durability, rng: random.Random) -> int:
-    """Starts an appender, kills it, and gives the last event that it had acknowledged."""
+    """Start an appender, kill it, and return the last event that it had acknowledged."""
     reading, writing = fork_context.Pipe(duplex=False)
     appender = fork_context.Process(target=append_until_killed, args=(path, level, rng.randrange(2**32), writing))
     appender.start()

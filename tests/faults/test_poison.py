@@ -1,4 +1,4 @@
-"""A worker in Python that blocks the event loop: it is reported, the server can be stopped, and the run fails at last."""
+"""A Python worker that blocks the event loop: it is reported, the server can be stopped, and the run finally fails."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def deployment(tmp_path: Path) -> Deployment:
 
 
 def blocked(deployment: Deployment, run_id: str) -> int:
-    """How many notes the log has that the run blocks the loop."""
+    """Return the number of notes in the log that the run blocks the loop."""
     return sum(is_loop_blocked(event.payload) for event in deployment.events(run_id))
 
 
 def stopped(server: Server) -> tuple[int, str]:
-    """Stop a server with TERM; give its exit code and what it said."""
+    """Stop a server with TERM; return its exit code and its output."""
     server.process.send_signal(signal.SIGTERM)
     _, said = server.process.communicate(timeout=TIMEOUT_SECONDS)
     return server.process.returncode, said.decode()
@@ -72,7 +72,7 @@ def test_a_run_that_blocks_the_event_loop_is_named_stopped_and_fails_in_the_end(
     assert re.search(rf"blocking.py:1[12], in spin \(run {run_id}\)", said), said
     assert re.search(r'File ".*blocking.py", line 1[12] in spin', said), said
     wait_until(lambda: deployment.children() == [], "the command to be ended with its host")
-    # One that blocked the loop for a while, and went on, is only told of.
+    # A run that blocked the loop for a while and continued is only reported.
     assert blocked(deployment, slow) == 1
     outcome = deployment.outcome(slow)
     assert outcome is not None

@@ -1,4 +1,4 @@
-"""What holds for any event, and for any bytes that claim to be one."""
+"""Properties of any event, and of any bytes that may be an event."""
 
 import json
 from typing import Any
@@ -72,7 +72,7 @@ def test_of_a_text_only_the_lone_surrogates_are_replaced(torn: str) -> None:
 
 
 def understood(raw: bytes) -> bool | None:
-    """Whether the bytes are an event without problems; None where they are no event."""
+    """Return True if the bytes are an event without problems, None if they are no event."""
     try:
         return not decode(raw).problems
     except InvalidEvent:
@@ -81,7 +81,7 @@ def understood(raw: bytes) -> bool | None:
 
 @st.composite
 def damaged(draw: st.DrawFn) -> bytes:
-    """A line of which some bytes were changed, lost or put in."""
+    """A line with some bytes changed, removed or inserted."""
     raw = bytearray(encode(draw(lines())))
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, len(raw)))
@@ -91,7 +91,7 @@ def damaged(draw: st.DrawFn) -> bytes:
 
 @st.composite
 def disguised(draw: st.DrawFn) -> bytes:
-    """A JSON object with an envelope's keys and anything under them."""
+    """A JSON object with the keys of an envelope and any values."""
     fields: dict[str, Any] = msgspec.json.decode(encode(draw(lines())))
     for name in draw(st.lists(st.sampled_from([*fields, "child_run_id", "later"]), max_size=3)):
         fields[name] = draw(json_of(text))

@@ -1,4 +1,4 @@
-"""What holds for any log, cut anywhere and read from anywhere."""
+"""Properties of any log, truncated anywhere and read from anywhere."""
 
 import tempfile
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ def log_file(content: bytes = b"") -> Iterator[Path]:
 
 
 def quiet(_: object) -> None:
-    """For garbage that is there on purpose."""
+    """Ignore warnings about intentional garbage."""
 
 
 def lines_read(path: Path, **how: Any) -> list[bytes]:
@@ -37,7 +37,7 @@ def lines_read(path: Path, **how: Any) -> list[bytes]:
 
 
 def whole_lines(lines: list[bytes], size: int) -> list[bytes]:
-    """Those of the lines that end within the first `size` bytes."""
+    """Return the lines that end within the first `size` bytes."""
     ends = [len(b"".join(lines[: number + 1])) for number in range(len(lines))]
     return [line for line, end in zip(lines, ends, strict=True) if end <= size]
 
@@ -154,8 +154,7 @@ def test_any_run_that_is_recorded_in_order_breaks_no_rule(run: Run, parent: str 
         assert [decode(entry.raw).payload for entry in entries] == [payload for payload, _ in run]
 
 
-# Whether an attempt, a step, its end or a result is due is what the engine knows; the writer holds each event against the
-# format.
+# The engine knows which attempt, step or result comes next; the writer checks each event against the format only.
 OF_THE_ENGINE = {"start", "step-once", "step-pair", "tool-pair", "piece"}
 
 places = st.fixed_dictionaries(

@@ -1,4 +1,4 @@
-"""A secret that comes in pieces is masked as one that comes whole."""
+"""A secret that comes in parts is masked like a complete secret."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Pieces of messages, for any text and any cut of it."""
+"""Chunks of messages, for any text and any split of it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Typed = tuple[int, ChunkKind, str]
 
 @st.composite
 def typing(draw: st.DrawFn) -> list[Typed]:
-    """What is typed of a message, delta by delta: block by block, each of one kind."""
+    """The deltas of a message, block by block, each block of one kind."""
     deltas: list[Typed] = []
     for block in range(draw(st.integers(1, 3))):
         kind = draw(st.sampled_from(KINDS))
@@ -48,7 +48,7 @@ def typing(draw: st.DrawFn) -> list[Typed]:
 
 
 def pieces_of(deltas: list[Typed], written_after: set[int], mask: Masking | None = None) -> list[AssistantMessage]:
-    """The pieces, where one is written after the deltas with these numbers."""
+    """Return the chunks, if a chunk is written after the deltas with these numbers."""
     message, made = PartialMessage("m"), list[AssistantMessage]()
     for number, (block, kind, text) in enumerate(deltas):
         message.grow(block, kind, text)
@@ -97,7 +97,7 @@ def joined(pieces: list[AssistantMessage]) -> dict[int, str]:
 
 
 def jq_lines(log: list[Event]) -> list[str]:
-    """The text blocks of a log, as a reader that knows nothing of pieces lists them."""
+    """Return the text blocks of a log, as a reader without support for chunks lists them."""
     said = [event.payload for event in log if isinstance(event.payload, AssistantMessage)]
     return [block.text for message in said for block in message.blocks if isinstance(block, TextBlock)]
 
@@ -111,7 +111,7 @@ def test_joined_chunks_are_a_prefix_of_the_complete_message(deltas: list[Typed],
     assert all(map(is_message_chunk, pieces))
     whole = texts(whole_of(deltas))
     assert all(whole[number].startswith(text) for number, text in joined(pieces).items())
-    # Nothing is left out: after the last of them, all that was typed until then is there.
+    # Nothing is omitted: the chunks together have all text that was received until then.
     if cuts and (last := max((cut for cut in cuts if cut < len(deltas)), default=None)) is not None:
         assert list(joined(pieces).values()) == texts(whole_of(deltas[: last + 1]))
 

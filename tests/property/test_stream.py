@@ -1,4 +1,4 @@
-"""What holds for the stream of any log: kept anywhere and carried on, and whatever pieces came before the whole."""
+"""Properties of the stream of any log: stored anywhere and continued, with any deltas before the message."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def kept(state: StreamState) -> StreamState:
 
 
 def joined(events: list[StreamEvent]) -> dict[str, str]:
-    """What each block says in the end: a block that was told anew says what was told last."""
+    """Return the final text of each block; of a block that was started again, the last text."""
     said: dict[str, str] = {}
     for event in events:
         if isinstance(event, TextStart | ReasoningStart):
@@ -69,7 +69,7 @@ def test_any_stream_can_be_sent_and_read(run: Run) -> None:
 
 @st.composite
 def typed(draw: st.DrawFn) -> tuple[list[Event], list[Event | Delta]]:
-    """A log of one message, and the same with pieces before it: some lost, some of a try that was cut off."""
+    """A log of one message, and the same with deltas before it: some lost, some of an interrupted try."""
     wholes = draw(st.lists(text, min_size=1, max_size=3))
     thinks = draw(st.booleans())
     blocks = [

@@ -1,4 +1,4 @@
-"""What holds for the views of any log: they can be kept anywhere and carried on, and they stay small."""
+"""Properties of the views of any log: they can be stored anywhere and continued, and stay small."""
 
 from functools import reduce
 from typing import Any, TypeVar
@@ -29,7 +29,7 @@ Run = list[tuple[Payload, dict[str, Any]]]
 
 @st.composite
 def runs_with_tools(draw: st.DrawFn) -> Run:
-    """Any run, in which calls and results share a few ids, so that some of them belong together."""
+    """Any run in which calls and results share a few ids, so that some belong together."""
     call_ids = st.sampled_from("abc")
     return [
         (
@@ -43,7 +43,7 @@ def runs_with_tools(draw: st.DrawFn) -> Run:
 
 
 def events_of(run: Run) -> list[Event]:
-    """The run as events that were never bytes."""
+    """Return the run as events that were never encoded."""
     return [
         Event(
             seq=seq,
@@ -58,7 +58,7 @@ def events_of(run: Run) -> list[Event]:
 
 
 def again(event: Event) -> Event:
-    """The event as it is read back."""
+    """Return the event as it is read from its line."""
     return decode(encode(Line(**{name: getattr(event, name) for name in Line.__struct_fields__})))
 
 
@@ -71,7 +71,7 @@ def timeline_of(events: list[Event], state: Timeline | None = None) -> tuple[Tim
 
 
 def kept(state: T) -> T:
-    """The state as it is after it was stored."""
+    """Return the state after it was stored and loaded."""
     return msgspec.json.decode(msgspec.json.encode(state), type=type(state))
 
 
@@ -152,13 +152,13 @@ def test_a_row_is_ended_exactly_when_its_log_is(run: Run) -> None:
 # Bounded state
 
 CALL_ID = "toolu_" + "0" * 24
-"""About as long as the ids of providers are."""
+"""An id about as long as the ids of providers."""
 TIMELINE_BYTES = TIMELINE_OPEN_CALLS * 80
 ROW_BYTES = 2_000
 
 
 def many_calls(count: int) -> list[Event]:
-    """A run that makes calls and never hears of them again."""
+    """A run with calls that never get a result."""
     made: list[Payload] = [RunStarted(name="w", kind="worker", attempt=1, host="h", task="t")]
     for number in range(count):
         call_id = f"{CALL_ID}{number}"

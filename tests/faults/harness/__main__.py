@@ -1,4 +1,4 @@
-"""`python -m tests.faults.harness --seed 7`: the campaign of a seed; with `--minutes`, of the seeds that follow, too."""
+"""`python -m tests.faults.harness --seed 7`: run the campaign of a seed; with `--minutes`, of further seeds too."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _say(line: str) -> None:
 
 
 def _one(seed: int, args: argparse.Namespace, faults: list[str]) -> bool:
-    """Whether everything held."""
+    """Run the campaigns and return True if every invariant held."""
     began = time.monotonic()
     _say(f"seed {seed}: python -m tests.faults.harness --seed {seed} --seconds {args.seconds:g}" + _only(args))
     if args.keep is not None:
@@ -63,7 +63,7 @@ def _only(args: argparse.Namespace) -> str:
 def main() -> int:
     args = _arguments()
     if not args.inside_namespace:
-        # The disk that is filled is a mount of its own, which nobody else sees.
+        # The disk that is filled is a private mount, invisible to other processes.
         words = [sys.executable, "-m", "tests.faults.harness", INSIDE, *sys.argv[1:]]
         return subprocess.run(["unshare", "-rm", *words], cwd=ROOT).returncode
     faults = args.only.split(",") if args.only else list(FAULTS)

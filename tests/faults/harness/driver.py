@@ -1,4 +1,4 @@
-"""The driver: dispatches, answers and cancels, and remembers what the server has acknowledged."""
+"""The driver: dispatches, answers and cancels runs, and records what the server has acknowledged."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from tests.faults.harness.server import SHOPFLOOR, Deployment, Server, Violation
 
 PAUSE_SECONDS = 0.05
 MAX_OPEN_RUNS = 60
-"""With more, no new run is dispatched: the queue would only grow."""
+"""The number of open runs above which no run is dispatched, because the queue would only grow."""
 PLAIN_COMMANDS = 2
 _NO_CONNECTION = (httpx.TransportError, httpx.TimeoutException)
 
 
 class Ledger:
-    """What was asked, and what of it was acknowledged with a 2xx."""
+    """The requests, and those that were acknowledged with a 2xx."""
 
     def __init__(self) -> None:
         self.runs: dict[str, str] = {}
-        """Acknowledged dispatches: the run, by its key."""
+        """The runs of acknowledged dispatches, by key."""
         self.kinds: dict[str, str] = {}
-        """Every key that was asked for, acknowledged or not, and the worker."""
+        """The worker of every requested key, acknowledged or not."""
         self.answers: set[tuple[str, str]] = set()
         self.cancels: set[str] = set()
         self.refusals: dict[str, int] = {}
-        """How often a request got another answer, by status and code."""
+        """The number of other responses, by status and code."""
         self.violations: list[str] = []
 
     def acknowledge(self, key: str, run_id: str) -> None:
@@ -43,7 +43,7 @@ class Ledger:
 
 
 class Driver:
-    """Threads that use the server as clients do; a server that is away, or refuses, is tried again."""
+    """Threads that use the server like clients; they retry when the server is down or rejects a request."""
 
     def __init__(self, deployment: Deployment, server: Server, rng: random.Random, workers: list[str]) -> None:
         self.ledger = Ledger()
@@ -87,7 +87,7 @@ class Driver:
             raise Violation("the driver failed: " + "; ".join(self._failures))
 
     def kill_plain_command(self) -> None:
-        """Kill a process that executes a bare command."""
+        """Kill a process that executes a plain command."""
         for process in self._bare:
             if process.poll() is None:
                 process.kill()
@@ -132,7 +132,7 @@ class Driver:
         with contextlib.suppress(*_NO_CONNECTION):
             made = self._post(client, "/api/runs", **body)
         if self._dice.random() < (0.1 if made else 0.5):
-            # A client that got no answer asks again with the same key, or never; either is one run at most.
+            # A client without a response retries with the same key or gives up: at most one run either way.
             time.sleep(self._dice.random())
             again = self._server.client()
             if again is not None:
@@ -177,13 +177,13 @@ class Driver:
             answer = client.post(f"/api/runs/{run_id}/cancel", json={"reason": "as planned"})
             if answer.is_success:
                 self.ledger.cancels.add(run_id)
-            # A run that has ended in the meantime, by a fault, cannot be cancelled any more.
+            # A run that a fault has ended in the meantime cannot be cancelled.
             if answer.is_success or answer.status_code == 409:
                 with self._cancelling:
                     self._to_cancel = [one for one in self._to_cancel if one[1] != run_id]
 
     def _endless(self, client: httpx.Client) -> list[str]:
-        """Open runs that somebody has to cancel, also those whose dispatch was never acknowledged."""
+        """Return the open runs that have to be cancelled, including those whose dispatch was never acknowledged."""
         found: list[str] = []
         for slug in (kind.slug for kind in KINDS.values() if kind.act == "cancel"):
             for status in ("queued", "running", "waiting"):
