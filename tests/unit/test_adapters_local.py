@@ -1,4 +1,4 @@
-"""Children of ours: the gate, the pipes, the end."""
+"""Child processes: start gate, pipes and end."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_exiting_the_context_ends_the_process_and_its_children(host: LocalHost):
         async with LocalProcesses(host).start(sh(script, SF_TEST=mark), run_id=new_run_id()) as child:
             child.release()
             await child.read()
-            # The environment of a process can be read only once its program was started.
+            # The environment of a process can be read only after its program was started.
             with anyio.fail_after(TIMEOUT_SECONDS):
                 while len(processes_with(mark)) < 3:
                     await anyio.sleep(0.02)
@@ -168,7 +168,7 @@ def test_a_log_is_announced_whenever_it_is_opened_and_exists_by_then(storage: St
                 assert storage.log_path(run_id).exists()
                 if not log.recorder.seq:
                     await log.append(RunStarted(name="w", kind="command", attempt=1, host="h"))
-        # Whoever has taken up so many bytes hears only of what came after.
+        # A reader that has ingested this many bytes is notified only of later bytes.
         place = storage.announced_since(0)[1]
         async with logs.open(other := new_run_id()):
             assert storage.announced_since(place)[0] == [other]

@@ -1,4 +1,4 @@
-"""A process that is short of something is told from a defect."""
+"""Shortage of a resource is distinguished from a defect."""
 
 import errno
 

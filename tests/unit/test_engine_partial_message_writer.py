@@ -1,4 +1,4 @@
-"""When pieces of messages are written: by a clock of ours, so that nobody has to wait for it."""
+"""When chunks of messages are written, with a fake clock, so that no test has to wait."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def anyio_backend() -> str:
 
 
 class Clock:
-    """Time passes when somebody sleeps, and only then."""
+    """A clock that advances only when a task sleeps."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -31,7 +31,7 @@ class Clock:
 
 
 class Typist:
-    """Types a message and notes when its pieces are written."""
+    """A message in progress that records when its chunks are written."""
 
     def __init__(self, clock: Clock, writer: PartialMessageWriter) -> None:
         self.written: list[tuple[float, str]] = []
@@ -58,7 +58,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def pass_(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Awaitable[None]]:
-    """Lets seconds pass, and whoever sleeps wake up in time."""
+    """Advance the clock and wake sleeping tasks in order."""
     sleep = anyio.sleep
 
     async def slept(seconds: float) -> None:
@@ -90,7 +90,7 @@ async def test_text_is_written_a_second_after_its_first_character_and_then_once_
             typist.types(message, f"{word} ")
             await pass_(0.25)
         assert typist.written == [(1.0, "0 1 2 3 "), (2.0, "4 5 6 7 "), (3.0, "8 9 10 11 ")]
-        # It came to a halt: what is left is written all the same.
+        # The stream stalled: the rest is written anyway.
         await pass_(2)
         assert typist.written[3:] == [(4.0, "12 13 ")]
         typist.types(message, "later")

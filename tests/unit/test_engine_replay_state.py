@@ -1,4 +1,4 @@
-"""What a run has spent, as its log tells it: parts while an agent works, and totals that take their place."""
+"""The spending of a run in its log: parts while an agent works, and totals that replace them."""
 
 from __future__ import annotations
 
@@ -115,5 +115,5 @@ def test_a_step_that_has_ended_waits_for_no_answer_and_asks_again_when_it_is_tri
             )
         )
     assert [*replay_state.calls] == ["c1", "c2"]
-    # A call that was being executed is not asked for again: whether it was done is not known.
+    # A call that was being executed is not requested again: whether it was done is unknown.
     assert replay_state.stale_calls == {"c1"}

@@ -1,4 +1,4 @@
-"""Whether a server may resume a run: one pure function."""
+"""The rule that decides whether a server may resume a run."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ AGAIN = RunStarted(name="w", kind="worker", attempt=2, host="local-2")
         ([start(cwd=None)], "its folder is not in a project of the server: none is recorded"),
         ([start(definition_hash="sha256:2")], "the server does not find its worker as it was when the run began"),
         ([start(masked=True)], "its record is masked, and a server cannot be told what to mask"),
-        # One of a server, of which a shell masked the second attempt.
+        # A run of a server whose second attempt was masked by a shell.
         (
             [start(executor=None), start(masked=True)],
             "its record is masked, and a server cannot be told what to mask",
         ),
-        # Resumed by a server: from then on it is the server's.
+        # Resumed by a server: from then on the run belongs to the server.
         ([start(cwd="/elsewhere"), AGAIN], None),
         ([start(executor=None, cwd="/elsewhere", definition_hash="sha256:2")], None),
     ],

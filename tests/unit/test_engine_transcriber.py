@@ -1,4 +1,4 @@
-"""What agents type, as events: in which log it stands, and what is left of it when it breaks off."""
+"""Text of agents as events: the log that it is in, and the rest after an interruption."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def typed(text: str, message_id: str = "m", **fields: str) -> MessageDelta:
 
 
 def said(writes: list[PendingEvent]) -> list[tuple[str, str, str | None]]:
-    """In which run something was said, and why it stopped."""
+    """Return the run, the text and the stop reason of a message."""
     messages = [(write.run_id, write.payload) for write in writes if isinstance(write.payload, AssistantMessage)]
     return [
         (run_id, block.text, message.stop_reason)
@@ -52,7 +52,7 @@ def test_the_text_of_a_sub_agent_is_in_its_own_log(transcriber: Transcriber) -> 
     (write,) = transcriber.take(TranscriptItem(agent="a", payload=piece))
     assert isinstance(write.payload, AssistantMessage)
     assert (write.run_id, write.path, is_message_chunk(write.payload)) == (CHILD_ID, "looker", True)
-    # A piece is not the whole: when the sub-agent ends, what it was saying is cut off.
+    # A chunk is not the complete message: when the sub-agent ends, its message is interrupted.
     ended = SubAgentEnded(agent="a", status="failed", usage=Usage())
     assert said(taken(transcriber, ended)) == [(CHILD_ID, "Hello", "interrupted")]
 
@@ -68,7 +68,7 @@ def test_a_retried_model_call_interrupts_its_partial_message(transcriber: Transc
     retry = TranscriptItem(payload=AssistantMessage(note=Note(kind="retry", code="overloaded"), blocks=[]))
     writes = taken(transcriber, typed("Hel"), retry, typed("Hello", "m2"))
     assert said(writes) == [(RUN_ID, "Hel", "interrupted")]
-    # Before the note that says so.
+    # Before the note about the retry.
     assert [isinstance(write.payload, AssistantMessage) and write.payload.note is not None for write in writes] == [
         False,
         True,

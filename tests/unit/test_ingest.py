@@ -215,7 +215,7 @@ def test_a_log_that_is_deleted_while_it_is_followed_does_not_disturb_others(stor
 
 
 def damaged(storage: Storage, find: bytes, put: bytes) -> str:
-    """A log that has no outcome, and one thing wrong in it."""
+    """A log without an outcome and with one defect."""
     run_id = new_run_id()
     with begin(storage, run_id) as recorder:
         say(recorder, "one")
@@ -243,7 +243,7 @@ def test_a_damaged_log_does_not_affect_other_logs(storage: Storage, find: bytes,
     async def main() -> None:
         async with local_backend(storage) as backend:
             await backend.ingest.catch_up(everything=True)
-            await reconcile(backend)  # which looks at each of them, and failed on all
+            await reconcile(backend)  # which reads each of them, and failed on all
             assert await backend.store.known_runs() == {*broken, whole}
 
     anyio.run(main)
@@ -275,7 +275,7 @@ def test_announcements_that_were_lost_hide_no_later_run(storage: Storage):
             end(begin(storage, run_id))
             storage.announce(run_id)
         await create_ingest(storage, store).catch_up()
-        storage.announcements.write_bytes(runs[0].encode()[:20])  # and what a full disk left
+        storage.announcements.write_bytes(runs[0].encode()[:20])  # and the rest of a full disk
         end(begin(storage, runs[3]))
         storage.announce(runs[3])
         await create_ingest(storage, store).catch_up()
@@ -347,7 +347,7 @@ def test_many_announcements_are_cleared_and_none_is_missed(storage: Storage):
             tasks.cancel_scope.cancel()
         assert await store.mark() <= storage.announcements.stat().st_size
         await store.close()
-        # A list without a server takes up what comes then, and a new database everything.
+        # A list without a server ingests later events; a new database ingests everything.
         late = new_run_id()
         storage.announce(late)
         end(begin(storage, late))
@@ -415,7 +415,7 @@ def test_a_log_whose_last_line_is_no_event_is_listed_and_ingested_once(storage: 
 
 
 class SlowStore(MemoryStore):
-    """A store whose transactions take longer than the pauses of a busy writer."""
+    """A store whose transactions take longer than the intervals of a busy writer."""
 
     async def apply(self, changes: Sequence[ViewUpdate], *, mark: int | None = None) -> None:
         await anyio.sleep(0.03)

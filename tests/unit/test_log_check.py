@@ -1,4 +1,4 @@
-"""What a writer may write: the rules that a single event can break."""
+"""The rules that a single event can break."""
 
 from typing import Any
 

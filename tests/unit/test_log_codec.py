@@ -61,7 +61,7 @@ def raw_of(fields: dict[str, Any]) -> bytes:
 
 
 def input_written(value: Any) -> Any:
-    """What stands in the log of a tool's input, as any JSON parser reads it."""
+    """Return a tool's input in the log, as any JSON parser reads it."""
     return json.loads(encode(line_of(tool_call(value))))["payload"]["input"]
 
 

@@ -1,4 +1,4 @@
-"""Messages that are not complete: their pieces, and what is made of them."""
+"""Incomplete messages: their chunks, and the interrupted message."""
 
 from __future__ import annotations
 

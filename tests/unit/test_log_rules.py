@@ -1,4 +1,4 @@
-"""The verifier: every rule of the format, and the line that breaks it."""
+"""The verifier: every rule of the format, and a line that breaks it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +26,7 @@ Change = Callable[[list[Fields]], None]
 
 
 class Case(NamedTuple):
-    """A whole run of which one line, the last unless `line` says otherwise, breaks one rule and no other."""
+    """A complete run in which one line, by default the last, breaks exactly one rule."""
 
     rule: str
     name: str
@@ -37,7 +37,7 @@ class Case(NamedTuple):
 
 
 def run_of(*names: str) -> list[Fields]:
-    """The events of these types, after run.started."""
+    """Return events of these types after `run.started`."""
     payloads = [started(), *(PAYLOADS[name] for name in names)]
     return [fields_of(payload, seq) for seq, payload in enumerate(payloads, 1)]
 

@@ -1,4 +1,4 @@
-"""The JSON Schema of a line, held against the files and against the verifier."""
+"""The JSON Schema of a line, compared with the files and with the verifier."""
 
 import json
 from pathlib import Path

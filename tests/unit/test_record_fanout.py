@@ -1,4 +1,4 @@
-"""Live events: to many readers, none of whom can hold up the writer."""
+"""Live events to many readers, none of which can block the writer."""
 
 import asyncio
 import logging
@@ -32,7 +32,7 @@ def seqs(items: list[Item]) -> list[object]:
 
 
 def filled(items: list[Item], path: Path) -> list[Entry]:
-    """The items with every gap filled from the log."""
+    """Return the items with every gap filled from the log."""
     whole: list[Entry] = []
     for item in items:
         if isinstance(item, Gap):

@@ -1,4 +1,4 @@
-"""What lies under the record: names in folders, and files that are made for nobody but us."""
+"""The file system under the record: durable names in folders, and private files."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +16,7 @@ def test_a_folder_is_synced_once_for_all_existing_names(tmp_path: Path):
     first, second = names.ticket(), names.ticket()
     names.sync(first)
     late = names.ticket()
-    folder.rmdir()  # from now on whoever asks the disk fails
+    folder.rmdir()  # from now on every sync fails
     names.sync(second)
     with pytest.raises(FileNotFoundError):
         names.sync(late)

@@ -1,4 +1,4 @@
-"""A disk that fills up while a log is written, and has room again."""
+"""A disk that fills up while a log is written, and has space again."""
 
 import json
 from pathlib import Path
@@ -10,8 +10,8 @@ from tests.sample_events import RUN_ID, rule_violations, run_python
 from shopfloor.log import decode
 from shopfloor.record import Durability, read
 
-# The system refuses to let files of this process grow over a limit, which is what a full disk is to a writer: a short
-# write first, and an error where not one byte fits.
+# A limit on the size of files behaves like a full disk for the writer: first a short write, then an error when not one
+# byte fits.
 _WRITER = """
 import json, resource, sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Ctrl-C in the middle of an append: Python raises it between any two steps of the writer."""
+"""Ctrl-C in the middle of an append: Python may raise KeyboardInterrupt between any two steps of the writer."""
 
 import json
 from pathlib import Path
@@ -33,7 +33,7 @@ print(json.dumps([interrupted, acknowledged]))
 
 
 def test_an_interrupted_append_leaves_a_valid_log_that_can_be_continued(log_path: Path) -> None:
-    # Not under a tracer, which lets a signal in between the end of a `with` block and the release of its lock.
+    # Not under a tracer, with which a signal may come between the end of a `with` block and the release of its lock.
     interrupted, acknowledged = json.loads(run_python(_WRITER, log_path, traced=False))
     assert interrupted == 1_000
     assert rule_violations(log_path)[:3] == []

@@ -1,4 +1,4 @@
-"""Masking: off by default; where it is on, a secret is never in the log at all."""
+"""Masking: off by default; when it is on, a secret is never in the log."""
 
 import json
 from pathlib import Path
@@ -43,7 +43,7 @@ KEYS = {
 
 
 def recorded(path: Path, mask: MaskHook | None, *payloads: Payload) -> list[Any]:
-    """The payloads as the log has them."""
+    """Return the payloads that the log has."""
     with Recorder(path, RUN_ID, mask=mask) as recorder:
         recorder.append(started())
         for payload in payloads:

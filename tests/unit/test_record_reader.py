@@ -1,4 +1,4 @@
-"""Reading a log: lazily, from any place, while it is written, whatever is in it."""
+"""Reading a log: lazily, from any position, while it is written, with any content."""
 
 import json
 import os
@@ -195,7 +195,7 @@ def test_a_reader_that_had_not_come_so_far_need_not_know_that_the_log_shrank(log
 
 
 def test_a_reader_that_starts_past_the_end_is_notified_of_the_end(log_path: Path) -> None:
-    """After a power cut: the reader has kept a `seq` that the log has lost."""
+    """After a power failure: the reader has a `seq` that the log has lost."""
     write(log_path, TEN[:4])
     with Cursor(log_path, after=7) as cursor:
         assert cursor.poll() == [Reset(4)]
@@ -339,7 +339,7 @@ def test_a_page_far_into_a_long_log_is_found_without_reading_the_log(log_path: P
 
 
 def peak_of_reading(path: Path) -> tuple[int, int]:
-    """How many events were read, and the most memory that it took."""
+    """Return the number of events read and the peak memory."""
     tracemalloc.start()
     try:
         count = sum(1 for _ in read(path, on_problem=lambda problem: None))
@@ -364,7 +364,7 @@ def test_memory_does_not_grow_with_a_tail_of_zeros_that_is_longer_than_any_line(
 
 
 def test_any_amount_of_garbage_is_passed_over(log_path: Path) -> None:
-    """More chunks of it, one after the other, than Python has stack frames."""
+    """The line has more chunks than Python has stack frames."""
     write(log_path, TEN[:3])
     chunks = sys.getrecursionlimit() + 100
     with log_path.open("r+b") as file:

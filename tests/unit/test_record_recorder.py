@@ -1,4 +1,4 @@
-"""The one writer of a log."""
+"""The recorder, the only writer of a log."""
 
 import asyncio
 import errno
@@ -63,13 +63,13 @@ def seqs_in(path: Path) -> list[int]:
 
 
 def writes_of_this_thread() -> tuple[int, int]:
-    """How often this thread has called write() and its like so far, and how many bytes it wrote: Linux counts them."""
+    """Return the number of write calls and bytes of this thread, as counted by Linux."""
     counters = dict(line.split(": ") for line in Path("/proc/thread-self/io").read_text().splitlines())
     return int(counters["syscw"]), int(counters["wchar"])
 
 
 def open_flags(path: Path) -> list[int]:
-    """The flags of every descriptor that this process has on the file."""
+    """Return the flags of every descriptor of this process for the file."""
     found = [one.name for one in Path("/proc/self/fd").iterdir() if one.is_symlink() and one.readlink() == path]
     info = [Path(f"/proc/self/fdinfo/{number}").read_text().splitlines() for number in found]
     return [int(line.split()[1], 8) for lines in info for line in lines if line.startswith("flags:")]
@@ -218,7 +218,7 @@ def test_eight_threads_at_once_leave_whole_lines_and_no_gap(recorder: Recorder, 
         thread.join()
     assert seqs_in(log_path) == list(range(1, 802))
     assert rule_violations(log_path) == []
-    # Each thread's own events are in its own order, and each is in the file as that thread was told.
+    # The events of each thread are in its order, and each is in the file with the returned `seq`.
     assert all(mine == sorted(mine, key=lambda entry: entry.seq) for mine in entries)
     assert sorted((entry for mine in entries for entry in mine), key=lambda entry: entry.seq) == list(
         read(log_path, after=1)
@@ -546,7 +546,7 @@ def test_times_in_a_log_never_decrease_with_any_clock(log_path: Path) -> None:
     with Recorder(log_path, RUN_ID) as recorder:
         recorder.append(started(2))
     times = [json.loads(line)["timestamp"] for line in log_path.read_bytes().splitlines()]
-    # A time that is still to come, or before the last event, is replaced by our clock's.
+    # A time in the future, or before the last event, is replaced by the time of our clock.
     assert (times[0], times) == (EARLY, sorted(times))
     assert times[1] > EARLY
     assert times[-1] < LATE

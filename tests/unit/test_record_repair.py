@@ -1,4 +1,4 @@
-"""What a crash left at the end of a log is set aside, and the log goes on."""
+"""A torn tail after a crash is set aside, and the log continues."""
 
 import logging
 import stat

@@ -1,4 +1,4 @@
-"""Where runs are kept, and finding one by what a person says."""
+"""The storage folder, and finding a run by the text that a person enters."""
 
 import os
 import time
@@ -19,7 +19,7 @@ NOON = 1_700_000_000_000
 
 
 def keep(storage: Storage, run_id: str, *, began: int = 0, wrote: int | None = None, parent: str | None = None) -> None:
-    """A log that began at noon and `began` ms, and was last written at noon and `wrote` ms."""
+    """Write a log that started `began` ms and was last written `wrote` ms after noon."""
     path = storage.log_path(run_id)
     path.parent.mkdir(parents=True, exist_ok=True)
     line = line_of(started(), run_id=run_id, parent_run_id=parent, timestamp=format_timestamp(NOON + began))
@@ -173,7 +173,7 @@ def test_a_file_that_is_no_log_does_not_hide_the_last_run(storage: Storage, cont
 
 
 def test_a_log_that_is_deleted_during_the_search_for_the_last_run_is_skipped(storage: Storage) -> None:
-    """A link to nowhere is a name that is listed and cannot be opened, as a file is that was deleted in between."""
+    """A broken link is listed and cannot be opened, like a file that was deleted in between."""
     keep(storage, A1)
     storage.log_path(B1).symlink_to(storage.root / "nowhere")
     assert storage.find("last") == A1

@@ -1,4 +1,4 @@
-"""Deleting runs, and ending those whose host is gone."""
+"""Deleting runs, and ending runs whose host is lost."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def with_office(storage: Storage, work: Callable[[StorageBackend], Awaitable[Non
 
 
 async def rebuilt(backend: StorageBackend) -> set[str]:
-    """The runs that are listed after a rebuild."""
+    """Return the runs that are listed after a rebuild."""
     await backend.store.clear_views()
     await backend.ingest.catch_up(everything=True)
     return await backend.store.known_runs()

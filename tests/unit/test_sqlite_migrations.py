@@ -1,4 +1,4 @@
-"""The scripts that make the tables, and the tables as queries use them."""
+"""The migration scripts, and the tables as queries use them."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_many_who_open_a_new_database_at_once_migrate_it_once(tmp_path: Path):
     def open_it() -> None:
         try:
             database.open_database(path).close()
-        except BaseException as error:  # noqa: BLE001 - told to the test
+        except BaseException as error:  # noqa: BLE001 - reported to the test
             failures.append(error)
 
     threads = [threading.Thread(target=open_it) for _ in range(8)]

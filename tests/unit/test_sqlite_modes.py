@@ -1,4 +1,4 @@
-"""The database's files: for nobody but us, where they were asked for, and told apart from the disk that they are on."""
+"""The files of the database: private, at the requested path, with errors that name the database or its disk."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_opening_a_database_again_leaves_the_locks_of_this_process_alone(tmp_pat
     path = tmp_path / "shopfloor.db"
     pool = open_database(path)
     open_database(path).close()
-    # Whoever closes a database that nobody else holds takes its journal away.
+    # The last process that closes a database deletes its journal.
     other = f"import sqlite3; c = sqlite3.connect({str(path)!r}); c.execute('SELECT * FROM worker_runs'); c.close()"
     subprocess.run([sys.executable, "-c", other], check=True)
     assert set(modes(tmp_path)) == set(PRIVATE)

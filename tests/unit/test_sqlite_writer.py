@@ -1,4 +1,4 @@
-"""The thread that writes the database: who waits together shares a transaction, and who fails fails alone."""
+"""The thread that writes the database: queued jobs share a transaction, and a job fails alone."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def pool(tmp_path: Path) -> Iterator[Pool]:
 
 @pytest.fixture
 def writer(pool: Pool) -> Iterator[Writer]:
-    # So long that those in line share a transaction however slow the machine is.
+    # Long enough for queued jobs to share a transaction on any machine.
     made = Writer(pool, group_seconds=TIMEOUT_SECONDS)
     yield made
     made.close()
@@ -52,7 +52,7 @@ def names(pool: Pool) -> list[str]:
 
 
 class Held:
-    """A job that holds the writer until it is let go, so that others line up behind it."""
+    """A job that blocks the writer until it is released, so that other jobs queue up behind it."""
 
     def __init__(self, writer: Writer) -> None:
         self._begun, self._go = threading.Event(), threading.Event()
@@ -77,7 +77,7 @@ def waiting(writer: Writer, *wanted: str) -> list[Future[str]]:
 
 def test_queued_jobs_share_a_transaction(pool: Pool, writer: Writer) -> None:
     def committed(connection: Connection) -> list[str]:
-        # What anybody else sees meanwhile.
+        # The state that other connections see meanwhile.
         return names(pool)
 
     held = Held(writer)
@@ -136,7 +136,7 @@ def test_closing_executes_queued_jobs(pool: Pool) -> None:
 
 def test_a_database_that_is_locked_by_another_process_is_busy(tmp_path: Path, pool: Pool) -> None:
     with pool.connection() as connection:
-        # The writer gets this connection, and shall not wait long.
+        # The writer gets this connection with a short timeout.
         connection.execute("PRAGMA busy_timeout=50")
     writer = Writer(pool)
     other = sqlite3.connect(tmp_path / "shopfloor.db", isolation_level=None)
@@ -168,7 +168,7 @@ def test_a_job_that_is_submitted_while_the_writer_closes_is_answered_or_refused(
 
 
 class Disk:
-    """Lets the next calls of a function of `os` fail, as a broken disk does."""
+    """Make the next calls of a function of `os` fail, like a broken disk."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, function: str, failures: int = 1) -> None:
         self._work = getattr(os, function)
@@ -213,7 +213,7 @@ def test_jobs_are_not_repeated_if_the_intake_cannot_be_flushed_after_their_commi
     assert "intake.jsonl" in caplog.text
     assert intake.needs_rewrite
     assert names(pool) == ["a", "b"]
-    # The next one is written as ever.
+    # The next job is written as usual.
     assert writer.submit(pin("c")).result(TIMEOUT_SECONDS) == "c"
     writer.close()
 
