@@ -14,7 +14,7 @@ from tests.faults.harness.faults import FAULTS
 
 LONG = os.environ.get("SHOPFLOOR_TEST_LONG") == "1"
 LONG_MINUTES = 20.0
-PATIENCE_SECONDS = 1200.0
+TIMEOUT_SECONDS = 1200.0
 """The timeout of a campaign of a few seconds, on a machine that is many times slower."""
 ROOT = Path(__file__).parents[2]
 SIGNALS = ["kill", "kill-at-start", "kill-with-reaper", "kill-reaper", "kill-bare", "term", "interrupt"]
@@ -42,7 +42,7 @@ def campaign(folder: Path, *words: str, seconds: float) -> None:
 def test_the_invariants_hold_after_every_fault(tmp_path: Path, name: str):
     seed, seconds, faults = CAMPAIGNS[name]
     words = ["--seed", str(seed), "--seconds", str(seconds), "--only", ",".join(faults)]
-    campaign(tmp_path, *words, seconds=PATIENCE_SECONDS)
+    campaign(tmp_path, *words, seconds=TIMEOUT_SECONDS)
 
 
 if LONG:
@@ -51,7 +51,7 @@ if LONG:
     def test_many_faults_of_all_kinds(tmp_path: Path):
         """New seeds each time, for twenty minutes."""
         words = ["--seed", str(random.randrange(10**6)), "--minutes", str(LONG_MINUTES), "--seconds", "20"]
-        campaign(tmp_path, *words, seconds=PATIENCE_SECONDS + LONG_MINUTES * 60)
+        campaign(tmp_path, *words, seconds=TIMEOUT_SECONDS + LONG_MINUTES * 60)
 
 
 def test_a_seed_is_the_same_list_of_faults_each_time():

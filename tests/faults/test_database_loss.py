@@ -123,8 +123,8 @@ def test_acknowledged_requests_survive_the_loss_of_the_database(
     deployment: Deployment, fault: Callable[[Path], None]
 ) -> None:
     with deployment.up(*SLOTS) as server:
-        asking = server.dispatch("question")
-        wait_until(lambda: deployment.open_calls(asking), "the question")
+        question_run = server.dispatch("question")
+        wait_until(lambda: deployment.open_calls(question_run), "the question")
         load = Load(server)
         wait_until(lambda: len(load.acknowledged) >= 25, "dispatches")
         fault(deployment.storage.database)
@@ -142,19 +142,19 @@ def test_acknowledged_requests_survive_the_loss_of_the_database(
         assert server.process.poll() is None
         deployment.go.touch()
         if load.refused:
-            _, said = server.process.communicate(timeout=60)
+            _, stderr = server.process.communicate(timeout=60)
             assert server.process.returncode == 6
-            assert "error[database_" in said.decode()
-            assert "shopfloor rebuild" in said.decode()
-            assert "Traceback" not in said.decode()
-            assert "ExceptionGroup" not in said.decode()
+            assert "error[database_" in stderr.decode()
+            assert "shopfloor rebuild" in stderr.decode()
+            assert "Traceback" not in stderr.decode()
+            assert "ExceptionGroup" not in stderr.decode()
         else:
             server.stop()
     rebuilt = command(deployment, "rebuild")
     assert rebuilt.returncode == 0, rebuilt.stderr
     with deployment.up() as server:
-        server.answer_all(dict.fromkeys(("client-tool", "question", "branches"), asking))
-        acknowledged = {*load.acknowledged, asking}
+        server.answer_all(dict.fromkeys(("client-tool", "question", "branches"), question_run))
+        acknowledged = {*load.acknowledged, question_run}
         wait_until(lambda: acknowledged <= set(deployment.runs()), "every run that was acknowledged")
         outcomes = deployment.wait_until_all_ended(120)
         assert {outcomes[run_id].status for run_id in acknowledged} == {"completed"}
@@ -166,14 +166,14 @@ def test_acknowledged_requests_survive_the_loss_of_the_database(
 @pytest.mark.req("SF-7")
 def test_requests_without_a_server_survive_too(deployment: Deployment) -> None:
     workers = ("--workers", str(deployment.folder / "workers"))
-    given = ("-i", f"NOTES={deployment.notes}", "-i", f"GO={deployment.go}")
+    options = ("-i", f"NOTES={deployment.notes}", "-i", f"GO={deployment.go}")
     with deployment.up() as server:
         answered, unanswered = server.dispatch("question"), server.dispatch("question")
         wait_until(lambda: deployment.open_calls(answered) and deployment.open_calls(unanswered), "the questions")
         server.stop()
-    said = command(deployment, "answer", answered, "yes")
-    assert said.returncode == 0, said.stderr
-    dispatched = command(deployment, "dispatch", "reading", *given, *workers, "-q").stdout.strip()
+    stderr = command(deployment, "answer", answered, "yes")
+    assert stderr.returncode == 0, stderr.stderr
+    dispatched = command(deployment, "dispatch", "reading", *options, *workers, "-q").stdout.strip()
     assert dispatched, "the id of the run"
     delete(deployment.storage.database)
     deployment.go.touch()
@@ -194,14 +194,14 @@ def test_a_deleted_storage_folder_ends_the_server_with_the_reason(deployment: De
         moved = deployment.folder / "moved"
         deployment.storage.root.rename(moved)
         shutil.rmtree(moved)
-        _, said = server.process.communicate(timeout=60)
+        _, stderr = server.process.communicate(timeout=60)
         load.end()
         assert server.process.returncode == 6
-        assert "error[storage_lost]" in said.decode()
-        assert str(deployment.storage.root) in said.decode()
-        assert "Traceback" not in said.decode()
+        assert "error[storage_lost]" in stderr.decode()
+        assert str(deployment.storage.root) in stderr.decode()
+        assert "Traceback" not in stderr.decode()
         assert {answer.status_code for answer in load.refused} <= {httpx.codes.SERVICE_UNAVAILABLE}
-        assert len(said.decode().splitlines()) < 200
+        assert len(stderr.decode().splitlines()) < 200
 
 
 def test_a_running_server_prevents_rebuild(deployment: Deployment) -> None:

@@ -106,13 +106,13 @@ def test_a_kill_at_any_point_of_a_delete_leaves_complete_runs_or_none(tmp_path: 
 @pytest.mark.req("SF-8")
 def test_a_restart_finishes_an_interrupted_delete(tmp_path: Path) -> None:
     deployment = Deployment(tmp_path)
-    cut_off, other = new_run_id(), new_run_id()
-    for run_id in (cut_off, other):
+    interrupted, other = new_run_id(), new_run_id()
+    for run_id in (interrupted, other):
         write_run(deployment.storage, run_id)
     anyio.run(catch_up, deployment.storage)
-    deployment.storage.log_path(cut_off).unlink()
+    deployment.storage.log_path(interrupted).unlink()
     with sqlite3.connect(deployment.storage.database) as connection:
-        connection.execute("INSERT INTO tombstones VALUES (?)", (cut_off,))
+        connection.execute("INSERT INTO tombstones VALUES (?)", (interrupted,))
     connection.close()
     with deployment.up() as server:
         listed = server.http.get("/api/agents/workers").json()

@@ -80,8 +80,8 @@ class Server:
         return self.http.post("/api/runs", json={"worker": "patient", "input": {"GO": str(go)}}).json()["run_id"]
 
     def status(self, run_id: str) -> str:
-        asked = {"worker_id": run_id, "transcript": False}
-        answer = self.http.get("/api/agents/workers/detail", params=asked)
+        params = {"worker_id": run_id, "transcript": False}
+        answer = self.http.get("/api/agents/workers/detail", params=params)
         assert answer.status_code == 200, answer.text
         return answer.json()["status"]
 
@@ -194,12 +194,12 @@ def test_a_limit_that_is_too_small_is_reported_and_nothing_starts(
 ) -> None:
     env = {**os.environ, "SHOPFLOOR_STORAGE": str(tmp_path / "storage")}
     server = limited(["up", "--port", "0"], env, **limits)
-    said, complaint = server.communicate(timeout=TIMEOUT_SECONDS)
-    assert (server.returncode, said) == (8, b"")
-    assert complaint.decode().startswith("error[resource_limit]: "), complaint.decode()
-    assert reason in complaint.decode()
-    assert "hint: " in complaint.decode()
-    assert "Traceback" not in complaint.decode()
+    stdout, stderr = server.communicate(timeout=TIMEOUT_SECONDS)
+    assert (server.returncode, stdout) == (8, b"")
+    assert stderr.decode().startswith("error[resource_limit]: "), stderr.decode()
+    assert reason in stderr.decode()
+    assert "hint: " in stderr.decode()
+    assert "Traceback" not in stderr.decode()
 
 
 @pytest.mark.req("SF-18")

@@ -74,7 +74,7 @@ class Case:
     def effects(self) -> Counter[str]:
         return Counter(self.file.read_text().splitlines()) if self.file.exists() else Counter()
 
-    def cut_off(self) -> set[str]:
+    def runs_with_open_steps(self) -> set[str]:
         """Return the runs with an open step that must not be repeated."""
         return {run_id for run_id in self.runs if _open(self.events(run_id))}
 
@@ -108,9 +108,9 @@ def _open_steps(events: list[Event]) -> list[Event]:
 def _open(events: list[Event]) -> bool:
     results = {event.payload.call_id for event in events if isinstance(event.payload, ToolResult)}
     calls = [event.payload for event in events if isinstance(event.payload, ToolCall)]
-    cut = [one for one in calls if one.call_id not in results and not one.awaits and one.name not in REPEATABLE]
+    interrupted = [one for one in calls if one.call_id not in results and not one.awaits and one.name not in REPEATABLE]
     steps = [event.payload for event in _open_steps(events)]
-    return bool(cut) or any(
+    return bool(interrupted) or any(
         isinstance(step, StepStarted) and (step.kind == "command" or (step.kind == "step" and step.name != "safe"))
         for step in steps
     )
@@ -178,27 +178,27 @@ def test_a_run_continues_after_its_host_is_killed_at_any_event_and_repeats_nothi
 ):
     def killed(case: Case, at: int, before: bool, model: ModelServer | None) -> None:
         assert case.lives(first=True, act="kill", at=at, before=before) == KILLED
-        cut = case.cut_off()
-        said = sum(event.type == "message.assistant" for event in case.events())
+        interrupted = case.runs_with_open_steps()
+        message_count = sum(event.type == "message.assistant" for event in case.events())
         assert case.lives() == DONE
         outcome = case.check()
         done = case.effects()
         twice = {what for what, times in done.items() if times > 1}
         assert all(what.startswith("look") for what in twice), f"killed at {at}, done twice: {twice}"
-        if not cut:
+        if not interrupted:
             assert outcome.status == "completed", f"killed at {at} ({before}): {outcome}"
             assert outcome.result == RESULTS[shape]
             assert set(done) == EFFECTS[shape]
         else:
-            assert outcome.status == "failed", f"killed at {at}: {cut}"
-            ends = [case.events(run_id)[-1].payload for run_id in cut]
+            assert outcome.status == "failed", f"killed at {at}: {interrupted}"
+            ends = [case.events(run_id)[-1].payload for run_id in interrupted]
             assert {end.error.code for end in ends if isinstance(end, RunCompleted) and end.error} == {
                 "outcome_unknown"
             }
         if model is not None and outcome.status == "completed":
             # A question is asked again only if no log has its answer.
             assert len(model.requests()) <= 4 + 1
-            assert said <= 4
+            assert message_count <= 4
 
     through(tmp_path, workers, shape, killed, most=11)
 
@@ -238,12 +238,12 @@ def test_a_host_that_is_killed_with_an_empty_log_loses_no_run(tmp_path: Path, wo
 def test_a_step_that_may_always_be_tried_again_is_done_again_after_a_kill(tmp_path: Path, workers: Path):
     def killed(case: Case, at: int, before: bool, model: ModelServer | None) -> None:
         assert case.lives(first=True, act="kill", at=at, before=before) == KILLED
-        cut = case.cut_off()
+        interrupted = case.runs_with_open_steps()
         assert case.lives() == DONE
         outcome = case.check()
         assert outcome.status == "completed", f"killed at {at} ({before}): {outcome}"
         assert set(case.effects()) == EFFECTS["always"]
-        assert case.effects().total() <= len(EFFECTS["always"]) + len(cut)
+        assert case.effects().total() <= len(EFFECTS["always"]) + len(interrupted)
 
     through(tmp_path, workers, "always", killed, most=7)
 
@@ -282,12 +282,14 @@ def test_a_run_is_cancelled_at_any_event_with_all_its_sub_runs(tmp_path: Path, w
             assert case.lives(act="cancel", answers=False) == DONE
         outcome = case.check()
         states = {run_id: case.events(run_id)[-1].payload for run_id in case.runs}
-        told = {run_id: end.status for run_id, end in states.items() if isinstance(end, RunCompleted)}
+        statuses = {run_id: end.status for run_id, end in states.items() if isinstance(end, RunCompleted)}
         if outcome.status == "cancelled":
             assert outcome.error is not None
             assert outcome.error.message == "told to"
             # A sub-run whose host is dead may end as interrupted before the cancellation reaches it.
-            assert set(told.values()) <= {"cancelled", "completed", *(["failed"] if how == "dead" else [])}, told
+            assert set(statuses.values()) <= {"cancelled", "completed", *(["failed"] if how == "dead" else [])}, (
+                statuses
+            )
         else:
             # The run ended before the cancellation reached it.
             assert outcome.status == "completed" or how == "dead", outcome

@@ -189,7 +189,7 @@ def test_runs_that_wait_for_a_slot_after_a_restart_can_be_cancelled(deployment: 
 
 
 def stopped_outside_of_the_database(pid: int, deployment: Deployment) -> bool:
-    """A host that is stopped during a write locks the database for all; this test is about a host that is not writing."""
+    """Stop the process unless it is writing rows, which would lock the database for all. Returns True if stopped."""
     os.kill(pid, signal.SIGSTOP)
     database = sqlite3.connect(deployment.storage.database, timeout=0.2)
     try:
@@ -203,18 +203,18 @@ def stopped_outside_of_the_database(pid: int, deployment: Deployment) -> bool:
 
 
 def test_a_run_of_a_process_that_was_stopped_is_cancelled_by_a_server_that_comes_later(deployment: Deployment):
-    words = ["run", "-q", "command", "--workers", str(deployment.folder / "workers")]
-    given = ["-i", f"NOTES={deployment.notes}", "-i", f"GO={deployment.go}"]
-    alone = subprocess.Popen([SHOPFLOOR, *words, *given], env=deployment.env, stdout=subprocess.DEVNULL)
+    arguments = ["run", "-q", "command", "--workers", str(deployment.folder / "workers")]
+    options = ["-i", f"NOTES={deployment.notes}", "-i", f"GO={deployment.go}"]
+    alone = subprocess.Popen([SHOPFLOOR, *arguments, *options], env=deployment.env, stdout=subprocess.DEVNULL)
     try:
         wait_until(lambda: len(deployment.children()) > 0, "its command to run")
         wait_until(lambda: stopped_outside_of_the_database(alone.pid, deployment), "it to be stopped")
         with deployment.up() as server:
             (run_id,) = deployment.runs()
-            began = time.monotonic()
+            started_at = time.monotonic()
             server.post(f"/api/runs/{run_id}/cancel", reason="it hangs")
             ended = deployment.wait_until_all_ended(seconds=CANCEL_KILL_SECONDS + 30)
-            assert time.monotonic() - began > CANCEL_KILL_SECONDS - 1
+            assert time.monotonic() - started_at > CANCEL_KILL_SECONDS - 1
             assert ended[run_id].status == "cancelled"
             assert alone.wait(TIMEOUT_SECONDS) == -signal.SIGKILL
             wait_until(lambda: deployment.children() == [], "nobody to be left")
@@ -224,9 +224,9 @@ def test_a_run_of_a_process_that_was_stopped_is_cancelled_by_a_server_that_comes
 
 
 def test_a_run_without_a_server_stays_with_its_process_when_a_server_comes(deployment: Deployment):
-    words = ["run", "-q", "command", "--workers", str(deployment.folder / "workers")]
-    given = ["-i", f"NOTES={deployment.notes}", "-i", f"GO={deployment.go}"]
-    alone = subprocess.Popen([SHOPFLOOR, *words, *given], env=deployment.env, stdout=subprocess.PIPE, text=True)
+    arguments = ["run", "-q", "command", "--workers", str(deployment.folder / "workers")]
+    options = ["-i", f"NOTES={deployment.notes}", "-i", f"GO={deployment.go}"]
+    alone = subprocess.Popen([SHOPFLOOR, *arguments, *options], env=deployment.env, stdout=subprocess.PIPE, text=True)
     wait_until(lambda: len(deployment.children()) > 0, "its command to run")
     with deployment.up():
         time.sleep(2.5)

@@ -51,13 +51,13 @@ def test_a_server_stops_although_its_workers_do_not_and_the_next_resumes_them(tm
         runs = {slug: _clings(server, slug) for slug in ("mulish", "gathers", "sleeps")}
         cancelled = _clings(server, "mulish")
         server.post(f"/api/runs/{cancelled}/cancel", reason="enough")
-        began = time.monotonic()
+        started_at = time.monotonic()
         server.process.send_signal(signal.SIGTERM)
-        _, said = server.process.communicate(timeout=ABANDON_SECONDS + FORCED_EXIT_SECONDS + 30)
+        _, stderr = server.process.communicate(timeout=ABANDON_SECONDS + FORCED_EXIT_SECONDS + 30)
         assert server.process.returncode == 0
-        assert time.monotonic() - began > ABANDON_SECONDS - 1
+        assert time.monotonic() - started_at > ABANDON_SECONDS - 1
     for run_id in (runs["mulish"], runs["gathers"], cancelled):
-        assert f"run {run_id}: its worker did not leave" in said.decode()
+        assert f"run {run_id}: its worker did not leave" in stderr.decode()
     assert all(deployment.outcome(run_id) is None for run_id in (runs["mulish"], runs["gathers"]))
     ended = deployment.outcome(cancelled)
     assert ended is not None

@@ -78,8 +78,8 @@ def run(deployment: Deployment, *words: str) -> str:
 
 @pytest.mark.req("SF-4")
 def test_commands_agents_and_tools_see_none_of_our_variables_but_the_marks(deployment: Deployment):
-    bare = run(deployment, "--command", "env")
-    assert own_variables(output_of(deployment, bare)["command"]) == ALLOWED
+    plain_run = run(deployment, "--command", "env")
+    assert own_variables(output_of(deployment, plain_run)["command"]) == ALLOWED
 
     tool = f"outside=env > {deployment.folder}/tool; echo told"
     printing = run(deployment, "print", "--tool", tool)

@@ -167,8 +167,8 @@ def test_a_full_disk_refuses_requests_that_store_something_and_no_others(tmp_pat
     assert done.returncode == 0, done.stderr
     answers = json.loads((tmp_path / "out" / "answers.json").read_text())
     assert {name: status for name, (status, _) in answers.items()} == dict.fromkeys(answers, 507)
-    for name, (_, said) in answers.items():
-        error = said if name == "execute" else said["error"]
+    for name, (_, body) in answers.items():
+        error = body if name == "execute" else body["error"]
         assert error["code"] == "storage_full"
         assert "free some space" in error["hint"]
     assert json.loads((tmp_path / "out" / "after.json").read_text()) == [200, 200]

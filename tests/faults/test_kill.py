@@ -48,7 +48,7 @@ def kill_once(path: Path, level: Durability, rng: random.Random) -> int:
 @pytest.mark.parametrize("part", range(7))
 def test_every_acknowledged_event_survives_a_kill_and_the_log_continues(storage: Storage, part: int):
     rng = random.Random(part)
-    path, kept, torn = storage.log_path(new_run_id()), list[bytes](), 0
+    path, acknowledged_lines, torn = storage.log_path(new_run_id()), list[bytes](), 0
     for plan in range(KILLS // 7):
         level = rng.choice(list(Durability))
         acknowledged = kill_once(path, level, rng)
@@ -57,14 +57,14 @@ def test_every_acknowledged_event_survives_a_kill_and_the_log_continues(storage:
         after = [entry.raw for entry in read(path)]
         assert [decode(raw).seq for raw in after] == list(range(1, len(after) + 1))
         assert len(after) >= acknowledged
-        assert after[: len(kept)] == kept
-        kept = after
+        assert after[: len(acknowledged_lines)] == acknowledged_lines
+        acknowledged_lines = after
         if plan % LIVES == LIVES - 1:
             verifier = Verifier(path.stem)
             with path.open("rb") as file:
                 assert [problem for line in file for problem in verifier.line(line)] == []
             path.unlink()
-            path, kept = storage.log_path(new_run_id()), []
+            path, acknowledged_lines = storage.log_path(new_run_id()), []
     print(f"{torn} torn tails were repaired")
 
 

@@ -129,18 +129,18 @@ def test_a_reader_of_a_truncated_log_is_notified_of_its_end(sizes: list[int], da
     lines = raw_log("x" * size for size in sizes)
     content = b"".join(lines)
     size = data.draw(st.integers(0, len(content)))
-    kept = len(whole_lines(lines, size))
+    complete_lines = len(whole_lines(lines, size))
     with log_file(content) as path, Cursor(path) as cursor:
         while cursor.poll():
             pass
         with path.open("r+b") as file:
             file.truncate(size)
-        assert cursor.poll() == ([] if kept == len(lines) else [Reset(kept)])
+        assert cursor.poll() == ([] if complete_lines == len(lines) else [Reset(complete_lines)])
         path.write_bytes(content)
         got: list[bytes] = []
         while items := cursor.poll():
             got += [item.raw + b"\n" for item in items if not isinstance(item, Reset)]
-        assert got == lines[kept:]
+        assert got == lines[complete_lines:]
 
 
 @pytest.mark.req("TR-4", "TR-5", "TR-6", "TR-8")

@@ -28,27 +28,27 @@ from shopfloor.views import (
 )
 
 
-def stream_of(ones: list[Any], state: StreamState | None = None) -> tuple[StreamState, list[StreamEvent]]:
-    state, told = state or StreamState(), []
-    for one in ones:
+def stream_of(items: list[Any], state: StreamState | None = None) -> tuple[StreamState, list[StreamEvent]]:
+    state, stream_events = state or StreamState(), []
+    for one in items:
         state, more = stream_step(state, one)
-        told += more
-    return state, told
+        stream_events += more
+    return state, stream_events
 
 
-def kept(state: StreamState) -> StreamState:
+def decoded_copy(state: StreamState) -> StreamState:
     return msgspec.json.decode(msgspec.json.encode(state), type=StreamState)
 
 
 def joined(events: list[StreamEvent]) -> dict[str, str]:
     """Return the final text of each block; of a block that was started again, the last text."""
-    said: dict[str, str] = {}
+    texts_by_block: dict[str, str] = {}
     for event in events:
         if isinstance(event, TextStart | ReasoningStart):
-            said[event.id] = ""
+            texts_by_block[event.id] = ""
         elif isinstance(event, TextDelta | ReasoningDelta):
-            said[event.id] += event.delta
-    return {name.partition(":r")[0]: words for name, words in said.items()}
+            texts_by_block[event.id] += event.delta
+    return {name.partition(":r")[0]: words for name, words in texts_by_block.items()}
 
 
 @given(runs_with_tools(), st.data())
@@ -57,14 +57,14 @@ def test_a_stream_that_is_stored_anywhere_and_continued_is_the_same(run: Run, da
     place = data.draw(st.integers(0, len(events)))
     state, first = stream_of(events[:place])
     assert state_after(events[:place]) == state
-    state, rest = stream_of(events[place:], kept(state))
+    state, rest = stream_of(events[place:], decoded_copy(state))
     assert (state, first + rest) == stream_of(events)
 
 
 @given(runs_with_tools())
 def test_any_stream_can_be_sent_and_read(run: Run) -> None:
-    _, told = stream_of(events_of(run))
-    assert [decode_event(encode_event(event)) for event in told] == told
+    _, stream_events = stream_of(events_of(run))
+    assert [decode_event(encode_event(event)) for event in stream_events] == stream_events
 
 
 @st.composite
@@ -107,10 +107,10 @@ def test_deltas_of_any_size_with_any_losses_lead_to_the_same_text(
     logs: tuple[list[Event], list[Event | Delta]],
 ) -> None:
     plain, with_pieces = logs
-    state, told = stream_of(with_pieces)
-    assert joined(told) == joined(stream_of(plain)[1])
-    starts = [event.id for event in told if isinstance(event, TextStart | ReasoningStart)]
-    ends = [event.id for event in told if isinstance(event, TextEnd | ReasoningEnd)]
+    state, stream_events = stream_of(with_pieces)
+    assert joined(stream_events) == joined(stream_of(plain)[1])
+    starts = [event.id for event in stream_events if isinstance(event, TextStart | ReasoningStart)]
+    ends = [event.id for event in stream_events if isinstance(event, TextEnd | ReasoningEnd)]
     assert sorted(starts) == sorted(ends)
     assert len(set(starts)) == len(starts)
     assert state.texts.open == {}

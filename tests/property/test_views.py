@@ -70,7 +70,7 @@ def timeline_of(events: list[Event], state: Timeline | None = None) -> tuple[Tim
     return timeline_fold(state or Timeline(), events)
 
 
-def kept(state: T) -> T:
+def decoded_copy(state: T) -> T:
     """Return the state after it was stored and loaded."""
     return msgspec.json.decode(msgspec.json.encode(state), type=type(state))
 
@@ -79,7 +79,7 @@ def kept(state: T) -> T:
 def test_a_row_that_is_stored_anywhere_and_continued_is_the_row_of_the_whole_log(run: Run, data: st.DataObject) -> None:
     events = events_of(run)
     place = data.draw(st.integers(0, len(events)))
-    assert rows_of(events[place:], kept(rows_of(events[:place]))) == rows_of(events)
+    assert rows_of(events[place:], decoded_copy(rows_of(events[:place]))) == rows_of(events)
 
 
 @given(runs_with_tools(), st.data())
@@ -90,7 +90,7 @@ def test_a_timeline_that_is_stored_anywhere_and_continued_is_the_timeline_of_the
     place = data.draw(st.integers(0, len(events)))
     state, first = timeline_of(events[:place])
     waits = reduce(wait_state_step, events[:place], WaitState())
-    state, rest = timeline_fold(kept(state), events[place:], waits)
+    state, rest = timeline_fold(decoded_copy(state), events[place:], waits)
     assert (state, first + rest) == timeline_of(events)
 
 
@@ -101,7 +101,7 @@ def test_spans_that_are_stored_anywhere_and_continued_are_the_spans_of_the_whole
     events = events_of(run)
     place = data.draw(st.integers(0, len(events)))
     first = spans_fold(Spans(), events[:place])
-    assert spans_fold(kept(first), events[place:]) == spans_fold(Spans(), events)
+    assert spans_fold(decoded_copy(first), events[place:]) == spans_fold(Spans(), events)
     assert first == spans_fold(Spans(), events[:place]), "it was changed by carrying it on"
 
 
@@ -184,7 +184,7 @@ def test_the_calls_that_are_forgotten_are_the_oldest() -> None:
     state, _ = timeline_of(many_calls(TIMELINE_OPEN_CALLS + 2))
     assert f"{CALL_ID}1" not in state.open_calls
     assert f"{CALL_ID}2" in state.open_calls
-    state, _ = timeline_of(many_calls(1), kept(state))
+    state, _ = timeline_of(many_calls(1), decoded_copy(state))
     assert len(state.open_calls) == TIMELINE_OPEN_CALLS
 
 

@@ -69,12 +69,12 @@ def test_a_child_has_a_new_session_and_our_markers(host: LocalHost):
         script = "echo $SHOPFLOOR_HOST $SHOPFLOOR_RUN $EXTRA; ps -o sid= -p $$"
         async with LocalProcesses(host).start(sh(script, EXTRA="more"), run_id=run_id) as child:
             child.release()
-            said = b""
+            output = b""
             while piece := await child.read():
-                said += piece.data
+                output += piece.data
             assert os.getsid(0) != child.pid
-            assert int(said.split()[-1]) == child.pid
-            return said
+            assert int(output.split()[-1]) == child.pid
+            return output
 
     assert anyio.run(main).decode().split()[:3] == [host.id, run_id, "more"]
 
@@ -129,19 +129,19 @@ def test_an_environment_that_cannot_be_is_a_clear_error(host: LocalHost):
 
 
 def test_many_children_at_once(host: LocalHost):
-    async def one(number: int, said: dict[int, bytes]) -> None:
+    async def one(number: int, output: dict[int, bytes]) -> None:
         async with LocalProcesses(host).start(sh(f"echo {number}"), run_id=new_run_id()) as child:
             child.release()
             while piece := await child.read():
-                said[number] = said.get(number, b"") + piece.data
+                output[number] = output.get(number, b"") + piece.data
             assert await child.wait() == Exit(0)
 
     async def main() -> dict[int, bytes]:
-        said: dict[int, bytes] = {}
+        output: dict[int, bytes] = {}
         async with anyio.create_task_group() as tasks:
             for number in range(30):
-                tasks.start_soon(one, number, said)
-        return said
+                tasks.start_soon(one, number, output)
+        return output
 
     assert anyio.run(main) == {number: b"%d\n" % number for number in range(30)}
 

@@ -88,15 +88,15 @@ def test_no_byte_is_lost_or_moved_at_any_split(pieces):
 @given(st.data(), st.text(alphabet="ab-secretword ", max_size=60))
 def test_a_secret_is_masked_at_any_split_into_chunks(data, around):
     secret = "secret-word"
-    said = (around[: len(around) // 2] + secret + around[len(around) // 2 :]).encode()
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(said)), max_size=6)))
+    printed = (around[: len(around) // 2] + secret + around[len(around) // 2 :]).encode()
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(printed)), max_size=6)))
     mask = Masking([secret])
     output = OutputBuffer(mask)
     shown = ""
-    for start, end in zip([0, *cuts], [*cuts, len(said)], strict=True):
-        output.add(OutputChunk("stdout", said[start:end]))
+    for start, end in zip([0, *cuts], [*cuts, len(printed)], strict=True):
+        output.add(OutputChunk("stdout", printed[start:end]))
         shown += "".join(mask.text(block.text) for block in output.drain()[0])
     output.finish()
     shown += "".join(mask.text(block.text) for block in output.drain()[0])
-    assert shown == mask.text(said.decode())
+    assert shown == mask.text(printed.decode())
     assert MASK in shown

@@ -24,15 +24,15 @@ from shopfloor.log import (
     new_run_id,
 )
 
-PLACE = StepKey("fix")
-BEGUN = StepStarted(name="fix", kind="agent", try_=1, session=Session(provider="claude-code", session_id="s"))
+STEP_KEY = StepKey("fix")
+STEP_STARTED = StepStarted(name="fix", kind="agent", try_=1, session=Session(provider="claude-code", session_id="s"))
 
 
 def cost(tokens: int) -> Cost:
     return Cost(usd=tokens / 100, source="agent")
 
 
-def told(tokens: int) -> AssistantMessage:
+def usage_message(tokens: int) -> AssistantMessage:
     return AssistantMessage(session_id="s", usage=Usage(output=tokens), cost=cost(tokens), blocks=[])
 
 
@@ -53,7 +53,7 @@ def attempt(number: int) -> RunStarted:
 def journal_of(*payloads: Payload) -> ReplayState:
     replay_state, seqs = ReplayState("r"), count(1)
     for payload in payloads:
-        step_key = StepKey("") if isinstance(payload, RunStarted) else PLACE
+        step_key = StepKey("") if isinstance(payload, RunStarted) else STEP_KEY
         replay_state.take(
             Event(
                 seq=next(seqs),
@@ -73,27 +73,29 @@ def journal_of(*payloads: Payload) -> ReplayState:
 @pytest.mark.parametrize(
     ("payloads", "spent"),
     [
-        ([told(3), told(4)], 7),
-        ([told(3), told(4), ended(9)], 9),
-        ([told(3), told(4), ended(None)], 7),
-        ([told(3), left(5), told(2)], 7),
-        ([told(3), left(5), told(2), ended(4)], 9),
-        ([told(3), attempt(2), told(2)], 5),
-        ([told(3), attempt(2), told(2), ended(4)], 7),
-        ([told(3), attempt(2), attempt(3), ended(None)], 3),
-        ([told(3), ended(4), attempt(2)], 4),
+        ([usage_message(3), usage_message(4)], 7),
+        ([usage_message(3), usage_message(4), ended(9)], 9),
+        ([usage_message(3), usage_message(4), ended(None)], 7),
+        ([usage_message(3), left(5), usage_message(2)], 7),
+        ([usage_message(3), left(5), usage_message(2), ended(4)], 9),
+        ([usage_message(3), attempt(2), usage_message(2)], 5),
+        ([usage_message(3), attempt(2), usage_message(2), ended(4)], 7),
+        ([usage_message(3), attempt(2), attempt(3), ended(None)], 3),
+        ([usage_message(3), ended(4), attempt(2)], 4),
     ],
 )
 def test_a_total_replaces_only_the_usage_of_its_own_session(payloads: list[Payload], spent: int) -> None:
-    replay_state = journal_of(attempt(1), BEGUN, *payloads)
+    replay_state = journal_of(attempt(1), STEP_STARTED, *payloads)
     assert replay_state.spending.own.usage == Usage(output=spent)
     assert replay_state.spending.own.cost_usd == pytest.approx(spent / 100)
 
 
 def test_a_budget_includes_the_spending_of_earlier_sessions_of_the_step() -> None:
-    replay_state = journal_of(attempt(1), BEGUN, told(3), left(5), told(2), attempt(2), told(1))
-    assert replay_state.prior_usage(PLACE).usage == Usage(output=7)
-    assert replay_state.prior_usage(PLACE).cost_usd == pytest.approx(0.07)
+    replay_state = journal_of(
+        attempt(1), STEP_STARTED, usage_message(3), left(5), usage_message(2), attempt(2), usage_message(1)
+    )
+    assert replay_state.prior_usage(STEP_KEY).usage == Usage(output=7)
+    assert replay_state.prior_usage(STEP_KEY).cost_usd == pytest.approx(0.07)
 
 
 def test_a_step_that_has_ended_waits_for_no_answer_and_asks_again_when_it_is_tried_again() -> None:

@@ -28,7 +28,7 @@ def typed(text: str, message_id: str = "m", **fields: str) -> MessageDelta:
     return MessageDelta(message_id=message_id, block=0, kind="text", text=text, **fields)
 
 
-def said(writes: list[PendingEvent]) -> list[tuple[str, str, str | None]]:
+def messages_of(writes: list[PendingEvent]) -> list[tuple[str, str, str | None]]:
     """Return the run, the text and the stop reason of a message."""
     messages = [(write.run_id, write.payload) for write in writes if isinstance(write.payload, AssistantMessage)]
     return [
@@ -54,32 +54,32 @@ def test_the_text_of_a_sub_agent_is_in_its_own_log(transcriber: Transcriber) -> 
     assert (write.run_id, write.path, is_message_chunk(write.payload)) == (CHILD_ID, "looker", True)
     # A chunk is not the complete message: when the sub-agent ends, its message is interrupted.
     ended = SubAgentEnded(agent="a", status="failed", usage=Usage())
-    assert said(taken(transcriber, ended)) == [(CHILD_ID, "Hello", "interrupted")]
+    assert messages_of(taken(transcriber, ended)) == [(CHILD_ID, "Hello", "interrupted")]
 
 
 def test_a_complete_message_is_not_reported_as_interrupted(transcriber: Transcriber) -> None:
     whole = AssistantMessage(message_id="m", blocks=[TextBlock(fidelity="agent_emitted", text="Hello")])
-    assert said(taken(transcriber, typed("Hello"), TranscriptItem(payload=whole))) == [(RUN_ID, "Hello", None)]
+    assert messages_of(taken(transcriber, typed("Hello"), TranscriptItem(payload=whole))) == [(RUN_ID, "Hello", None)]
     writes, _ = transcriber.end(SessionEnded(status="completed"), None)
-    assert said(writes) == []
+    assert messages_of(writes) == []
 
 
 def test_a_retried_model_call_interrupts_its_partial_message(transcriber: Transcriber) -> None:
     retry = TranscriptItem(payload=AssistantMessage(note=Note(kind="retry", code="overloaded"), blocks=[]))
     writes = taken(transcriber, typed("Hel"), retry, typed("Hello", "m2"))
-    assert said(writes) == [(RUN_ID, "Hel", "interrupted")]
+    assert messages_of(writes) == [(RUN_ID, "Hel", "interrupted")]
     # Before the note about the retry.
     assert [isinstance(write.payload, AssistantMessage) and write.payload.note is not None for write in writes] == [
         False,
         True,
     ]
     writes, _ = transcriber.end(SessionEnded(status="failed"), None)
-    assert said(writes) == [(RUN_ID, "Hello", "interrupted")]
+    assert messages_of(writes) == [(RUN_ID, "Hello", "interrupted")]
 
 
 def test_two_messages_that_are_streamed_at_once_are_kept_until_they_are_complete(transcriber: Transcriber) -> None:
     second = AssistantMessage(message_id="m2", blocks=[TextBlock(fidelity="agent_emitted", text="two")])
     writes = taken(transcriber, typed("one", "m1"), typed("tw", "m2"), typed("o", "m2"), TranscriptItem(payload=second))
-    assert said(writes) == [(RUN_ID, "two", None)]
+    assert messages_of(writes) == [(RUN_ID, "two", None)]
     writes, _ = transcriber.end(SessionEnded(status="failed"), None)
-    assert said(writes) == [(RUN_ID, "one", "interrupted")]
+    assert messages_of(writes) == [(RUN_ID, "one", "interrupted")]

@@ -34,7 +34,7 @@ def begin(storage: Storage, run_id: str) -> Recorder:
     return recorder
 
 
-def say(recorder: Recorder, text: str) -> None:
+def append_message(recorder: Recorder, text: str) -> None:
     recorder.append(AssistantMessage(blocks=[TextBlock(fidelity="router", text=text)]), path="s")
 
 
@@ -72,8 +72,8 @@ def test_events_are_ingested_live_and_the_run_is_released_at_its_outcome(storage
         recorder = begin(storage, run_id)
         storage.announce(run_id)
         assert await ingest.catch_up() == 1
-        say(recorder, "one")
-        say(recorder, "two")
+        append_message(recorder, "one")
+        append_message(recorder, "two")
         assert await ingest.step() == 2
         assert await ingest.step() == 0
         item = await store.get_run(run_id)
@@ -117,7 +117,7 @@ def test_a_second_ingest_continues_where_the_first_was_and_both_at_once_are_safe
         await first.catch_up()
         await second.catch_up()
         for number in range(50):
-            say(recorder, str(number))
+            append_message(recorder, str(number))
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(first.step)
                 tasks.start_soon(second.step)
@@ -140,7 +140,7 @@ def test_listeners_get_the_newest_state_of_changes_only(storage: Storage):
         storage.announce(run_id)
         async with ingest.subscribe() as changes:
             await ingest.catch_up()
-            say(recorder, "one")
+            append_message(recorder, "one")
             await ingest.catch_up()
             (item,) = await anext(changes)
             assert isinstance(item, RunItem)
@@ -155,8 +155,8 @@ def test_listeners_get_the_newest_state_of_changes_only(storage: Storage):
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
-@pytest.mark.parametrize("kept", [0, 1, 3])
-def test_the_views_of_a_log_that_lost_its_end_are_rebuilt(storage: Storage, kind: str, kept: int):
+@pytest.mark.parametrize("kept_events", [0, 1, 3])
+def test_the_views_of_a_log_that_lost_its_end_are_rebuilt(storage: Storage, kind: str, kept_events: int):
     async def main() -> None:
         store = MemoryStore() if kind == "memory" else await SqliteStore.open(storage.database)
         run_id = new_run_id()
@@ -164,26 +164,30 @@ def test_the_views_of_a_log_that_lost_its_end_are_rebuilt(storage: Storage, kind
         storage.announce(run_id)
         recorder.append(StepStarted(name="s", kind="command", try_=1), path="s")
         for number in range(5):
-            say(recorder, str(number))
+            append_message(recorder, str(number))
         recorder.close()
         await create_ingest(storage, store).catch_up()
         await store.pin(run_id, pinned=True)
 
         path = storage.log_path(run_id)
-        path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:kept]))
+        path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:kept_events]))
         ingest = create_ingest(storage, store)
         await ingest.catch_up()
         item = await store.get_run(run_id)
-        assert (item.row.last_seq if item else 0) == kept
+        assert (item.row.last_seq if item else 0) == kept_events
 
         with Recorder(path, run_id) as recorder:
             recorder.append(RunStarted(name="w", kind="worker", attempt=2, host="h"))
-            say(recorder, "once more")
+            append_message(recorder, "once more")
             end(recorder)
         await ingest.catch_up()
         item = await store.get_run(run_id)
         assert item is not None
-        assert (item.row.status, item.row.last_seq, item.row.messages) == ("completed", kept + 3, max(0, kept - 2) + 1)
+        assert (item.row.status, item.row.last_seq, item.row.messages) == (
+            "completed",
+            kept_events + 3,
+            max(0, kept_events - 2) + 1,
+        )
         assert (item.pinned, item.event_count) == (True, len(await store.timeline(run_id, limit=99)))
         fresh = MemoryStore()
         await create_ingest(storage, fresh).catch_up(everything=True)
@@ -198,16 +202,16 @@ def test_the_views_of_a_log_that_lost_its_end_are_rebuilt(storage: Storage, kind
 def test_a_log_that_is_deleted_while_it_is_followed_does_not_disturb_others(storage: Storage):
     async def main() -> None:
         ingest = create_ingest(storage, store := MemoryStore())
-        gone, kept = new_run_id(), new_run_id()
-        for run_id in (gone, kept):
+        deleted, kept_events = new_run_id(), new_run_id()
+        for run_id in (deleted, kept_events):
             storage.announce(run_id)
-        begin(storage, gone).close()
-        recorder = begin(storage, kept)
+        begin(storage, deleted).close()
+        recorder = begin(storage, kept_events)
         await ingest.catch_up()
-        storage.log_path(gone).unlink()
+        storage.log_path(deleted).unlink()
         end(recorder)
         assert await ingest.catch_up() == 1
-        item = await store.get_run(kept)
+        item = await store.get_run(kept_events)
         assert item is not None
         assert item.row.is_ended
 
@@ -218,7 +222,7 @@ def damaged(storage: Storage, find: bytes, put: bytes) -> str:
     """A log without an outcome and with one defect."""
     run_id = new_run_id()
     with begin(storage, run_id) as recorder:
-        say(recorder, "one")
+        append_message(recorder, "one")
     path = storage.log_path(run_id)
     whole = path.read_bytes()
     assert find in whole
@@ -289,14 +293,14 @@ def test_an_open_run_with_the_state_of_an_older_version_is_indexed_completely(st
         store = MemoryStore()
         run_id = new_run_id()
         recorder = begin(storage, run_id)
-        say(recorder, "early")
+        append_message(recorder, "early")
         storage.announce(run_id)
         await create_ingest(storage, store).catch_up()
         known = (await store.folded([run_id]))[run_id]
         await store.truncate_views(run_id, 0)
         await store.apply([ViewUpdate(row=known.row, state=b'{"open_calls":{},"told":null}', timeline=[])])
         assert (await store.list_runs(RunFilter(search="early"), limit=5)).total == 0
-        say(recorder, "late")
+        append_message(recorder, "late")
         await create_ingest(storage, store).catch_up()
         for words in ("early", "late"):
             assert (await store.list_runs(RunFilter(search=words), limit=5)).total == 1
@@ -312,9 +316,9 @@ def test_a_run_with_too_much_text_knows_where_its_index_stops(storage: Storage, 
         store = MemoryStore()
         run_id = new_run_id()
         recorder = begin(storage, run_id)
-        say(recorder, "early")
-        say(recorder, "a long text")
-        say(recorder, "late")
+        append_message(recorder, "early")
+        append_message(recorder, "a long text")
+        append_message(recorder, "late")
         end(recorder)
         await create_ingest(storage, store).catch_up(everything=True)
         (item,) = (await store.list_runs(RunFilter(search="early"), limit=5)).items

@@ -213,7 +213,7 @@ def test_an_unknown_block_is_passed_on_among_the_known_ones_and_reported() -> No
 
 
 @pytest.mark.parametrize(
-    ("block", "kept"),
+    ("block", "expected"),
     [
         ({"type": "text", "fidelity": "router"}, UnknownBlock("text", {"type": "text", "fidelity": "router"})),
         (
@@ -226,12 +226,12 @@ def test_an_unknown_block_is_passed_on_among_the_known_ones_and_reported() -> No
     ],
     ids=["field missing", "fidelity unknown", "type missing", "type no string", "no object"],
 )
-def test_a_malformed_block_is_passed_on_and_reported(block: Any, kept: UnknownBlock) -> None:
+def test_a_malformed_block_is_passed_on_and_reported(block: Any, expected: UnknownBlock) -> None:
     fields = fields_of(assistant_message("before"))
     fields["payload"]["blocks"].append(block)
     event = decode(raw_of(fields))
     assert isinstance(event.payload, AssistantMessage)
-    assert event.payload.blocks == [TextBlock(fidelity="router", text="before"), kept]
+    assert event.payload.blocks == [TextBlock(fidelity="router", text="before"), expected]
     assert len(event.problems) == 1
 
 

@@ -73,12 +73,12 @@ def with_piece(**fields: Any) -> Change:
     return lambda events: events[-1]["payload"]["blocks"][0].update(fields)
 
 
-SAID = run_of("message.assistant")
+MESSAGE_RUN = run_of("message.assistant")
 PIECES = [*run_of(), fields_of(piece("one", 0), 2), fields_of(piece("!", 3), 3)]
 STEP = run_of("step.started", "step.completed")
 CALL = run_of("step.call_workflow.started")
 WHOLE = run_of("step.started", "message.user", "tool.call", "tool.result", "step.completed", "run.completed")
-SUB_RUN = [event | {"parent_run_id": PARENT_ID} for event in SAID]
+SUB_RUN = [event | {"parent_run_id": PARENT_ID} for event in MESSAGE_RUN]
 TRY_AGAIN = [fields_of(started(), 1), fields_of(started(1), 2)]
 ENVELOPE = ["seq", "run_id", "type", "path", "iteration", "timestamp", "payload"]
 
@@ -88,64 +88,64 @@ def twice_inside(raw: bytes) -> bytes:
 
 
 CASES = [
-    Case("line-end", "torn", SAID, raw=lambda raw: raw[:-1]),
-    Case("line-end", "torn in the middle", SAID, raw=lambda raw: raw[:40]),
-    Case("line-end", "CR LF", SAID, raw=lambda raw: raw[:-1] + b"\r\n"),
+    Case("line-end", "torn", MESSAGE_RUN, raw=lambda raw: raw[:-1]),
+    Case("line-end", "torn in the middle", MESSAGE_RUN, raw=lambda raw: raw[:40]),
+    Case("line-end", "CR LF", MESSAGE_RUN, raw=lambda raw: raw[:-1] + b"\r\n"),
     Case("line-size", "too long", run_of("tool.call"), with_payload(input="x" * LOG_LINE_BYTES)),
-    Case("utf-8", "a byte that is none", SAID, raw=lambda raw: raw.replace(b"end_turn", b"end_\xff")),
-    Case("utf-8", "a surrogate as bytes", SAID, raw=lambda raw: raw.replace(b"end_turn", b"\xed\xa0\x80")),
-    Case("json-object", "no JSON", SAID, raw=lambda raw: b"oops\n"),
-    Case("json-object", "an empty line", SAID, raw=lambda raw: b"\n"),
-    Case("json-object", "zeros", SAID, raw=lambda raw: b"\0" * 100 + b"\n"),
-    Case("json-object", "an array", SAID, raw=lambda raw: b"[1]\n"),
-    Case("json-object", "null", SAID, raw=lambda raw: b"null\n"),
-    Case("json-object", "two objects", SAID, raw=lambda raw: raw[:-1] + raw),
-    Case("json-object", "half an object", SAID, raw=lambda raw: raw[:40] + b"\n"),
-    Case("json-object", "nested without end", SAID, raw=lambda raw: b"[" * 100_000 + b"\n"),
-    *(Case("envelope", f"no {name}", SAID, without(name)) for name in ENVELOPE),
-    *(Case("envelope", f"{name} is null", SAID, with_last(**{name: None})) for name in ENVELOPE[:-1]),
-    Case("envelope", "seq is text", SAID, with_last(seq="2")),
-    Case("envelope", "iteration is true", SAID, with_last(iteration=True)),
-    Case("envelope", "iteration is a fraction", SAID, with_last(iteration=0.5)),
-    Case("envelope", "an empty parent", SAID, with_last(parent_run_id="")),
-    Case("envelope", "a null parent", SAID, with_last(parent_run_id=None)),
-    Case("envelope", "a null child", SAID, with_last(child_run_id=None)),
-    Case("envelope", "a child that is a number", SAID, with_last(child_run_id=1)),
-    Case("run-id", "another run", SAID, with_last(run_id=CHILD_ID)),
-    Case("run-id", "no UUID", SAID, with_last(run_id="run-1")),
-    Case("run-id", "UUID of version 1", SAID, with_last(run_id="5f3a1c9e-6d0b-1c55-9a6e-2f8d1b7c4e10")),
-    Case("seq", "a gap", SAID, with_last(seq=3)),
-    Case("seq", "twice the same", SAID, with_last(seq=1)),
+    Case("utf-8", "a byte that is none", MESSAGE_RUN, raw=lambda raw: raw.replace(b"end_turn", b"end_\xff")),
+    Case("utf-8", "a surrogate as bytes", MESSAGE_RUN, raw=lambda raw: raw.replace(b"end_turn", b"\xed\xa0\x80")),
+    Case("json-object", "no JSON", MESSAGE_RUN, raw=lambda raw: b"oops\n"),
+    Case("json-object", "an empty line", MESSAGE_RUN, raw=lambda raw: b"\n"),
+    Case("json-object", "zeros", MESSAGE_RUN, raw=lambda raw: b"\0" * 100 + b"\n"),
+    Case("json-object", "an array", MESSAGE_RUN, raw=lambda raw: b"[1]\n"),
+    Case("json-object", "null", MESSAGE_RUN, raw=lambda raw: b"null\n"),
+    Case("json-object", "two objects", MESSAGE_RUN, raw=lambda raw: raw[:-1] + raw),
+    Case("json-object", "half an object", MESSAGE_RUN, raw=lambda raw: raw[:40] + b"\n"),
+    Case("json-object", "nested without end", MESSAGE_RUN, raw=lambda raw: b"[" * 100_000 + b"\n"),
+    *(Case("envelope", f"no {name}", MESSAGE_RUN, without(name)) for name in ENVELOPE),
+    *(Case("envelope", f"{name} is null", MESSAGE_RUN, with_last(**{name: None})) for name in ENVELOPE[:-1]),
+    Case("envelope", "seq is text", MESSAGE_RUN, with_last(seq="2")),
+    Case("envelope", "iteration is true", MESSAGE_RUN, with_last(iteration=True)),
+    Case("envelope", "iteration is a fraction", MESSAGE_RUN, with_last(iteration=0.5)),
+    Case("envelope", "an empty parent", MESSAGE_RUN, with_last(parent_run_id="")),
+    Case("envelope", "a null parent", MESSAGE_RUN, with_last(parent_run_id=None)),
+    Case("envelope", "a null child", MESSAGE_RUN, with_last(child_run_id=None)),
+    Case("envelope", "a child that is a number", MESSAGE_RUN, with_last(child_run_id=1)),
+    Case("run-id", "another run", MESSAGE_RUN, with_last(run_id=CHILD_ID)),
+    Case("run-id", "no UUID", MESSAGE_RUN, with_last(run_id="run-1")),
+    Case("run-id", "UUID of version 1", MESSAGE_RUN, with_last(run_id="5f3a1c9e-6d0b-1c55-9a6e-2f8d1b7c4e10")),
+    Case("seq", "a gap", MESSAGE_RUN, with_last(seq=3)),
+    Case("seq", "twice the same", MESSAGE_RUN, with_last(seq=1)),
     Case("seq", "from 0", run_of(), with_last(seq=0)),
     Case("seq", "from 2", run_of(), with_last(seq=2)),
     Case("parent-link", "lost", SUB_RUN, without("parent_run_id")),
     Case("parent-link", "another", SUB_RUN, with_last(parent_run_id=CHILD_ID)),
-    Case("parent-link", "out of nowhere", SAID, with_last(parent_run_id=PARENT_ID)),
+    Case("parent-link", "out of nowhere", MESSAGE_RUN, with_last(parent_run_id=PARENT_ID)),
     Case("parent-link", "no UUID", SUB_RUN, with_last(parent_run_id="run-1")),
     Case("child-link", "missing", CALL, without("child_run_id")),
     Case("child-link", "no UUID", CALL, with_last(child_run_id="run-1")),
-    Case("child-link", "on a message", SAID, with_last(child_run_id=CHILD_ID)),
-    Case("type", "unknown", SAID, with_last(type="message.system")),
-    Case("type", "empty", SAID, with_last(type="")),
+    Case("child-link", "on a message", MESSAGE_RUN, with_last(child_run_id=CHILD_ID)),
+    Case("type", "unknown", MESSAGE_RUN, with_last(type="message.system")),
+    Case("type", "empty", MESSAGE_RUN, with_last(type="")),
     Case("path", "on run.started", run_of(), with_last(path="build")),
     Case("path", "on run.completed", run_of("run.completed"), with_last(path="build")),
     Case("path", "missing from step.started", run_of("step.started"), with_last(path="")),
     Case("path", "missing from step.call_workflow.started", CALL, with_last(path="")),
-    Case("iteration", "negative", SAID, with_last(iteration=-1)),
-    Case("timestamp", "without milliseconds", SAID, with_last(timestamp="2026-11-15T10:30:00Z")),
-    Case("timestamp", "with microseconds", SAID, with_last(timestamp="2026-11-15T10:30:00.000000Z")),
-    Case("timestamp", "with an offset", SAID, with_last(timestamp="2026-11-15T10:30:00.000+00:00")),
-    Case("timestamp", "with a blank", SAID, with_last(timestamp="2026-11-15 10:30:00.000Z")),
-    Case("timestamp", "empty", SAID, with_last(timestamp="")),
-    Case("timestamp", "a month that there is not", SAID, with_last(timestamp="2026-13-15T10:30:00.000Z")),
-    Case("timestamp", "an hour that there is not", SAID, with_last(timestamp="2026-11-15T25:30:00.000Z")),
-    Case("timestamp", "other digits", SAID, with_last(timestamp="\u0662\u0660\u0662\u0666-11-15T10:30:00.000Z")),
-    Case("payload", "not an object", SAID, with_last(payload=[])),
-    Case("payload", "without its blocks", SAID, without_in_payload("blocks")),
-    Case("payload", "an unknown block", SAID, with_payload(blocks=[{"type": "image", "fidelity": "router"}])),
-    Case("payload", "a block without fidelity", SAID, with_payload(blocks=[{"type": "text", "text": "x"}])),
+    Case("iteration", "negative", MESSAGE_RUN, with_last(iteration=-1)),
+    Case("timestamp", "without milliseconds", MESSAGE_RUN, with_last(timestamp="2026-11-15T10:30:00Z")),
+    Case("timestamp", "with microseconds", MESSAGE_RUN, with_last(timestamp="2026-11-15T10:30:00.000000Z")),
+    Case("timestamp", "with an offset", MESSAGE_RUN, with_last(timestamp="2026-11-15T10:30:00.000+00:00")),
+    Case("timestamp", "with a blank", MESSAGE_RUN, with_last(timestamp="2026-11-15 10:30:00.000Z")),
+    Case("timestamp", "empty", MESSAGE_RUN, with_last(timestamp="")),
+    Case("timestamp", "a month that there is not", MESSAGE_RUN, with_last(timestamp="2026-13-15T10:30:00.000Z")),
+    Case("timestamp", "an hour that there is not", MESSAGE_RUN, with_last(timestamp="2026-11-15T25:30:00.000Z")),
+    Case("timestamp", "other digits", MESSAGE_RUN, with_last(timestamp="\u0662\u0660\u0662\u0666-11-15T10:30:00.000Z")),
+    Case("payload", "not an object", MESSAGE_RUN, with_last(payload=[])),
+    Case("payload", "without its blocks", MESSAGE_RUN, without_in_payload("blocks")),
+    Case("payload", "an unknown block", MESSAGE_RUN, with_payload(blocks=[{"type": "image", "fidelity": "router"}])),
+    Case("payload", "a block without fidelity", MESSAGE_RUN, with_payload(blocks=[{"type": "text", "text": "x"}])),
     Case("payload", "an unknown fidelity", run_of("tool.call"), with_payload(fidelity="guessed")),
-    Case("payload", "another role", SAID, with_payload(role="user")),
+    Case("payload", "another role", MESSAGE_RUN, with_payload(role="user")),
     Case("payload", "an unknown status", run_of("run.completed"), with_payload(status="done")),
     Case("payload", "a step without a try", run_of("step.started"), without_in_payload("try")),
     Case("payload", "a try that is text", run_of("step.started"), with_payload(**{"try": "1"})),
@@ -156,11 +156,13 @@ CASES = [
     Case("outcome", "a message after it", [*run_of("run.completed"), fields_of(assistant_message("x"), 3)]),
     Case("outcome", "an attempt after it", [*run_of("run.completed"), fields_of(started(2), 3)]),
     Case("outcome", "two of them", run_of("run.completed", "run.completed")),
-    Case("keys", "in the envelope", SAID, raw=lambda raw: raw.replace(b'"seq":2', b'"seq":1,"seq":2')),
-    Case("keys", "in the payload", SAID, raw=lambda raw: raw.replace(b'"payload":{', b'"payload":{"blocks":[],')),
+    Case("keys", "in the envelope", MESSAGE_RUN, raw=lambda raw: raw.replace(b'"seq":2', b'"seq":1,"seq":2')),
+    Case(
+        "keys", "in the payload", MESSAGE_RUN, raw=lambda raw: raw.replace(b'"payload":{', b'"payload":{"blocks":[],')
+    ),
     Case("keys", "deep inside", run_of("tool.call"), with_payload(input={"a": [{"b": 1}]}), raw=twice_inside),
-    Case("clock", "a millisecond back", SAID, with_last(timestamp="2026-11-15T10:29:59.999Z")),
-    Case("clock", "a year back", SAID, with_last(timestamp="2025-11-15T10:30:00.000Z")),
+    Case("clock", "a millisecond back", MESSAGE_RUN, with_last(timestamp="2026-11-15T10:29:59.999Z")),
+    Case("clock", "a year back", MESSAGE_RUN, with_last(timestamp="2025-11-15T10:30:00.000Z")),
     Case("step-end", "a step", run_of("step.started", "run.completed"), with_payload(status="completed")),
     Case("step-end", "a sub-run", [*CALL, fields_of(PAYLOADS["run.completed"], 3)], with_payload(status="completed")),
     Case("tool-pair", "no call", run_of("tool.result")),
@@ -254,12 +256,12 @@ def test_an_active_run_breaks_no_rule_and_has_not_ended() -> None:
 
 @pytest.mark.req("TR-7")
 def test_the_run_id_on_the_lines_is_the_one_that_names_the_file() -> None:
-    found = verify(lines_of(SAID), run_id=CHILD_ID)
+    found = verify(lines_of(MESSAGE_RUN), run_id=CHILD_ID)
     assert [(broken.line, broken.rule) for broken in found] == [(1, "run-id"), (2, "run-id")]
 
 
 def test_a_file_without_a_run_id_in_its_name_is_checked_against_its_first_line() -> None:
-    assert verify(lines_of(SAID), run_id=None) == []
+    assert verify(lines_of(MESSAGE_RUN), run_id=None) == []
 
 
 def test_a_later_attempt_may_try_a_step_again() -> None:

@@ -154,9 +154,9 @@ def test_drops_are_a_warning_at_most_once_a_second_for_each_subscriber(caplog: p
     fanout = FanOut()
     fanout.subscribe("one", capacity=1)
     fanout.subscribe("two", capacity=1)
-    begun = time.monotonic()
+    started_at = time.monotonic()
     publish(fanout, 1, 2_000)
-    seconds = time.monotonic() - begun
+    seconds = time.monotonic() - started_at
     for name in ("one", "two"):
         assert 1 <= len(warnings_of(caplog, name)) <= 1 + seconds / DROP_WARNING_SECONDS
     caplog.clear()

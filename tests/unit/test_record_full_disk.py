@@ -54,12 +54,12 @@ print(json.dumps(told))
 def test_a_full_disk_is_a_clear_error_and_writing_continues_once_there_is_space(
     log_path: Path, durability: Durability, room: int
 ) -> None:
-    told: dict[str, Any] = json.loads(run_python(_WRITER, log_path, durability.value, room))
-    assert [code for code, _, _ in told["errors"]] == ["storage_full"] * 3
-    assert all(str(log_path) in message and "free some space" in hint for _, message, hint in told["errors"])
-    assert told["unchanged"]
-    assert (told["broken"], told["seq"], told["live"]) == ([], 2, 0)
-    assert (told["after"], told["live after"]) == ([3, 4, 5], [3, 4, 5])
+    report: dict[str, Any] = json.loads(run_python(_WRITER, log_path, durability.value, room))
+    assert [code for code, _, _ in report["errors"]] == ["storage_full"] * 3
+    assert all(str(log_path) in message and "free some space" in hint for _, message, hint in report["errors"])
+    assert report["unchanged"]
+    assert (report["broken"], report["seq"], report["live"]) == ([], 2, 0)
+    assert (report["after"], report["live after"]) == ([3, 4, 5], [3, 4, 5])
     assert rule_violations(log_path) == []
     assert [decode(entry.raw).run_id for entry in read(log_path)] == [RUN_ID] * 5
 

@@ -119,8 +119,8 @@ def test_structural_fields_of_an_event_are_not_masked(log_path: Path, word: str)
 
 @pytest.mark.parametrize("word", ["blocks", "command", "system_prompt", "call_id", "output"])
 def test_a_secret_that_is_also_the_name_of_a_field_leaves_the_field_its_name(log_path: Path, word: str) -> None:
-    said = UserMessage(system_prompt=word, blocks=[CommandBlock(fidelity="router", command=f"echo {word}")])
-    message, call = recorded(log_path, Masking([word]), said, tool_call({"a": word}))
+    user_message = UserMessage(system_prompt=word, blocks=[CommandBlock(fidelity="router", command=f"echo {word}")])
+    message, call = recorded(log_path, Masking([word]), user_message, tool_call({"a": word}))
     assert message == {
         "role": "user",
         "system_prompt": MASK,
@@ -206,10 +206,13 @@ def test_text_that_may_start_a_secret_is_held_back(text: str, pending_secret_byt
 @pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
 def test_a_secret_in_two_parts_is_masked_at_any_split(hook: Masking, key: str) -> None:
     whole = f"before {key} after"
-    for cut in range(len(whole)):
-        first, rest = whole[:cut], whole[cut:]
-        kept = cut - hook.pending_secret_bytes(first.encode())
-        assert hook.text(whole[:kept]) + hook.text(whole[kept:]) == f"before {MASK} after", (first, rest)
+    for split in range(len(whole)):
+        first, rest = whole[:split], whole[split:]
+        stable_chars = split - hook.pending_secret_bytes(first.encode())
+        assert hook.text(whole[:stable_chars]) + hook.text(whole[stable_chars:]) == f"before {MASK} after", (
+            first,
+            rest,
+        )
 
 
 def test_a_custom_hook_can_change_events_before_they_are_written(log_path: Path) -> None:

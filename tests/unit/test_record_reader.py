@@ -134,9 +134,9 @@ def test_keys_may_be_in_any_order(log_path: Path) -> None:
         assert lines_of(list(read(log_path, after=after))) == turned[after:]
 
 
-@pytest.mark.parametrize("cut", [1, 10, 100, READ_CHUNK_BYTES + 10, 599_000])
-def test_a_half_line_at_the_end_is_not_read(log_path: Path, cut: int) -> None:
-    write(log_path, [*TEN, raw_log(["x" * 600_000])[1][:cut]])
+@pytest.mark.parametrize("size", [1, 10, 100, READ_CHUNK_BYTES + 10, 599_000])
+def test_a_half_line_at_the_end_is_not_read(log_path: Path, size: int) -> None:
+    write(log_path, [*TEN, raw_log(["x" * 600_000])[1][:size]])
     problems: list[Problem] = []
     assert lines_of(list(read(log_path, on_problem=problems.append))) == TEN
     assert problems == []
@@ -171,19 +171,19 @@ def test_a_partial_line_that_is_removed_leaves_no_trace(log_path: Path) -> None:
 
 
 @pytest.mark.parametrize("torn", [0, 5], ids=["at a line end", "in a line"])
-@pytest.mark.parametrize("kept", [0, 1, 4, 9])
+@pytest.mark.parametrize("last_seq", [0, 1, 4, 9])
 def test_a_reader_of_a_log_that_shrank_is_notified_and_continues_from_its_new_end(
-    log_path: Path, kept: int, torn: int
+    log_path: Path, last_seq: int, torn: int
 ) -> None:
     write(log_path, TEN)
     with Cursor(log_path) as cursor:
         assert seqs(cursor.poll()) == list(range(1, 11))
-        os.truncate(log_path, len(b"".join(TEN[:kept])) + torn)
-        assert cursor.poll() == [Reset(kept)]
-        assert cursor.seq == kept
+        os.truncate(log_path, len(b"".join(TEN[:last_seq])) + torn)
+        assert cursor.poll() == [Reset(last_seq)]
+        assert cursor.seq == last_seq
         assert cursor.poll() == []
         write(log_path, TEN)
-        assert seqs(cursor.poll()) == list(range(kept + 1, 11))
+        assert seqs(cursor.poll()) == list(range(last_seq + 1, 11))
 
 
 def test_a_reader_that_had_not_come_so_far_need_not_know_that_the_log_shrank(log_path: Path) -> None:
@@ -285,15 +285,15 @@ def test_following_from_the_outcome_on_ends_by_itself(log_path: Path) -> None:
     with Recorder(log_path, RUN_ID) as recorder:
         recorder.append(started())
         recorder.append(completed())
-    asked = 0
+    polls = 0
 
-    def patience() -> bool:
-        nonlocal asked
-        asked += 1
-        assert asked < 5, "it waits for events after the outcome"
+    def keep_waiting() -> bool:
+        nonlocal polls
+        polls += 1
+        assert polls < 5, "it waits for events after the outcome"
         return False
 
-    assert list(follow(log_path, after=2, done=patience)) == []
+    assert list(follow(log_path, after=2, done=keep_waiting)) == []
 
 
 def test_a_log_that_is_locked_is_one_that_a_writer_has_open(recorder: Recorder, log_path: Path) -> None:

@@ -157,9 +157,9 @@ def test_every_kind_of_event_is_written_unchanged(recorder: Recorder, log_path: 
 
 
 def test_append_returns_the_entry_that_is_in_the_file(recorder: Recorder, log_path: Path) -> None:
-    given = [recorder.append(started()), recorder.append(assistant_message("x"), path="a", iteration=3)]
-    assert given == list(read(log_path))
-    assert [(entry.seq, entry.type) for entry in given] == [(1, "run.started"), (2, "message.assistant")]
+    entries = [recorder.append(started()), recorder.append(assistant_message("x"), path="a", iteration=3)]
+    assert entries == list(read(log_path))
+    assert [(entry.seq, entry.type) for entry in entries] == [(1, "run.started"), (2, "message.assistant")]
     assert recorder.seq == 2
 
 
@@ -449,13 +449,13 @@ def test_a_rejected_event_uses_no_seq_and_reaches_no_subscriber(
 
 def test_no_line_leaves_anything_of_itself_in_the_next(recorder: Recorder, log_path: Path) -> None:
     texts = ["x" * 200_000, "short", "odd \udcff", "", "x" * 5_000, "last"]
-    given = [recorder.append(started())]
+    entries = [recorder.append(started())]
     for text in texts:
         with pytest.raises(InvalidEvent):
             recorder.append(tool_call(["y" * 300, object()]), path="a")
-        given.append(recorder.append(assistant_message(text), path="a"))
-    assert log_path.read_bytes() == b"".join(entry.raw + b"\n" for entry in given)
-    written = [json.loads(entry.raw)["payload"]["blocks"][0]["text"] for entry in given[1:]]
+        entries.append(recorder.append(assistant_message(text), path="a"))
+    assert log_path.read_bytes() == b"".join(entry.raw + b"\n" for entry in entries)
+    written = [json.loads(entry.raw)["payload"]["blocks"][0]["text"] for entry in entries[1:]]
     assert written == [text.replace("\udcff", "\ufffd") for text in texts]
     assert rule_violations(log_path) == []
 

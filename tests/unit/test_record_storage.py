@@ -65,10 +65,8 @@ def test_without_the_environment_the_storage_is_in_the_data_folder_of_the_user(
 def test_a_run_is_found_by_its_id_or_by_its_first_characters(storage: Storage) -> None:
     for run_id in (A1, A2, B1):
         keep(storage, run_id)
-    said_and_meant = {A1: A1, "aaaa1": A1, "aaaa2222-": A2, "b": B1, "BBBB": B1, A2.upper(): A2}
-    assert {
-        assistant_message: storage.find(assistant_message) for assistant_message in said_and_meant
-    } == said_and_meant
+    runs_by_prefix = {A1: A1, "aaaa1": A1, "aaaa2222-": A2, "b": B1, "BBBB": B1, A2.upper(): A2}
+    assert {prefix: storage.find(prefix) for prefix in runs_by_prefix} == runs_by_prefix
 
 
 def test_the_first_characters_of_several_runs_are_ambiguous(storage: Storage) -> None:

@@ -40,7 +40,7 @@ def record(storage: Storage, *, parent: str | None = None, status: str | None = 
     return run_id
 
 
-def with_office(storage: Storage, work: Callable[[StorageBackend], Awaitable[None]]) -> None:
+def with_backend(storage: Storage, work: Callable[[StorageBackend], Awaitable[None]]) -> None:
     async def main() -> None:
         async with local_backend(storage) as backend:
             await backend.ingest.catch_up(everything=True)
@@ -57,7 +57,7 @@ async def rebuilt(backend: StorageBackend) -> set[str]:
 
 
 def test_a_run_is_deleted_with_its_sub_runs_and_stays_deleted_after_a_rebuild(storage: Storage):
-    kept = record(storage)
+    other_run = record(storage)
     root = record(storage)
     child = record(storage, parent=root)
     grandchild = record(storage, parent=child)
@@ -66,10 +66,10 @@ def test_a_run_is_deleted_with_its_sub_runs_and_stays_deleted_after_a_rebuild(st
 
     async def work(backend: StorageBackend) -> None:
         assert set(await delete_run(backend, root)) == {root, child, grandchild}
-        assert await rebuilt(backend) == {kept}
+        assert await rebuilt(backend) == {other_run}
 
-    with_office(storage, work)
-    assert [path.name for path in storage.transcripts.iterdir()] == [f"{kept}.jsonl"]
+    with_backend(storage, work)
+    assert [path.name for path in storage.transcripts.iterdir()] == [f"{other_run}.jsonl"]
 
 
 def test_a_tombstone_exists_before_anything_is_deleted_so_that_a_crash_restores_nothing(
@@ -81,7 +81,7 @@ def test_a_tombstone_exists_before_anything_is_deleted_so_that_a_crash_restores_
         await backend.store.add_tombstone(run_id)
         assert await rebuilt(backend) == set()
 
-    with_office(storage, work)
+    with_backend(storage, work)
 
 
 def test_only_ended_runs_can_be_deleted_and_failed_runs_only_by_force(storage: Storage):
@@ -100,7 +100,7 @@ def test_only_ended_runs_can_be_deleted_and_failed_runs_only_by_force(storage: S
         with pytest.raises(RunNotFound):
             await delete_run(backend, failed, force=True)
 
-    with_office(storage, work)
+    with_backend(storage, work)
 
 
 def test_pruning_goes_by_when_a_run_ended_and_leaves_the_pinned_ones(storage: Storage):
@@ -114,7 +114,7 @@ def test_pruning_goes_by_when_a_run_ended_and_leaves_the_pinned_ones(storage: St
         assert await backend.store.known_runs() == {runs[0], running}
         assert (await backend.store.list_runs(RunFilter(), limit=9)).total == 2
 
-    with_office(storage, work)
+    with_backend(storage, work)
     written = [(entry["action"], entry["by"], entry["run_id"]) for entry in LocalAudit(storage.audit).read()]
     assert sorted(written) == sorted(("run.deleted", "test", run_id) for run_id in runs[1:])
 
@@ -137,7 +137,7 @@ def test_a_tree_is_pruned_as_a_whole_or_not_at_all(storage: Storage):
         await backend.store.pin(with_pin[2], pinned=False)
         assert await prune(backend, before="2999-01-01T00:00:00.000Z", by="test") == 4
 
-    with_office(storage, work)
+    with_backend(storage, work)
 
 
 def test_a_tree_with_a_run_that_ended_later_is_kept(storage: Storage):
@@ -152,7 +152,7 @@ def test_a_tree_with_a_run_that_ended_later_is_kept(storage: Storage):
         assert await backend.store.known_runs() == {root, child}
         assert await prune(backend, before="2999-01-01T00:00:00.000Z", by="test") == 2
 
-    with_office(storage, work)
+    with_backend(storage, work)
 
 
 def test_an_orphan_gets_one_outcome_with_its_last_step(storage: Storage):

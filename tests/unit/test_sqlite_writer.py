@@ -51,27 +51,27 @@ def names(pool: Pool) -> list[str]:
         return [name for (name,) in connection.execute("SELECT name FROM settings ORDER BY name")]
 
 
-class Held:
+class BlockingJob:
     """A job that blocks the writer until it is released, so that other jobs queue up behind it."""
 
     def __init__(self, writer: Writer) -> None:
-        self._begun, self._go = threading.Event(), threading.Event()
+        self._started, self._go = threading.Event(), threading.Event()
         self._future = writer.submit(self._job)
-        self._begun.wait(TIMEOUT_SECONDS)
+        self._started.wait(TIMEOUT_SECONDS)
 
     def _job(self, connection: Connection) -> None:
-        self._begun.set()
+        self._started.set()
         self._go.wait(TIMEOUT_SECONDS)
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         self._go.set()
         self._future.result(TIMEOUT_SECONDS)
 
 
 def waiting(writer: Writer, *wanted: str) -> list[Future[str]]:
-    held = Held(writer)
+    blocking_job = BlockingJob(writer)
     futures = [writer.submit(add(name)) for name in wanted]
-    held.let_go()
+    blocking_job.release()
     return futures
 
 
@@ -80,9 +80,9 @@ def test_queued_jobs_share_a_transaction(pool: Pool, writer: Writer) -> None:
         # The state that other connections see meanwhile.
         return names(pool)
 
-    held = Held(writer)
+    blocking_job = BlockingJob(writer)
     futures = [writer.submit(add("a")), writer.submit(committed), writer.submit(add("b")), writer.submit(committed)]
-    held.let_go()
+    blocking_job.release()
     assert [future.result(TIMEOUT_SECONDS) for future in futures] == ["a", [], "b", []]
     assert names(pool) == ["a", "b"]
 
@@ -102,9 +102,9 @@ def test_a_failed_job_leaves_no_changes(pool: Pool, writer: Writer) -> None:
         add("half")(connection)
         raise LookupError
 
-    held = Held(writer)
+    blocking_job = BlockingJob(writer)
     failing, other = writer.submit(half), writer.submit(add("whole"))
-    held.let_go()
+    blocking_job.release()
     with pytest.raises(LookupError):
         failing.result(TIMEOUT_SECONDS)
     assert other.result(TIMEOUT_SECONDS) == "whole"
@@ -112,21 +112,21 @@ def test_a_failed_job_leaves_no_changes(pool: Pool, writer: Writer) -> None:
 
 
 def test_a_job_whose_caller_was_cancelled_is_not_started(pool: Pool, writer: Writer) -> None:
-    held = Held(writer)
-    gone, other = writer.submit(add("gone")), writer.submit(add("other"))
-    assert gone.cancel()
-    held.let_go()
+    blocking_job = BlockingJob(writer)
+    cancelled, other = writer.submit(add("cancelled")), writer.submit(add("other"))
+    assert cancelled.cancel()
+    blocking_job.release()
     assert other.result(TIMEOUT_SECONDS) == "other"
     with pytest.raises(CancelledError):
-        gone.result(TIMEOUT_SECONDS)
+        cancelled.result(TIMEOUT_SECONDS)
     assert names(pool) == ["other"]
 
 
 def test_closing_executes_queued_jobs(pool: Pool) -> None:
     writer = Writer(pool)
-    held = Held(writer)
+    blocking_job = BlockingJob(writer)
     futures = [writer.submit(add(f"n{number}")) for number in range(5)]
-    held.let_go()
+    blocking_job.release()
     writer.close()
     writer.close()
     assert [future.result(0) for future in futures] == names(pool)
@@ -152,7 +152,7 @@ def test_a_database_that_is_locked_by_another_process_is_busy(tmp_path: Path, po
 
 def test_a_job_that_is_submitted_while_the_writer_closes_is_answered_or_refused(pool: Pool) -> None:
     writer = Writer(pool)
-    held = Held(writer)
+    blocking_job = BlockingJob(writer)
     closing = threading.Thread(target=writer.close)
     closing.start()
     accepted: list[Future[str]] = []
@@ -161,7 +161,7 @@ def test_a_job_that_is_submitted_while_the_writer_closes_is_answered_or_refused(
         while time.monotonic() < deadline:
             accepted.append(writer.submit(add(f"n{len(accepted):05}")))
             time.sleep(0.001)
-    held.let_go()
+    blocking_job.release()
     closing.join(TIMEOUT_SECONDS)
     assert not wait(accepted, timeout=TIMEOUT_SECONDS).not_done
     assert sorted(future.result(0) for future in accepted) == names(pool)
@@ -203,11 +203,11 @@ def test_jobs_are_not_repeated_if_the_intake_cannot_be_flushed_after_their_commi
 
         return job
 
-    held = Held(writer)
+    blocking_job = BlockingJob(writer)
     disk = Disk(monkeypatch, "fdatasync")
     futures = [writer.submit(pin(name)) for name in ("a", "b")]
     with caplog.at_level(logging.WARNING, "shopfloor"):
-        held.let_go()
+        blocking_job.release()
         assert [future.result(TIMEOUT_SECONDS) for future in futures] == ["a", "b"]
     assert (disk.failures, executed) == (0, ["a", "b"])
     assert "intake.jsonl" in caplog.text

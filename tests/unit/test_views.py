@@ -118,20 +118,20 @@ def test_usage_of_steps_is_summed_during_the_run():
     assert row_of(log_of(step, step)).spending.own.usage == Usage(input=10, output=2)
 
 
-def spoke(input_: int, usd: float | None = None, **more) -> AssistantMessage:
+def usage_message(input_: int, usd: float | None = None, **more) -> AssistantMessage:
     cost = None if usd is None else Cost(usd=usd, source="agent")
     return AssistantMessage(blocks=[], usage=Usage(input=input_, output=1), cost=cost, **more)
 
 
 def test_the_usage_of_messages_counts_until_their_step_has_a_total():
-    begun = StepStarted(name="s", kind="agent", try_=1)
-    said = [begun, spoke(5, 0.5), spoke(7, 0.25)]
-    row = row_of(log_of(*said))
+    step_started = StepStarted(name="s", kind="agent", try_=1)
+    payloads = [step_started, usage_message(5, 0.5), usage_message(7, 0.25)]
+    row = row_of(log_of(*payloads))
     assert (row.spending.own.usage, row.spending.own.cost_usd) == (Usage(input=12, output=2), 0.75)
     total = StepCompleted(name="s", kind="agent", try_=1, usage=Usage(input=20), cost=Cost(usd=1.0, source="agent"))
-    row = row_of(log_of(*said, total))
+    row = row_of(log_of(*payloads, total))
     assert (row.spending.own.usage, row.spending.own.cost_usd, row.spending.steps) == (Usage(input=20), 1.0, {})
-    row = row_of(log_of(*said, StepCompleted(name="s", kind="agent", try_=1, error="it broke")))
+    row = row_of(log_of(*payloads, StepCompleted(name="s", kind="agent", try_=1, error="it broke")))
     assert (row.spending.own.usage, row.spending.own.cost_usd, row.spending.steps) == (
         Usage(input=12, output=2),
         0.75,
@@ -141,18 +141,18 @@ def test_the_usage_of_messages_counts_until_their_step_has_a_total():
 
 def test_the_usage_of_an_interrupted_session_stays_counted():
     again = RunStarted(name="w", kind="worker", attempt=2, host="h")
-    begun = StepStarted(name="s", kind="agent", try_=1)
-    row = row_of(log_of(begun, spoke(5, 0.5), again, spoke(7)))
+    step_started = StepStarted(name="s", kind="agent", try_=1)
+    row = row_of(log_of(step_started, usage_message(5, 0.5), again, usage_message(7)))
     assert (row.spending.settled.usage, row.spending.own.usage, row.spending.own.cost_usd) == (
         Usage(input=5, output=1),
         Usage(input=12, output=2),
         0.5,
     )
-    left = spoke(9, 0.75, note=Note(kind="left"))
-    row = row_of(log_of(begun, spoke(5, 0.5), left, again, spoke(7)))
+    left = usage_message(9, 0.75, note=Note(kind="left"))
+    row = row_of(log_of(step_started, usage_message(5, 0.5), left, again, usage_message(7)))
     assert (row.spending.own.usage, row.spending.own.cost_usd) == (Usage(input=16, output=2), 0.75)
     lost = RunCompleted(name="w", kind="worker", status="failed")
-    row = row_of(log_of(begun, spoke(5, 0.5), lost))
+    row = row_of(log_of(step_started, usage_message(5, 0.5), lost))
     assert (row.spending.own.usage, row.spending.own.cost_usd, row.spending.steps) == (
         Usage(input=5, output=1),
         0.5,
@@ -161,12 +161,12 @@ def test_the_usage_of_an_interrupted_session_stays_counted():
 
 
 def test_a_total_of_a_step_that_is_no_agents_counts_no_message_twice():
-    begun = StepStarted(name="s", kind="llm", try_=1)
+    step_started = StepStarted(name="s", kind="llm", try_=1)
     again = RunStarted(name="w", kind="worker", attempt=2, host="h")
     total = StepCompleted(name="s", kind="llm", try_=1, usage=Usage(input=12, output=2))
-    row = row_of(log_of(begun, spoke(5), again, spoke(7), total))
+    row = row_of(log_of(step_started, usage_message(5), again, usage_message(7), total))
     assert row.spending.own.usage == Usage(input=12, output=2)
-    row = row_of(log_of(begun, spoke(5), spoke(7), again, total))
+    row = row_of(log_of(step_started, usage_message(5), usage_message(7), again, total))
     assert row.spending.own.usage == Usage(input=12, output=2)
 
 
@@ -202,9 +202,9 @@ def test_a_row_counts_the_runs_that_it_called():
 def test_a_row_has_its_provider_and_model():
     first, second = Session(provider="claude-code"), Session(provider="codex")
     steps = [StepStarted(name="s", kind="agent", try_=1, session=session) for session in (first, None, second)]
-    spoken = AssistantMessage(model="gpt-5.5", blocks=[])
+    message = AssistantMessage(model="gpt-5.5", blocks=[])
     row = row_of(
-        log_of(*steps, spoken, AssistantMessage(blocks=[]), AssistantMessage(model="<x>", synthetic=True, blocks=[]))
+        log_of(*steps, message, AssistantMessage(blocks=[]), AssistantMessage(model="<x>", synthetic=True, blocks=[]))
     )
     assert (row.provider, row.model) == ("codex", "gpt-5.5")
     assert row_of(log_of(StepStarted(name="s", kind="command", try_=1))).provider is None
@@ -246,8 +246,8 @@ def test_an_attempt_after_an_answer_is_shown_as_resumed_at_any_stored_state():
     for place in range(len(events)):
         row, (state, rows) = row_of(events[:place]), timeline_fold(Timeline(), events[:place])
         _, more = timeline_fold(state, events[place:], row.waits)
-        told = [one.data["status"] for one in rows + more if one.event_type == "status"]
-        assert told == ["starting", "s", "going on", "going on"]
+        statuses = [one.data["status"] for one in rows + more if one.event_type == "status"]
+        assert statuses == ["starting", "s", "going on", "going on"]
 
 
 # the timeline
@@ -281,16 +281,18 @@ def test_an_unreported_duration_is_the_time_between_call_and_result():
 
 
 def test_a_summary_is_a_status():
-    said = ToolCall(name="update_summary", call_id="1", input={"summary": "7/12 done"}, output=None, fidelity="router")
+    payloads = ToolCall(
+        name="update_summary", call_id="1", input={"summary": "7/12 done"}, output=None, fidelity="router"
+    )
     done = ToolResult(name="update_summary", call_id="1", input=None, output=None, fidelity="router")
-    assert timeline_of(log_of(said, done))[1:] == [("status", {"status": "7/12 done"})]
+    assert timeline_of(log_of(payloads, done))[1:] == [("status", {"status": "7/12 done"})]
 
 
 @pytest.mark.req("WT-23")
 def test_a_tool_that_failed_has_its_error_in_the_timeline():
     rows = timeline_of(log_of(call("1"), result("1", error="no such file")))
-    said = {"tool_name": "Bash", "duration_ms": 1000, "call_seq": 2, "error": "no such file"}
-    assert rows[-1] == ("tool_completed", said)
+    payloads = {"tool_name": "Bash", "duration_ms": 1000, "call_seq": 2, "error": "no such file"}
+    assert rows[-1] == ("tool_completed", payloads)
 
 
 def test_an_error_of_the_run_itself_comes_before_the_outcome():
@@ -304,7 +306,7 @@ def test_an_error_of_the_run_itself_comes_before_the_outcome():
 
 
 @pytest.mark.parametrize(
-    ("given", "shown"),
+    ("arguments", "shown"),
     [
         ({"command": "pytest tests/", "timeout": 5}, "pytest tests/"),
         ({"file_path": "/a/b.py", "content": "…"}, "/a/b.py"),
@@ -314,8 +316,8 @@ def test_an_error_of_the_run_itself_comes_before_the_outcome():
         ([1, 2], "[1, 2]"),
     ],
 )
-def test_a_preview_is_the_most_descriptive_part_on_one_line(given, shown):
-    assert preview(given) == shown
+def test_a_preview_is_the_most_descriptive_part_on_one_line(arguments, shown):
+    assert preview(arguments) == shown
 
 
 def test_a_preview_has_at_most_200_characters():
@@ -354,10 +356,12 @@ def test_the_archive_of_an_agent_has_its_messages_by_role():
 
 
 def test_parts_of_one_message_are_one_text_and_of_two_messages_are_two():
-    def said(text: str, message_id: str | None) -> AssistantMessage:
+    def payloads(text: str, message_id: str | None) -> AssistantMessage:
         return AssistantMessage(message_id=message_id, blocks=[TextBlock(fidelity="agent_emitted", text=text)])
 
-    (entry,) = archive_of(log_of(said("a", "1"), said("b", "1"), said("c", "2"), said("d", None), said("e", None)))
+    (entry,) = archive_of(
+        log_of(payloads("a", "1"), payloads("b", "1"), payloads("c", "2"), payloads("d", None), payloads("e", None))
+    )
     assert [item["text"] for item in entry["content"]] == ["ab", "c", "d", "e"]
 
 
@@ -412,5 +416,7 @@ def test_the_row_of_a_queued_run_has_the_fields_of_its_first_event():
     queued = queued_row(events[0].run_id, first)
     assert (queued.status, queued.host, queued.attempt, queued.last_seq) == ("queued", None, 0, 0)
     assert queued.started_at == format_timestamp(1)
-    begun = row_of([replace(events[0], payload=replace(first, attempt=1, host="h"))])
-    assert begun == replace(queued, status="running", host="h", attempt=1, last_seq=1, started_at=events[0].timestamp)
+    step_started = row_of([replace(events[0], payload=replace(first, attempt=1, host="h"))])
+    assert step_started == replace(
+        queued, status="running", host="h", attempt=1, last_seq=1, started_at=events[0].timestamp
+    )

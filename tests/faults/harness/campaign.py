@@ -48,7 +48,7 @@ def offset():
 time.time = lambda: real_time() + offset()
 time.time_ns = lambda: real_time_ns() + int(offset() * 1e9)
 """
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 class Action(msgspec.Struct, frozen=True):
@@ -92,11 +92,11 @@ def _clock_env(folder: Path, clock: Path) -> dict[str, str]:
     return {"PYTHONPATH": str(folder / "deployment"), "HARNESS_CLOCK": str(clock)}
 
 
-def run(seed: int, folder: Path, *, seconds: float, faults: list[str], workers: list[str], say: Say) -> list[str]:
+def run(seed: int, folder: Path, *, seconds: float, faults: list[str], workers: list[str], report: Report) -> list[str]:
     """Run the campaign of that seed in an empty folder, and return the violations."""
     actions = schedule(seed, seconds, faults)
     for action in actions:
-        say(f"  after {action.wait_seconds:g} s: {action.fault} ({action.seed})")
+        report(f"  after {action.wait_seconds:g} s: {action.fault} ({action.seed})")
     with _small_disk(folder / "disk") as disk, in_process(folder, MODEL) as model:
         clock = folder / "clock"
         env = {**model.env, **(_clock_env(folder, clock) if any(one.fault == "clock" for one in actions) else {})}
@@ -104,7 +104,7 @@ def run(seed: int, folder: Path, *, seconds: float, faults: list[str], workers: 
         server = Server(deployment)
         driver = Driver(deployment, server, random.Random(seed), workers)
         try:
-            return _under_load(FaultContext(deployment, server, driver, clock), actions, say)
+            return _under_load(FaultContext(deployment, server, driver, clock), actions, report)
         except Violation as violation:
             return [str(violation)]
         finally:
@@ -113,7 +113,7 @@ def run(seed: int, folder: Path, *, seconds: float, faults: list[str], workers: 
                 shutil.copytree(deployment.storage.root, folder / "storage")
 
 
-def _under_load(context: FaultContext, actions: list[Action], say: Say) -> list[str]:
+def _under_load(context: FaultContext, actions: list[Action], report: Report) -> list[str]:
     server, driver = context.server, context.driver
     found: list[str] = []
     server.start()
@@ -138,7 +138,7 @@ def _under_load(context: FaultContext, actions: list[Action], say: Say) -> list[
     if not any(FAULTS[action.fault].noisy for action in actions):
         found += invariants.stderr_defects(context.deployment)
     ledger = driver.ledger
-    say(
+    report(
         f"  {len(ledger.runs)} of {len(ledger.kinds)} dispatches, {len(ledger.answers)} answers and "
         f"{len(ledger.cancels)} cancels acknowledged; {server.starts} starts; "
         f"{server.peak_memory_bytes // 2**20} MiB; refusals: {ledger.refusals}"
@@ -148,10 +148,10 @@ def _under_load(context: FaultContext, actions: list[Action], say: Say) -> list[
 
 def _let_work(context: FaultContext, seconds: float) -> None:
     """Wait for the seconds and, with a time limit, until some runs were dispatched."""
-    runs, began = context.driver.ledger.runs, time.monotonic()
+    runs, started_at = context.driver.ledger.runs, time.monotonic()
     before = len(runs)
     time.sleep(seconds)
-    while len(runs) < before + LOAD_RUNS and time.monotonic() < began + LOAD_SECONDS and context.server.is_alive():
+    while len(runs) < before + LOAD_RUNS and time.monotonic() < started_at + LOAD_SECONDS and context.server.is_alive():
         time.sleep(0.05)
 
 

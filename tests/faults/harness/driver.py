@@ -49,7 +49,7 @@ class Driver:
         self.ledger = Ledger()
         self._site = deployment
         self._server = server
-        self._dice = rng
+        self._rng = rng
         self._numbers = itertools.count()
         self._workers = workers
         self._dispatching = threading.Event()
@@ -57,7 +57,7 @@ class Driver:
         self._over = threading.Event()
         self._to_cancel: list[tuple[float, str]] = []
         self._cancelling = threading.Lock()
-        self._bare: list[subprocess.Popen[bytes]] = []
+        self._plain_commands: list[subprocess.Popen[bytes]] = []
         self._failures: list[str] = []
         self._ended = EndedRuns(deployment.storage)
         loops = (
@@ -66,7 +66,7 @@ class Driver:
             self._answer,
             self._cancel,
             self._watch_memory,
-            self._run_bare_commands,
+            self._run_plain_commands,
         )
         self._threads = [threading.Thread(target=self._loop, args=(loop,), daemon=True) for loop in loops]
 
@@ -81,14 +81,14 @@ class Driver:
         self._over.set()
         for thread in self._threads:
             thread.join(60)
-        for process in self._bare:
+        for process in self._plain_commands:
             process.wait(120)
         if self._failures:
             raise Violation("the driver failed: " + "; ".join(self._failures))
 
     def kill_plain_command(self) -> None:
         """Kill a process that executes a plain command."""
-        for process in self._bare:
+        for process in self._plain_commands:
             if process.poll() is None:
                 process.kill()
                 return
@@ -124,16 +124,16 @@ class Driver:
     def _dispatch(self, client: httpx.Client) -> None:
         if not self._dispatching.is_set() or self._open_runs() > MAX_OPEN_RUNS:
             return
-        kind, given = pick(self._dice, self._workers)
+        kind, arguments = pick(self._rng, self._workers)
         key = f"{kind.slug}-{next(self._numbers)}"
         self.ledger.kinds[key] = kind.slug
-        body = {"worker": kind.slug, "input": {"KEY": key, **given}, "idempotency_key": key}
+        body = {"worker": kind.slug, "input": {"KEY": key, **arguments}, "idempotency_key": key}
         made = None
         with contextlib.suppress(*_NO_CONNECTION):
             made = self._post(client, "/api/runs", **body)
-        if self._dice.random() < (0.1 if made else 0.5):
+        if self._rng.random() < (0.1 if made else 0.5):
             # A client without a response retries with the same key or gives up: at most one run either way.
-            time.sleep(self._dice.random())
+            time.sleep(self._rng.random())
             again = self._server.client()
             if again is not None:
                 with contextlib.suppress(*_NO_CONNECTION):
@@ -141,7 +141,7 @@ class Driver:
         self._note(key, made)
         if made and kind.act == "cancel":
             with self._cancelling:
-                self._to_cancel.append((time.monotonic() + self._dice.random() * 4, made["run_id"]))
+                self._to_cancel.append((time.monotonic() + self._rng.random() * 4, made["run_id"]))
 
     def _note(self, key: str, made: dict[str, Any] | None) -> None:
         if made:
@@ -197,10 +197,12 @@ class Driver:
         self._server.record_peak_memory()
         time.sleep(0.2)
 
-    def _run_bare_commands(self, client: httpx.Client) -> None:
-        self._bare = [process for process in self._bare if process.poll() is None]
-        if self._dispatching.is_set() and len(self._bare) < PLAIN_COMMANDS:
+    def _run_plain_commands(self, client: httpx.Client) -> None:
+        self._plain_commands = [process for process in self._plain_commands if process.poll() is None]
+        if self._dispatching.is_set() and len(self._plain_commands) < PLAIN_COMMANDS:
             words = [SHOPFLOOR, "run", "-q", "--command", "seq 1 2000; sleep 0.5; (setsid sleep 300 &); echo end"]
             quiet = subprocess.DEVNULL
-            self._bare.append(subprocess.Popen(words, env=self._site.env, stdin=quiet, stdout=quiet, stderr=quiet))
+            self._plain_commands.append(
+                subprocess.Popen(words, env=self._site.env, stdin=quiet, stdout=quiet, stderr=quiet)
+            )
         time.sleep(2)

@@ -24,8 +24,8 @@ SPARE_MEMORY_BYTES = (2 * 2**20, 8 * 2**20, 32 * 2**20)
 HALF_SENT_CONNECTIONS = 300
 JUMPS = (7_200, -7_200, 400 * 86_400, -30 * 86_400, 0)
 """The seconds by which the clock is wrong from then on."""
-_CUT_OFF = frozenset({"outcome_unknown", "host_lost"})
-_STOPPED = _CUT_OFF | {"host_stopped"}
+_INTERRUPTED = frozenset({"outcome_unknown", "host_lost"})
+_STOPPED = _INTERRUPTED | {"host_stopped"}
 _STORAGE = frozenset({"storage_full", "storage_error", "storage_failed", "storage_unwritable", "storage_unreadable"})
 _STARVED = _STORAGE | {
     "process_error",
@@ -115,7 +115,7 @@ def interrupt(context: FaultContext, rng: random.Random) -> None:
 
 
 def hang_up(context: FaultContext, rng: random.Random) -> None:
-    """Send signals to stop; the server may stay or exit, but has to leave a valid state."""
+    """Send HUP. The server may stay or exit, but has to leave a valid state."""
     context.server.signal(signal.SIGHUP)
     time.sleep(0.5)
     if not context.server.is_alive():
@@ -262,19 +262,19 @@ def database(context: FaultContext, rng: random.Random) -> None:
 
 
 FAULTS = {
-    "kill": Fault(kill, 6, _CUT_OFF),
-    "kill-with-reaper": Fault(kill_with_reaper, 1, _CUT_OFF),
+    "kill": Fault(kill, 6, _INTERRUPTED),
+    "kill-with-reaper": Fault(kill_with_reaper, 1, _INTERRUPTED),
     "kill-reaper": Fault(kill_reaper, 1),
-    "kill-at-start": Fault(kill_at_start, 1, _CUT_OFF),
-    "kill-bare": Fault(kill_plain_command, 1, _CUT_OFF),
+    "kill-at-start": Fault(kill_at_start, 1, _INTERRUPTED),
+    "kill-bare": Fault(kill_plain_command, 1, _INTERRUPTED),
     "term": Fault(term, 2, _STOPPED),
     "interrupt": Fault(interrupt, 1, _STOPPED),
     "hang-up": Fault(hang_up, 1, _STOPPED),
     "freeze": Fault(freeze, 2),
     "mix": Fault(mix, 2, _STOPPED, noisy=True),
-    "disk": Fault(disk, 2, _STORAGE | _CUT_OFF, noisy=True),
+    "disk": Fault(disk, 2, _STORAGE | _INTERRUPTED, noisy=True),
     # If the kill comes between a step that failed with a full disk and the outcome, the run fails with that step.
-    "disk-and-kill": Fault(disk_and_kill, 1, _STORAGE | _CUT_OFF | {"execution_error"}, noisy=True),
+    "disk-and-kill": Fault(disk_and_kill, 1, _STORAGE | _INTERRUPTED | {"execution_error"}, noisy=True),
     "lock": Fault(lock, 1),
     "descriptors": Fault(descriptors, 1, _STARVED | _STOPPED, noisy=True),
     "memory": Fault(memory, 1, _STARVED | _STOPPED, noisy=True),

@@ -354,7 +354,7 @@ def pick(rng: random.Random, workers: list[str]) -> tuple[LoadWorker, dict[str, 
     """Return the next run of the load: one of these workers, and its input without the key."""
     kinds = [KINDS[slug] for slug in workers]
     (kind,) = rng.choices(kinds, [kind.weight for kind in kinds])
-    given: dict[str, Any] = {"SECONDS": str(round(rng.choice([0, 0.02, 0.05, 0.2, 1.0]), 2))}
+    arguments: dict[str, Any] = {"SECONDS": str(round(rng.choice([0, 0.02, 0.05, 0.2, 1.0]), 2))}
     if kind.slug == "python" and rng.random() < 0.2:
-        given["BIG"] = "x" * BIG_INPUT_CHARS
-    return kind, given
+        arguments["BIG"] = "x" * BIG_INPUT_CHARS
+    return kind, arguments

@@ -53,8 +53,8 @@ def events_of(path: Path) -> list[Event]:
 def key_of(events: list[Event]) -> str | None:
     """Return the key of a run of the load from the input in its first event."""
     first = events[0].payload if events else None
-    given = first.input if isinstance(first, RunStarted) else None
-    return given.get("KEY") if given else None
+    run_input = first.input if isinstance(first, RunStarted) else None
+    return run_input.get("KEY") if run_input else None
 
 
 def outcome_of(events: list[Event]) -> RunCompleted | None:
