@@ -1,1 +1,1 @@
-"""Benchmarks: each measures us beside the limit or a peer, in the same run, and gives a ratio."""
+"""Benchmarks: each measures Shopfloor and a limit or a peer in the same run, and returns their ratio."""

@@ -1,4 +1,7 @@
-"""What a worker of taskiq loads: its broker, and a task that does nothing. By name, as only `make bench` needs it."""
+"""The broker and the empty task that a taskiq worker loads.
+
+Imported by name, because taskiq is installed for `make bench` only.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ QUEUE = "tasks"
 URL = os.environ.get("BENCH_REDIS_URL", "")
 
 _taskiq: Any = import_module("taskiq_redis")
-# Without a time limit: between rounds, workers wait for long.
+# Without a timeout, because workers wait for a long time between rounds.
 broker: Any = _taskiq.ListQueueBroker(URL, queue_name=QUEUE, socket_timeout=None).with_result_backend(
     _taskiq.RedisAsyncResultBackend(URL, prefix_str=RESULTS)
 )

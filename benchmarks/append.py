@@ -23,14 +23,14 @@ BURST = 64
 """Events between two turns of the event loop: a subscriber gets them together."""
 
 _TURNS_TO_CATCH_UP = 3
-"""Of the event loop: one to be told, one to wake up, one to take what came meanwhile."""
+"""Turns of the event loop: one to be notified, one to wake up, one to take the events that came meanwhile."""
 
 Peer = Callable[[Path], AbstractContextManager[Callable[[], object]]]
-"""Opens what a peer needs in a folder, and gives the call that appends one event."""
+"""Opens a peer in a folder and yields the function that appends one event."""
 
 
 class _Ours:
-    """A recorder of the default durability, and a task that takes its events as they come."""
+    """A recorder with the default durability, and a task that receives its events live."""
 
     def __init__(self, recorder: Recorder, runner: asyncio.Runner, events: int, burst: int) -> None:
         self._recorder = recorder
@@ -47,21 +47,21 @@ class _Ours:
 
     def __call__(self) -> float:
         seconds = self._runner.run(self._round())
-        # What the group commit still has to do is not to fall into the other side's round.
+        # Finish the group commit now, so that it does not slow down the other side's round.
         self._recorder.sync_pending()
         return seconds
 
     async def _round(self) -> float:
         append, payload = self._recorder.append, self._payload
         expected = self._received + self._events
-        begin = perf_counter()
+        started_at = perf_counter()
         for first in range(0, self._events, self._burst):
             for _ in range(first, min(first + self._burst, self._events)):
                 append(payload, path=STEP)
             await asyncio.sleep(0)
         for _ in range(_TURNS_TO_CATCH_UP):
             await asyncio.sleep(0)
-        seconds = perf_counter() - begin
+        seconds = perf_counter() - started_at
         if self._received != expected:
             raise RuntimeError(f"the subscriber missed {expected - self._received:,} events")
         return seconds
@@ -76,7 +76,7 @@ def _ours(folder: Path, events: int, burst: int) -> Iterator[Side]:
 
 @contextmanager
 def _ready_bytes(folder: Path) -> Iterator[Callable[[], object]]:
-    """The limit: nothing is left to do but to write."""
+    """Yield the limit: a plain write of bytes that are ready."""
     ready = line(new_run_id(), event())
     descriptor = os.open(folder / "limit", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     yield lambda: os.write(descriptor, ready)
@@ -85,7 +85,7 @@ def _ready_bytes(folder: Path) -> Iterator[Callable[[], object]]:
 
 @contextmanager
 def _encoded(folder: Path) -> Iterator[Callable[[], object]]:
-    """The least that must be done for a typed event: envelope, encoding, writing. No checks, clock or subscriber."""
+    """Yield the minimum for a typed event: envelope, encoding, writing; no checks, clock or subscriber."""
     run_id, payload = new_run_id(), event()
     descriptor = os.open(folder / "encoded", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     yield lambda: os.write(descriptor, line(run_id, payload))
@@ -93,7 +93,7 @@ def _encoded(folder: Path) -> Iterator[Callable[[], object]]:
 
 
 class _JsonFormatter(logging.Formatter):
-    """The same line as ours, with a time of its own, as a JSON formatter has it."""
+    """A typical JSON formatter: the same line as ours, with the time of the log record."""
 
     converter = gmtime
     default_time_format = "%Y-%m-%dT%H:%M:%S"

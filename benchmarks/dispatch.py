@@ -1,4 +1,4 @@
-"""From dispatch to outcome: workers that do nothing, against a bare queue, DBOS on SQLite and taskiq on Redis."""
+"""From dispatch to outcome: workers that do nothing, against a plain queue, DBOS on SQLite and taskiq on Redis."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from shopfloor.record import Storage
 LIMIT_SECONDS = 0.05
 _ENDED = "SELECT sum(n) FROM run_counts WHERE status = 'completed'"
 _EVENTS = 2
-"""Of a run that does nothing: begun and ended; each gives a row of the timeline."""
+"""The events of a run that does nothing, its start and its end; each becomes a row of the timeline."""
 
 Side = Callable[[], float]
-"""One round; the seconds that one run took of it."""
+"""Measures one round and returns the seconds per run."""
 
 
 async def _runs(engine: RunningEngine, worker: str, count: int) -> float:
@@ -32,23 +32,23 @@ async def _runs(engine: RunningEngine, worker: str, count: int) -> float:
 
 
 async def _starts(engine: RunningEngine, count: int) -> list[float]:
-    """Seconds from dispatch until somebody who follows the log has its first event, one run at a time."""
+    """Return the seconds from dispatch until a follower of the log has its first event, for one run at a time."""
     reader = engine.backend.reader
-    found: list[float] = []
+    rounds_seconds: list[float] = []
     for _ in range(count):
         run_id = new_run_id()
-        begin = perf_counter()
+        started_at = perf_counter()
         await engine.service.dispatch(RunRequest(worker=NOTHING, input={}), RunOrigin(run_id=run_id))
         async for batch in reader.follow(run_id, wait_for_writer=True):
             if batch:
                 break
-        found.append(perf_counter() - begin)
+        rounds_seconds.append(perf_counter() - started_at)
         await anyio.sleep(POLL_SECONDS)
-    return sorted(found)
+    return sorted(rounds_seconds)
 
 
 def _check(storage: Storage) -> None:
-    """Every run has its outcome and its timeline, or nothing was measured."""
+    """Check that every run has its outcome and its timeline; otherwise the measurement is invalid."""
     runs = row_counter(storage.database, "SELECT count(*) FROM worker_runs")()
     wait_for_count(row_counter(storage.database, _ENDED), runs)
     rows = row_counter(storage.database, "SELECT count(*) FROM worker_events")()
@@ -57,8 +57,8 @@ def _check(storage: Storage) -> None:
 
 
 @contextmanager
-def _at_work(folder: Path) -> Iterator[tuple[RunningEngine, anyio.from_thread.BlockingPortal]]:
-    """A host in a loop of its own, as `up` has it."""
+def _start_engine(folder: Path) -> Iterator[tuple[RunningEngine, anyio.from_thread.BlockingPortal]]:
+    """Run a host in a separate event loop, as `up` does."""
     storage = Storage(folder / "storage")
     workers = write_workers(folder / "workers")
     with (
@@ -69,17 +69,17 @@ def _at_work(folder: Path) -> Iterator[tuple[RunningEngine, anyio.from_thread.Bl
         _check(storage)
 
 
-def in_turns(sides: dict[str, Side], rounds: int) -> list[dict[str, float]]:
-    """As `interleave`, of more than two: each round gives the seconds of every side; who goes first changes."""
+def interleave_all(sides: dict[str, Side], rounds: int) -> list[dict[str, float]]:
+    """Measure more than two sides like `interleave`, and return the seconds of every side for each round."""
     names = list(sides)
     for name in names:
         sides[name]()
-    found: list[dict[str, float]] = []
+    rounds_seconds: list[dict[str, float]] = []
     for number in range(rounds):
         turned = names[number % len(names) :] + names[: number % len(names)]
-        found.append({name: sides[name]() for name in turned})
-        log_progress(", ".join(f"{name}: {rate(1, found[-1][name], 'runs')}" for name in names))
-    return found
+        rounds_seconds.append({name: sides[name]() for name in turned})
+        log_progress(", ".join(f"{name}: {rate(1, rounds_seconds[-1][name], 'runs')}" for name in names))
+    return rounds_seconds
 
 
 def run(*, quick: bool) -> list[Result]:
@@ -91,28 +91,28 @@ def run(*, quick: bool) -> list[Result]:
         scratch() as folder,
         ExitStack() as more,
         peer("dbos", folder / "dbos") as dbos,
-        peer("bare", folder / "bare") as bare,
-        _at_work(folder) as (engine, portal),
+        peer("plain_queue", folder / "plain_queue") as plain_queue,
+        _start_engine(folder) as (engine, portal),
     ):
         sides: dict[str, Side] = {
             "Python": lambda: portal.call(_runs, engine, NOTHING, runs),
             "YAML": lambda: portal.call(_runs, engine, NO_STEPS, runs),
             "DBOS": lambda: dbos(tasks) / tasks,
-            "bare": lambda: bare(runs) / runs,
+            "plain_queue": lambda: plain_queue(runs) / runs,
         }
         if no_taskiq is None:
             taskiq = more.enter_context(peer("taskiq", folder / "taskiq"))
             sides["taskiq"] = lambda: taskiq(runs) / runs
-        found = in_turns(sides, rounds)
+        rounds_seconds = interleave_all(sides, rounds)
         log_progress("one at a time")
         waits = portal.call(_starts, engine, starts)
 
     def against(ours: str, theirs: str, who: str, floor: float | None = None) -> Result:
         return Result(
             measure=f"{ours} worker that does nothing, dispatch to outcome, log, row and timeline",
-            ours=rate(1, statistics.median(one[ours] for one in found), "runs"),
-            against=f"{who}: {rate(1, statistics.median(one[theirs] for one in found), 'tasks')}",
-            ratio=statistics.median(one[theirs] / one[ours] for one in found),
+            ours=rate(1, statistics.median(seconds[ours] for seconds in rounds_seconds), "runs"),
+            against=f"{who}: {rate(1, statistics.median(seconds[theirs] for seconds in rounds_seconds), 'tasks')}",
+            ratio=statistics.median(seconds[theirs] / seconds[ours] for seconds in rounds_seconds),
             floor=floor,
         )
 
@@ -133,7 +133,7 @@ def run(*, quick: bool) -> list[Result]:
         against("Python", "DBOS", "DBOS on SQLite, a workflow through its queue", floor=6.0),
         against("YAML", "DBOS", "DBOS on SQLite, a workflow through its queue"),
         against_taskiq(),
-        against("Python", "bare", "SQLite, UPDATE … RETURNING, one at a time, 2 workers"),
+        against("Python", "plain_queue", "SQLite, UPDATE … RETURNING, one at a time, 2 workers"),
         start("p50", statistics.median(waits)),
         start("p99", waits[int(len(waits) * 0.99)]),
     ]

@@ -43,16 +43,16 @@ async def _from_queue(queue: asyncio.Queue[Entry | None]) -> int:
 async def _timed(
     tasks: list[asyncio.Task[int]], publish: Callable[[Entry], None], end: Callable[[], None], bursts: list[list[Entry]]
 ) -> float:
-    """Publishes in bursts, the same for both sides; the watch stops when the last subscriber has the last event."""
+    """Publish in bursts, the same for both sides, and return the seconds until every subscriber has every event."""
     await asyncio.sleep(0)
-    begin = perf_counter()
+    started_at = perf_counter()
     for burst in bursts:
         for entry in burst:
             publish(entry)
         await asyncio.sleep(0)
     end()
     counts = await asyncio.gather(*tasks)
-    seconds = perf_counter() - begin
+    seconds = perf_counter() - started_at
     if set(counts) != {sum(map(len, bursts))}:
         raise RuntimeError(f"not everything was delivered: {min(counts)} to {max(counts)} events")
     return seconds

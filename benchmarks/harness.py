@@ -1,4 +1,4 @@
-"""What the benchmarks share: fair measuring on a noisy machine, and what a result is."""
+"""Shared by the benchmarks: results, and fair measurements on a noisy machine."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ import msgspec
 _SLOW_NEW_FILE_MICROS = 100.0
 
 Side = Callable[[], float]
-"""Does one round of one of the two things that are compared, and gives the seconds that count.
+"""Runs one round of one side of a comparison and returns its seconds.
 
-What a side prepares and tidies up is not to count, so it holds the watch itself.
+A side measures the time itself, so that its preparation and clean-up do not count.
 """
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """Medians over the rounds, in seconds. `ratio` is the median of each round's own: theirs by ours."""
+    """Medians over the rounds, in seconds. `ratio` is the median of the rounds' ratios, theirs divided by ours."""
 
     ours: float
     theirs: float
@@ -30,13 +30,13 @@ class Comparison(msgspec.Struct, frozen=True):
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """One row of the table. A higher ratio is always better; without a floor the row is there to be known."""
+    """One row of the table. A higher ratio is always better; without a floor the row is for information."""
 
     measure: str
     ours: str
     against: str
     ratio: float | None
-    """None where there is nothing to measure against here; `against` says why."""
+    """None if the peer is not available; `against` has the reason."""
     floor: float | None = None
 
     @property
@@ -45,9 +45,9 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def interleave(ours: Side, theirs: Side, rounds: int) -> Comparison:
-    """Measures both in turns, so that whatever else the machine does hits both alike.
+    """Measure both sides in turns, so that other load on the machine affects both equally.
 
-    Who goes first changes with each round. One round before them all is not counted.
+    The side that goes first alternates. A warm-up round before them does not count.
     """
     ours()
     theirs()
@@ -73,37 +73,37 @@ def seconds_of(action: Callable[[], object]) -> float:
 
 
 def rate(count: int, seconds: float, unit: str) -> str:
-    """`count` things in `seconds`, to three digits: the machine does not give more."""
+    """Return `count` per second to three digits; more would only be noise."""
     per_second = float(f"{count / seconds:.3g}")
     return f"{per_second:,.0f} {unit}/s"
 
 
 def log_progress(text: str) -> None:
-    """Progress, apart from the results."""
+    """Print progress to stderr, apart from the results."""
     print(f"    {text}", file=sys.stderr, flush=True)
 
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """A folder for large files, in `$TMPDIR`, gone afterwards."""
+    """Yield a folder for large files in `$TMPDIR` that is deleted afterwards."""
     with TemporaryDirectory(prefix="shopfloor-bench-") as folder:
         if (micros := _micros_of_a_new_file(Path(folder))) > _SLOW_NEW_FILE_MICROS:
-            log_progress(f"a new file takes {micros:.0f} µs here, so whatever makes logs looks slower than it is:")
-            log_progress("many files were deleted a moment ago? Wait five minutes, or name another TMPDIR")
+            log_progress(f"creating a file takes {micros:.0f} µs here, so benchmarks that create logs look too slow;")
+            log_progress("if many files were deleted just now, wait five minutes or set another TMPDIR")
         yield Path(folder)
 
 
 def _micros_of_a_new_file(folder: Path) -> float:
-    """ext4 passes over the numbers of files that were deleted in the last minutes, one by one, for each new file."""
+    """Return the time to create a file: for each, ext4 skips the inodes of recently deleted files one by one."""
     seconds = [seconds_of((folder / f"new-{number}").touch) for number in range(50)]
     return statistics.median(seconds) * 1e6
 
 
 def warm_memory(folder: Path, size: int) -> None:
-    """Has the system use as much memory as the files to come will take, and give it back.
+    """Let the system allocate as much memory as the following files will need, and free it again.
 
-    A virtual machine has to ask its host for memory that it never used: for a while each write then costs two to
-    three times as much, and any ratio to plain writing looks better than it is.
+    A virtual machine has to request memory from its host on first use: each write then costs two to three times as
+    much, and every ratio to plain writing looks better than it is.
     """
     path = folder / "warm"
     chunk = bytes(1 << 20)
@@ -114,8 +114,8 @@ def warm_memory(folder: Path, size: int) -> None:
 
 
 def resident_bytes() -> int:
-    """The memory of this process, in bytes."""
+    """Return the resident memory of this process in bytes."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024
-    raise RuntimeError("the system does not say how much memory is used")
+    raise RuntimeError("/proc/self/status has no VmRSS: cannot measure memory")

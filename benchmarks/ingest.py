@@ -1,4 +1,4 @@
-"""From logs to lists: what is stored and can be listed per second, against batched inserts of the same rows."""
+"""From logs to lists: rows stored and listed per second, against batched inserts of the same rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from shopfloor.record import Durability, Recorder, Storage
 BATCH = 100
 """Rows per transaction of the peer."""
 _FRAME_EVENTS = 4
-"""Of a run, besides its turns: run and step, each begun and ended."""
+"""The events of a run besides its turns: start and end of the run and of the step."""
 _TURN_EVENTS = 3
 """The message, the call and the result."""
 
@@ -34,15 +34,15 @@ Rows = list[tuple[object, ...]]
 
 
 def _payloads(events: int, number: int) -> Iterator[tuple[Payload, str]]:
-    """A run of an agent that calls a tool at each turn."""
-    said = event()
+    """Yield the events of an agent's run that calls a tool at each turn."""
+    assistant_message = event()
     yield msgspec.structs.replace(started(), task=f"Repair module {number}", agent_id=f"owner-{number % 7}"), ""
     yield StepStarted(name="implement", kind="agent", try_=1), STEP
     for turn in range((events - _FRAME_EVENTS) // _TURN_EVENTS):
         call_id = f"toolu_{turn:06}"
-        given = {"command": f"pytest -q tests/test_recorder.py -k resume_{turn}"}
-        yield said, STEP
-        yield ToolCall(name="bash", call_id=call_id, input=given, output=None, fidelity="agent_emitted"), STEP
+        arguments = {"command": f"pytest -q tests/test_recorder.py -k resume_{turn}"}
+        yield assistant_message, STEP
+        yield ToolCall(name="bash", call_id=call_id, input=arguments, output=None, fidelity="agent_emitted"), STEP
         output = f"{turn} passed, 1 warning in 0.42s\n" * 4
         yield (
             ToolResult(
@@ -55,7 +55,7 @@ def _payloads(events: int, number: int) -> Iterator[tuple[Payload, str]]:
 
 
 def write_logs(storage: Storage, runs: int, events: int) -> int:
-    """Logs of so many runs, each of about so many events; gives the number of events."""
+    """Write logs of `runs` runs with about `events` events each, and return the number of events."""
     written = 0
     for number in range(runs):
         run_id = new_run_id()
@@ -67,14 +67,14 @@ def write_logs(storage: Storage, runs: int, events: int) -> int:
 
 
 async def _ingest(storage: Storage, database: Path, runs: int) -> float:
-    """One round of ours: from logs that no row tells of until a list shows all of them."""
+    """Measure one round of ours: from logs without rows until a list shows all of them."""
     store = await SqliteStore.open(database)
     ingest = Ingest(LocalLogFeed(storage), store, LocalBus())
     try:
-        begin = perf_counter()
+        started_at = perf_counter()
         await ingest.catch_up(everything=True)
         page = await store.list_runs(RunFilter(statuses=("completed",)), limit=runs)
-        seconds = perf_counter() - begin
+        seconds = perf_counter() - started_at
     finally:
         await store.close()
     if page.total != runs or len(page.items) != runs:
@@ -83,7 +83,7 @@ async def _ingest(storage: Storage, database: Path, runs: int) -> float:
 
 
 class _Table:
-    """The rows that we made, ready to be inserted."""
+    """The rows that our round stored, ready to be inserted."""
 
     def __init__(self, connection: sqlite3.Connection, name: str, columns: str = "*") -> None:
         found = connection.execute(f"SELECT {columns} FROM {name}")
@@ -93,22 +93,22 @@ class _Table:
 
 
 def _insert(database: Path, tables: list[_Table]) -> float:
-    """One round of theirs: `executemany` of ready tuples, a hundred per transaction."""
+    """Measure one round of theirs: `executemany` of ready tuples, a hundred per transaction."""
     connection = sqlite3.connect(database, isolation_level=None)
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=NORMAL")
-    begin = perf_counter()
+    started_at = perf_counter()
     for table in tables:
         for first in range(0, len(table.rows), BATCH):
             connection.execute("BEGIN IMMEDIATE")
             connection.executemany(table.insert, table.rows[first : first + BATCH])
             connection.execute("COMMIT")
-    seconds = perf_counter() - begin
+    seconds = perf_counter() - started_at
     connection.close()
     return seconds
 
 
-async def _migrated(path: Path) -> None:
+async def _migrate(path: Path) -> None:
     await (await SqliteStore.open(path)).close()
 
 
@@ -117,7 +117,7 @@ def run(*, quick: bool) -> list[Result]:
     with scratch() as folder:
         storage, empty = Storage(folder / "storage"), folder / "empty.db"
         written = write_logs(storage, runs, events)
-        anyio.run(_migrated, empty)
+        anyio.run(_migrate, empty)
         numbers = count()
 
         def fresh() -> Path:
@@ -130,14 +130,14 @@ def run(*, quick: bool) -> list[Result]:
         anyio.run(_ingest, storage, first, runs)
         with closing(sqlite3.connect(first)) as made:
             listed = [_Table(made, "worker_runs"), _Table(made, "worker_events")]
-            besides = [_Table(made, "worker_transcripts"), _Table(made, "search_pieces", "rowid, body")]
+            archive_and_search = [_Table(made, "worker_transcripts"), _Table(made, "search_pieces", "rowid, body")]
         rows = sum(len(table.rows) for table in listed)
         log_progress(f"{written:,} events of {runs:,} runs: {rows:,} rows")
-        # As `up` does; and the peer's rows are not ours to look through.
+        # As `up` does. It also keeps the garbage collector from scanning the peer's rows.
         gc.freeze()
         found = interleave(ours, lambda: _insert(fresh(), listed), rounds)
-        log_progress("the same against archives and search besides")
-        whole = interleave(ours, lambda: _insert(fresh(), listed + besides), rounds // 2 + 1)
+        log_progress("the same, with archives and search")
+        whole = interleave(ours, lambda: _insert(fresh(), listed + archive_and_search), rounds // 2 + 1)
     peer = f"sqlite3, {BATCH} rows per transaction"
     return [
         Result(

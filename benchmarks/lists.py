@@ -1,4 +1,4 @@
-"""Lists over 1,000,000 runs: a page over HTTP, search, totals, and pages far down, against bare SQL."""
+"""Lists over 1,000,000 runs: a page over HTTP, search, totals and deep pages, against plain SQL."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ OWNERS = [f"owner-{number}" for number in range(50)]
 _CHANNELS = [f"channel-{number}" for number in range(20)]
 _STATUSES = ("completed",) * 7 + ("failed",) * 2 + ("cancelled",)
 _TYPES = ("builtin", "plugin", "agent")
-_RARE = [f"quetzal{letter}" for letter in "abcdefgh"]
-"""Words that stand in ten runs each."""
+_RARE_WORDS = [f"quetzal{letter}" for letter in "abcdefgh"]
+"""Words that occur in the text of ten runs each."""
 _RARE_RUNS = 10
-_PLACES = [f"xyzzy{letter}w" for letter in "abcdefgh"]
-"""Words that stand in ten tasks each."""
-_SHORT = "zq"
-"""In ten tasks, and in no word of a text."""
-_FEATHER = "plume"
-"""Comes after each of the rare words."""
+_TASK_WORDS = [f"xyzzy{letter}w" for letter in "abcdefgh"]
+"""Words that occur in ten tasks each."""
+_TWO_LETTERS = "zq"
+"""Letters that occur in ten tasks and in no word of a text."""
+_PHRASE_END = "plume"
+"""The word after each rare word, to search for phrases."""
 _BODY_WORDS = 20
 _ARCHIVE_BYTES = 8_000
 _ARCHIVE_EVERY = 100
@@ -60,36 +60,36 @@ _LIST = (
 _OWNED = f"{_LIST} WHERE agent_id = ? AND status = ? ORDER BY started_at DESC, num DESC LIMIT {PAGE}"
 _OWNED_TOTAL = "SELECT sum(n) FROM run_counts WHERE agent_id = ? AND status = ?"
 _FAR = f"{_LIST} ORDER BY started_at DESC, num DESC LIMIT {PAGE} OFFSET ?"
-# The tables in which the search keeps its texts: the quickest way to them.
+# The tables with the searchable texts, read directly: the fastest way without an index.
 _LIKE = f"SELECT id, c0 FROM search_pieces_content WHERE c0 LIKE ? ORDER BY id DESC LIMIT {PAGE + 1}"
 _LIKE_TASK = f"SELECT num, text FROM search_tasks WHERE text LIKE ? ORDER BY num DESC LIMIT {PAGE + 1}"
 _COUNT_LIKE_TASK = "SELECT count(*) FROM search_tasks WHERE text LIKE ?"
 
 
-def _vocabulary(chance: random.Random) -> list[str]:
+def _vocabulary(rng: random.Random) -> list[str]:
     letters = "abcdefghiklmnoprstuvw"
-    return ["".join(chance.choices(letters, k=chance.randint(3, 9))) for _ in range(2_000)]
+    return ["".join(rng.choices(letters, k=rng.randint(3, 9))) for _ in range(2_000)]
 
 
 class _Sample:
-    """Rows of runs that have ended, the same ones every time but for their ids."""
+    """Rows of ended runs, the same every time except for their ids."""
 
     def __init__(self, runs: int) -> None:
         self._runs = runs
-        self._chance = random.Random(_SEED)
-        self._words = _vocabulary(self._chance)
-        places = self._chance.sample(range(1, runs + 1), _RARE_RUNS * len(_RARE))
-        self._rare = dict(zip(places, cycle(_RARE), strict=False))
-        self._places = dict(zip(places, cycle(_PLACES), strict=False))
-        self._short = set(places[:_RARE_RUNS])
+        self._random = random.Random(_SEED)
+        self._words = _vocabulary(self._random)
+        places = self._random.sample(range(1, runs + 1), _RARE_RUNS * len(_RARE_WORDS))
+        self._rare = dict(zip(places, cycle(_RARE_WORDS), strict=False))
+        self._task_words = dict(zip(places, cycle(_TASK_WORDS), strict=False))
+        self._two_letter_runs = set(places[:_RARE_RUNS])
 
     def numbers(self) -> Iterator[range]:
         for first in range(1, self._runs + 1, _BATCH):
             yield range(first, min(first + _BATCH, self._runs + 1))
 
     def run(self, num: int) -> tuple[object, ...]:
-        choice = self._chance.choice
-        run_id, began = new_run_id(), _FIRST_MS + num * _STEP_MS
+        choice = self._random.choice
+        run_id, started_at = new_run_id(), _FIRST_MS + num * _STEP_MS
         status = choice(_STATUSES)
         failed = status == "failed"
         return (
@@ -98,8 +98,8 @@ class _Sample:
             choice(_CHANNELS),
             self.task(num),
             status,
-            format_timestamp(began),
-            format_timestamp(began + 61_000),
+            format_timestamp(started_at),
+            format_timestamp(started_at + 61_000),
             choice(_TYPES),
             choice(OWNERS),
             run_id,
@@ -120,18 +120,18 @@ class _Sample:
         )
 
     def task(self, num: int) -> str:
-        place = f" in {self._places[num]}" if num in self._places else ""
-        short = f" {_SHORT}" if num in self._short else ""
+        place = f" in {self._task_words[num]}" if num in self._task_words else ""
+        short = f" {_TWO_LETTERS}" if num in self._two_letter_runs else ""
         return f"Look at what the nightly build says about module {num}{place}{short} and repair it"
 
     def body(self, num: int) -> str:
-        words = self._chance.choices(self._words, k=_BODY_WORDS)
+        words = self._random.choices(self._words, k=_BODY_WORDS)
         if num in self._rare:
-            words[_BODY_WORDS // 2 : _BODY_WORDS // 2 + 2] = self._rare[num], _FEATHER
+            words[_BODY_WORDS // 2 : _BODY_WORDS // 2 + 2] = self._rare[num], _PHRASE_END
         return " ".join(words)
 
     def archive(self) -> bytes:
-        return self._chance.randbytes(_ARCHIVE_BYTES)
+        return self._random.randbytes(_ARCHIVE_BYTES)
 
 
 _INSERT = (
@@ -143,7 +143,7 @@ _KEY = "coalesce(agent_id, ''), status, worker_type, coalesce(channel_id, ''), n
 
 
 def fill(storage: Storage, runs: int) -> None:
-    """Makes the database with the store's own schema. Indexes and triggers come back after the rows: it is quicker."""
+    """Create the database with the store's schema. Indexes and triggers are dropped during the inserts, for speed."""
 
     async def make() -> None:
         await (await SqliteStore.open(storage.database)).close()
@@ -189,8 +189,8 @@ class _Client:
         return answer
 
 
-class _Bare:
-    """The same by nothing but the driver."""
+class _PlainSql:
+    """The same queries with the SQLite driver alone."""
 
     def __init__(self, storage: Storage) -> None:
         self.connection = sqlite3.connect(storage.database)
@@ -203,19 +203,21 @@ class _Bare:
         return self.connection.execute(query, values).fetchone()[0]
 
 
-def _by_turns(ours: Callable[[], object], theirs: Callable[[], object], rounds: int) -> tuple[Comparison, list[float]]:
-    """Compares single calls; also gives how long each of ours took."""
-    taken: list[float] = []
+def _compare_calls(
+    ours: Callable[[], object], theirs: Callable[[], object], rounds: int
+) -> tuple[Comparison, list[float]]:
+    """Compare single calls; also return the seconds of each of our calls."""
+    seconds: list[float] = []
 
-    def watched() -> float:
-        taken.append(seconds_of(ours))
-        return taken[-1]
+    def timed() -> float:
+        seconds.append(seconds_of(ours))
+        return seconds[-1]
 
-    found = interleave(watched, lambda: seconds_of(theirs), rounds)
-    return found, taken[1:]
+    found = interleave(timed, lambda: seconds_of(theirs), rounds)
+    return found, seconds[1:]
 
 
-def newest(client: _Client, bare: _Bare, runs: int, rounds: int) -> list[Result]:
+def newest(client: _Client, plain_sql: _PlainSql, runs: int, rounds: int) -> list[Result]:
     ours, theirs = cycle(OWNERS), cycle(OWNERS)
 
     def ask() -> None:
@@ -225,17 +227,17 @@ def newest(client: _Client, bare: _Bare, runs: int, rounds: int) -> list[Result]
 
     def select() -> None:
         owner = next(theirs)
-        rows = bare.rows(_OWNED, owner, "completed")
-        json.dumps({"workers": rows, "total": bare.one(_OWNED_TOTAL, owner, "completed")})
+        rows = plain_sql.rows(_OWNED, owner, "completed")
+        json.dumps({"workers": rows, "total": plain_sql.one(_OWNED_TOTAL, owner, "completed")})
 
     for _ in range(3 * len(OWNERS)):
         ask()
         select()
-    found, taken = _by_turns(ask, select, rounds)
+    found, taken = _compare_calls(ask, select, rounds)
     p99 = statistics.quantiles(taken, n=100)[98]
     name = f"newest {PAGE} of an owner with a status, {runs:,} runs, HTTP"
     return [
-        _compared(name, found, "bare SQL + json.dumps"),
+        _compared(name, found, "plain SQL + json.dumps"),
         Result(
             measure=f"the same, p50 (p99 {_ms(p99)})",
             ours=_ms(found.ours),
@@ -246,27 +248,29 @@ def newest(client: _Client, bare: _Bare, runs: int, rounds: int) -> list[Result]
     ]
 
 
-def total(client: _Client, bare: _Bare, runs: int, rounds: int) -> Result:
+def total(client: _Client, plain_sql: _PlainSql, runs: int, rounds: int) -> Result:
     def ask() -> None:
         if client.get(limit=1).json()["total"] != runs:
             raise RuntimeError("the total is wrong")
 
-    found, _ = _by_turns(ask, lambda: bare.one("SELECT count(*) FROM worker_runs"), rounds)
+    found, _ = _compare_calls(ask, lambda: plain_sql.one("SELECT count(*) FROM worker_runs"), rounds)
     return _compared("the total of all, with the newest run, HTTP", found, "SELECT count(*)")
 
 
-def deep(client: _Client, bare: _Bare, runs: int, rounds: int) -> Result:
+def deep(client: _Client, plain_sql: _PlainSql, runs: int, rounds: int) -> Result:
     place = runs // 2
     cursor = client.get(offset=place - PAGE, limit=PAGE).json()["next"]
-    expected = [row["id"] for row in bare.rows(_FAR, place)]
+    expected = [row["id"] for row in plain_sql.rows(_FAR, place)]
     if [row["id"] for row in client.get(cursor=cursor, limit=PAGE).json()["workers"]] != expected:
-        raise RuntimeError("the cursor names another page")
-    found, _ = _by_turns(lambda: client.get(cursor=cursor, limit=PAGE), lambda: bare.rows(_FAR, place), rounds)
-    return _compared(f"the page after {place:,} runs by cursor, HTTP", found, "bare SQL, OFFSET")
+        raise RuntimeError("the cursor leads to another page than the offset")
+    found, _ = _compare_calls(
+        lambda: client.get(cursor=cursor, limit=PAGE), lambda: plain_sql.rows(_FAR, place), rounds
+    )
+    return _compared(f"the page after {place:,} runs by cursor, HTTP", found, "plain SQL, OFFSET")
 
 
 class _Query(NamedTuple):
-    """Queries that find the same number of runs each, and the bare SQL that finds them, too."""
+    """Queries that find the same number of runs each, and the plain SQL that finds them, too."""
 
     measure: str
     queries: list[str]
@@ -278,40 +282,40 @@ class _Query(NamedTuple):
 
 def _queries(runs: int) -> list[_Query]:
     among, rare = f"in {_RARE_RUNS} of {runs:,} runs", _RARE_RUNS
-    phrases = [f'"{word} {_FEATHER}"' for word in _RARE]
-    parts = [place[1:-1] for place in _PLACES]
+    phrases = [f'"{word} {_PHRASE_END}"' for word in _RARE_WORDS]
+    parts = [place[1:-1] for place in _TASK_WORDS]
     return [
-        _Query(f"search of a word {among}", _RARE, rare, _LIKE, "LIKE '%word%'", 20.0),
+        _Query(f"search of a word {among}", _RARE_WORDS, rare, _LIKE, "LIKE '%word%'", 20.0),
         _Query(f"search of a phrase {among}", phrases, rare, _LIKE, "LIKE '%one two%'", 20.0),
         _Query(f"search of a part of a word {among}, in the task", parts, rare, _LIKE_TASK, "LIKE '%part%'", 20.0),
-        _Query(f"search of two letters {among}, in the task", [_SHORT], rare, _LIKE_TASK, "LIKE '%zq%'", 0.25),
+        _Query(f"search of two letters {among}, in the task", [_TWO_LETTERS], rare, _LIKE_TASK, "LIKE '%zq%'", 0.25),
         _Query("search of a word in every task", ["nightly"], runs, _COUNT_LIKE_TASK, "count, LIKE '%word%'", None),
     ]
 
 
-def search(storage: Storage, bare: _Bare, runs: int, rounds: int) -> list[Result]:
+def search(storage: Storage, plain_sql: _PlainSql, runs: int, rounds: int) -> list[Result]:
     with anyio.from_thread.start_blocking_portal() as portal:
         store = portal.call(SqliteStore.open, storage.database)
 
-        def measured(asked: _Query) -> Result:
-            ours, theirs = cycle(asked.queries), cycle(asked.queries)
+        def measured(query: _Query) -> Result:
+            ours, theirs = cycle(query.queries), cycle(query.queries)
 
             def find() -> None:
                 wanted = RunFilter(search=next(ours))
                 page = portal.call(lambda: store.list_runs(wanted, limit=PAGE))
-                if page.total != asked.found or len(page.items) != min(PAGE, asked.found):
-                    raise RuntimeError(f"{wanted.search} found {page.total}, not {asked.found}")
+                if page.total != query.found or len(page.items) != min(PAGE, query.found):
+                    raise RuntimeError(f"{wanted.search} found {page.total}, not {query.found}")
 
             def like() -> None:
-                found = bare.rows(asked.sql, f"%{next(theirs).strip(chr(34))}%")
-                if (found[0]["count(*)"] if asked.found > PAGE else len(found)) != asked.found:
-                    raise RuntimeError("LIKE finds something else")
+                found = plain_sql.rows(query.sql, f"%{next(theirs).strip(chr(34))}%")
+                if (found[0]["count(*)"] if query.found > PAGE else len(found)) != query.found:
+                    raise RuntimeError(f"LIKE found another number of runs than {query.found}")
 
-            found, _ = _by_turns(find, like, rounds)
-            return _compared(asked.measure, found, asked.peer, floor=asked.floor)
+            found, _ = _compare_calls(find, like, rounds)
+            return _compared(query.measure, found, query.peer, floor=query.floor)
 
         try:
-            return [measured(asked) for asked in _queries(runs)]
+            return [measured(query) for query in _queries(runs)]
         finally:
             portal.call(store.close)
 
@@ -330,18 +334,18 @@ def run(*, quick: bool) -> list[Result]:
     runs, pages, scans = (20_000, 40, 5) if quick else (1_000_000, 600, 21)
     with scratch() as folder:
         storage = Storage(folder)
-        begin = perf_counter()
+        started_at = perf_counter()
         fill(storage, runs)
         size = storage.database.stat().st_size / 1e6
-        log_progress(f"{runs:,} runs stored, {size:,.0f} MB, in {perf_counter() - begin:.0f} s")
-        bare = _Bare(storage)
+        log_progress(f"{runs:,} runs stored, {size:,.0f} MB, in {perf_counter() - started_at:.0f} s")
+        plain_sql = _PlainSql(storage)
         with running_server(storage) as address:
             client = _Client(address)
             log_progress("pages over HTTP")
-            results = newest(client, bare, runs, pages)
-            results += [total(client, bare, runs, scans), deep(client, bare, runs, scans)]
+            results = newest(client, plain_sql, runs, pages)
+            results += [total(client, plain_sql, runs, scans), deep(client, plain_sql, runs, scans)]
             client.http.close()
         log_progress("search")
-        results += search(storage, bare, runs, scans // 3)
-        bare.connection.close()
+        results += search(storage, plain_sql, runs, scans // 3)
+        plain_sql.connection.close()
     return results

@@ -1,4 +1,4 @@
-"""How late an event arrives: from append to client over HTTP, in the server's own process and from another one."""
+"""Latency of live events: from append to client over HTTP, from the server's process and from another process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import msgspec
 from benchmarks.harness import Result, log_progress, scratch
 from benchmarks.sample import STEP, line, message, started
 from benchmarks.server_process import terminate_on_exit
-from benchmarks.sse import END, ClientTask, Report, clients, line_of, report_of
+from benchmarks.sse import END, ClientTask, Report, read_line, read_report, start_clients
 from shopfloor.adapters.local import LocalLogs
 from shopfloor.log import RunCompleted, new_run_id
 from shopfloor.ports import Bus
@@ -37,7 +37,7 @@ _OTHER_P50_SECONDS = 0.010
 
 
 class Task(msgspec.Struct, frozen=True):
-    """What a process is to serve or to write."""
+    """What a child process serves or writes."""
 
     storage: str
     run_id: str
@@ -45,41 +45,41 @@ class Task(msgspec.Struct, frozen=True):
 
 
 class Latency(msgspec.Struct, frozen=True):
-    """In seconds."""
+    """Latency in seconds."""
 
     p50: float
     p99: float
 
 
-# The writers: each waits for a line of its standard input first.
+# The writers: each first waits for a line on its standard input.
 
 
-def _stamped() -> str:
+def _timestamped_text() -> str:
     return f"This was written at {time.time_ns()}."
 
 
-async def _go() -> None:
-    print("begun", flush=True)
+async def _wait_for_go() -> None:
+    print("ready", flush=True)
     await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
 
 
-async def _due(begin: float, number: int) -> None:
-    await anyio.sleep(max(0.0, begin + number / EVENTS_PER_SECOND - time.monotonic()))
+async def _sleep_until_due(started_at: float, number: int) -> None:
+    await anyio.sleep(max(0.0, started_at + number / EVENTS_PER_SECOND - time.monotonic()))
 
 
 async def _write(task: Task, bus: Bus | None = None) -> None:
     storage = Storage(Path(task.storage))
     async with LocalLogs(storage, bus=bus).open(task.run_id) as log:
         await log.append(started())
-        await _go()
-        begin = time.monotonic()
+        await _wait_for_go()
+        started_at = time.monotonic()
         for number in range(task.events):
-            await _due(begin, number)
-            await log.append(message(_stamped()), path=STEP)
+            await _sleep_until_due(started_at, number)
+            await log.append(message(_timestamped_text()), path=STEP)
         await log.append(RunCompleted(name="bench", kind="agent", status="completed"))
 
 
-# Ours: the server of a storage, whose process writes the log, too.
+# Ours: the server of a storage. Its process also writes the log.
 
 
 async def _serve(task: Task) -> None:
@@ -97,10 +97,10 @@ async def _serve(task: Task) -> None:
         tasks.cancel_scope.cancel()
 
 
-# The peer: the same server software, and an app that gives each client a queue of bytes.
+# The peer: the same server software, with an app that has a queue of bytes for each client.
 
 
-class _Pushed:
+class _PushApp:
     def __init__(self) -> None:
         self.state = SimpleNamespace(shutdown_event=anyio.Event())
         self._queues: list[asyncio.Queue[bytes | None]] = []
@@ -123,17 +123,17 @@ class _Pushed:
         await send({"type": "http.response.body", "body": END, "more_body": False})
 
 
-async def _push(app: _Pushed, task: Task) -> None:
-    await _go()
-    begin = time.monotonic()
+async def _push(app: _PushApp, task: Task) -> None:
+    await _wait_for_go()
+    started_at = time.monotonic()
     for number in range(task.events):
-        await _due(begin, number)
-        app.push(log_frame(number, line(task.run_id, message(_stamped()), number).rstrip()))
+        await _sleep_until_due(started_at, number)
+        app.push(log_frame(number, line(task.run_id, message(_timestamped_text()), number).rstrip()))
     app.push(None)
 
 
-async def _serve_pushed(task: Task) -> None:
-    app = _Pushed()
+async def _serve_push_app(task: Task) -> None:
+    app = _PushApp()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_push, app, task)
 
@@ -144,52 +144,54 @@ async def _serve_pushed(task: Task) -> None:
         tasks.cancel_scope.cancel()
 
 
-# What is measured.
+# The measurements.
 
 
-def _start(what: str, task: Task) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "benchmarks.live", what, msgspec.json.encode(task).decode()]
+def _start(role: str, task: Task) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "benchmarks.live", role, msgspec.json.encode(task).decode()]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
 def _address(lines: list[bytes]) -> tuple[int, str]:
-    (port, token) = next(one for one in lines if one != b"begun\n").split()
+    (port, token) = next(line for line in lines if line != b"ready\n").split()
     return int(port), token.decode()
 
 
 def _latency(server: str, folder: Path, watchers: int, events: int, *, writer: bool = False) -> Latency:
-    """How late events came to so many clients of that server; with `writer` from a process of its own."""
+    """Return the latency for `watchers` clients of a server; with `writer`, another process writes the log."""
     task = Task(str(folder), new_run_id(), events)
     with terminate_on_exit(_start(server, msgspec.structs.replace(task, events=0) if writer else task)) as process:
-        lines = [line_of(process)] if writer else [line_of(process), line_of(process)]
+        lines = [read_line(process)] if writer else [read_line(process), read_line(process)]
         port, token = _address(lines)
-        with terminate_on_exit(_start("write", task) if writer else process) as writing:
+        with terminate_on_exit(_start("write", task) if writer else process) as writer_process:
             if writer:
-                line_of(writing)
-            asking = clients(ClientTask(port, f"/api/runs/{task.run_id}/stream", token, watchers, stamps=True))
-            line_of(asking)
-            # The last that was answered reads the log up to here.
+                read_line(writer_process)
+            client_process = start_clients(
+                ClientTask(port, f"/api/runs/{task.run_id}/stream", token, watchers, stamps=True)
+            )
+            read_line(client_process)
+            # Let the client that was answered last read the log up to here.
             time.sleep(_SETTLE_SECONDS)
-            if writing.stdin:
-                writing.stdin.write(b"go\n")
-                writing.stdin.flush()
-            found = _found(report_of(asking), watchers * events)
+            if writer_process.stdin:
+                writer_process.stdin.write(b"go\n")
+                writer_process.stdin.flush()
+            found = _measure_latency(read_report(client_process), watchers * events)
     return found
 
 
-def _found(report: Report, expected: int) -> Latency:
+def _measure_latency(report: Report, expected: int) -> Latency:
     if len(report.late) != expected:
         raise RuntimeError(f"{len(report.late):,} of {expected:,} events came")
     return Latency(statistics.median(report.late), statistics.quantiles(report.late, n=100)[98])
 
 
-def _middle(rounds: list[Latency]) -> Latency:
+def _median(rounds: list[Latency]) -> Latency:
     return Latency(statistics.median(one.p50 for one in rounds), statistics.median(one.p99 for one in rounds))
 
 
-def _results(what: str, ours: Latency, theirs: Latency | None, p50: float, p99: float | None) -> list[Result]:
+def _results(role: str, ours: Latency, theirs: Latency | None, p50: float, p99: float | None) -> list[Result]:
     def row(name: str, seconds: float, limit: float) -> Result:
-        measure, against = f"{what}: {name}", f"{limit * 1e3:.0f} ms"
+        measure, against = f"{role}: {name}", f"{limit * 1e3:.0f} ms"
         return Result(
             measure=measure, ours=f"{seconds * 1e3:.2f} ms", against=against, ratio=limit / seconds, floor=1.0
         )
@@ -198,9 +200,11 @@ def _results(what: str, ours: Latency, theirs: Latency | None, p50: float, p99: 
     if p99 is not None:
         results.append(row("p99", ours.p99, p99))
     if theirs is not None:
-        bare = f"bare ASGI, the same bytes: {theirs.p50 * 1e3:.2f} ms (p99 {theirs.p99 * 1e3:.2f} ms)"
+        plain_asgi = f"plain ASGI, the same bytes: {theirs.p50 * 1e3:.2f} ms (p99 {theirs.p99 * 1e3:.2f} ms)"
         results.append(
-            Result(measure=f"{what}: p50", ours=f"{ours.p50 * 1e3:.2f} ms", against=bare, ratio=theirs.p50 / ours.p50)
+            Result(
+                measure=f"{role}: p50", ours=f"{ours.p50 * 1e3:.2f} ms", against=plain_asgi, ratio=theirs.p50 / ours.p50
+            )
         )
     return results
 
@@ -218,18 +222,18 @@ def run(*, quick: bool) -> list[Result]:
                 )
                 for number in range(rounds)
             ]
-            ours, theirs = _middle([one for one, _ in pairs]), _middle([other for _, other in pairs])
-            what = f"append to client, {watchers} client{'s' * (watchers > 1)}"
-            results += _results(what, ours, theirs, _P50_SECONDS, _P99_SECONDS)
+            ours, theirs = _median([one for one, _ in pairs]), _median([other for _, other in pairs])
+            role = f"append to client, {watchers} client{'s' * (watchers > 1)}"
+            results += _results(role, ours, theirs, _P50_SECONDS, _P99_SECONDS)
         log_progress(f"from another process, load {os.getloadavg()[0]:.1f}")
         others = [_latency("serve", folder / f"other-{n}", 1, events, writer=True) for n in range(rounds)]
-        results += _results("from another process's log, 1 client", _middle(others), None, _OTHER_P50_SECONDS, None)
+        results += _results("from another process's log, 1 client", _median(others), None, _OTHER_P50_SECONDS, None)
     return results
 
 
-def main(what: str, words: str) -> None:
-    task = msgspec.json.decode(words, type=Task)
-    action: Any = {"serve": _serve, "push": _serve_pushed, "write": _write}[what]
+def main(role: str, task_json: str) -> None:
+    task = msgspec.json.decode(task_json, type=Task)
+    action: Any = {"serve": _serve, "push": _serve_push_app, "write": _write}[role]
     anyio.run(action, task, backend_options={"use_uvloop": True})
 
 

@@ -1,4 +1,4 @@
-"""A long log: appending to it costs what it cost at the start, and its end is at hand."""
+"""A long log: the cost of appending does not grow, and its end is read quickly."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _append_round(recorder: Recorder, events: int) -> float:
             append(payload, path=STEP)
 
     seconds = seconds_of(work)
-    # What the group commit still has to do is not to fall into the other side's round.
+    # Finish the group commit now, so that it does not slow down the other side's round.
     recorder.sync_pending()
     return seconds
 
@@ -59,8 +59,8 @@ def _micros(seconds: float) -> str:
     return f"{seconds * 1e6:.2f} µs"
 
 
-def _forget(path: Path) -> None:
-    """Asks the system to drop the file from its cache, so that it is read from the disk."""
+def _drop_from_cache(path: Path) -> None:
+    """Drop the file from the system's cache, so that it is read from the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -73,24 +73,24 @@ def _read_tail(path: Path, last: int) -> None:
     if entry is None or entry.seq != last:
         raise RuntimeError(f"the log ends at {last:,}, not at {entry and entry.seq}")
     if len(list(read(path, after=last - TAIL_EVENTS))) != TAIL_EVENTS:
-        raise RuntimeError("the tail is not whole")
+        raise RuntimeError(f"the tail has less than {TAIL_EVENTS} events")
 
 
 def _read_middle(path: Path, last: int) -> None:
     entry = next(read(path, after=last // 2, limit=1))
     if entry.seq != last // 2 + 1:
-        raise RuntimeError(f"asked for {last // 2 + 1:,}, got {entry.seq:,}")
+        raise RuntimeError(f"expected event {last // 2 + 1:,}, got {entry.seq:,}")
 
 
 def _cold(path: Path, action: Callable[[], None], rounds: int) -> float:
     found: list[float] = []
     for _ in range(rounds):
-        _forget(path)
+        _drop_from_cache(path)
         found.append(seconds_of(action))
     return statistics.median(found)
 
 
-def reading(size: int, rounds: int) -> list[Result]:
+def read_results(size: int, rounds: int) -> list[Result]:
     with scratch() as folder:
         path, last = folder / "large.jsonl", size // LINE_BYTES + 1
         write_log(path, new_run_id(), last)
@@ -98,12 +98,12 @@ def reading(size: int, rounds: int) -> list[Result]:
         tail = _cold(path, lambda: _read_tail(path, last), rounds)
         middle = _cold(path, lambda: _read_middle(path, last), rounds)
     return [
-        _in_time(f"last {TAIL_EVENTS} events of {human}, cold", tail, 1.0),
-        _in_time(f"an event in the middle of {human}, cold", middle, None),
+        _against_limit(f"last {TAIL_EVENTS} events of {human}, cold", tail, 1.0),
+        _against_limit(f"an event in the middle of {human}, cold", middle, None),
     ]
 
 
-def _in_time(measure: str, seconds: float, floor: float | None) -> Result:
+def _against_limit(measure: str, seconds: float, floor: float | None) -> Result:
     return Result(
         measure=measure,
         ours=f"{seconds * 1e3:.2f} ms",
@@ -118,4 +118,4 @@ def run(*, quick: bool) -> list[Result]:
     log_progress(f"cost of appending at event {late:,}")
     cost = cost_of_append(late, 6, 2_000) if quick else cost_of_append(late, 41, 20_000)
     log_progress("reading a large file")
-    return [cost, *(reading(20_000_000, 5) if quick else reading(1_000_000_000, 21))]
+    return [cost, *(read_results(20_000_000, 5) if quick else read_results(1_000_000_000, 21))]

@@ -1,4 +1,4 @@
-"""What agents print, made into reports: against nothing but parsing the same lines, and over very long streams."""
+"""Normalizing the output of agents: against only parsing the same lines, and memory over very long streams."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from shopfloor.ports import Normalizer
 
 STREAMS = Path(__file__).parent.parent / "tests" / "providers" / "fixtures"
 ALLOWED_GROWTH = 32 * 1024 * 1024
-"""How much a normaliser may have grown after a gigabyte."""
-WARM = 0.02
-"""The part of it after which memory is looked at first."""
+"""The bytes by which a normalizer may grow over a gigabyte of output."""
+WARM_UP_FRACTION = 0.02
+"""The fraction of the stream after which memory is measured first."""
 
 _ID = re.compile(rb'"(?!model)\w*(?:id|Id|ID)": ?"([^"\\]{8,})"')
 
 
-def recorded(name: str) -> list[bytes]:
-    """Everything that is kept of an agent, each stream by itself."""
+def recorded_streams(name: str) -> list[bytes]:
+    """Return all recorded streams of an agent."""
     found = [path.read_bytes() for path in sorted((STREAMS / name).glob("*.jsonl"))]
     return [data for data in found if data]
 
@@ -36,27 +36,27 @@ def feed(normalizer: Normalizer, data: bytes) -> None:
 
 
 def ours(streams: list[tuple[str, bytes]]) -> float:
-    begin = perf_counter()
+    started_at = perf_counter()
     for name, data in streams:
         normalizer = provider(name).normalizer()
         feed(normalizer, data)
         normalizer.finish(None)
-    return perf_counter() - begin
+    return perf_counter() - started_at
 
 
-def parsed(streams: list[tuple[str, bytes]]) -> float:
-    begin = perf_counter()
+def parse_only(streams: list[tuple[str, bytes]]) -> float:
+    started_at = perf_counter()
     for _, data in streams:
         for line in data.split(b"\n"):
             if line:
                 orjson.loads(line)
-    return perf_counter() - begin
+    return perf_counter() - started_at
 
 
 def against_parsing(what: str, streams: list[tuple[str, bytes]], rounds: int, floor: float | None) -> Result:
     size = sum(len(data) for _, data in streams)
     lines = sum(data.count(b"\n") for _, data in streams)
-    found = interleave(lambda: ours(streams), lambda: parsed(streams), rounds)
+    found = interleave(lambda: ours(streams), lambda: parse_only(streams), rounds)
     return Result(
         measure=f"{what}, {size // lines:,} bytes a line: from bytes to reports",
         ours=f"{size / found.ours / 1e6:.0f} MB/s",
@@ -67,26 +67,26 @@ def against_parsing(what: str, streams: list[tuple[str, bytes]], rounds: int, fl
 
 
 def long_stream(name: str, size: int) -> Iterator[bytes]:
-    """So many bytes of a process that does all that was recorded again and again, each time under other ids."""
-    data = b"".join(stream.rstrip(b"\n") + b"\n" for stream in recorded(name))
+    """Yield about `size` bytes: all recorded streams of an agent, repeated with new ids each time."""
+    data = b"".join(stream.rstrip(b"\n") + b"\n" for stream in recorded_streams(name))
     ids = sorted(set(_ID.findall(data)), key=len, reverse=True)
     between = re.split(b"(?=%b)" % b"|".join(map(re.escape, ids)), data)
-    given = 0
+    fed_bytes = 0
     for turn in itertools.count():
-        again = (b"%d." % turn).join(between)
-        given += len(again)
-        if given > size:
+        repeated = (b"%d." % turn).join(between)
+        fed_bytes += len(repeated)
+        if fed_bytes > size:
             return
-        yield again
+        yield repeated
 
 
 def growth(name: str, size: int) -> Result:
     normalizer = provider(name).normalizer()
-    given, before = 0, None
+    fed_bytes, before = 0, None
     for data in long_stream(name, size):
         feed(normalizer, data)
-        given += len(data)
-        if before is None and given > size * WARM:
+        fed_bytes += len(data)
+        if before is None and fed_bytes > size * WARM_UP_FRACTION:
             before = resident_bytes()
     grown = max(resident_bytes() - (before or 0), 4096)
     return Result(
@@ -100,16 +100,18 @@ def growth(name: str, size: int) -> Result:
 
 def run(*, quick: bool) -> list[Result]:
     rounds, repeats, size = (3, 1, 5_000_000) if quick else (15, 10, 1_000_000_000)
-    kept = {
-        name: [(name, data) for data in recorded(name)] * repeats for name in PROVIDER_NAMES if name != "claude-sdk"
+    streams_by_provider = {
+        name: [(name, data) for data in recorded_streams(name)] * repeats
+        for name in PROVIDER_NAMES
+        if name != "claude-sdk"
     }
     log_progress("all recorded streams")
-    together = [stream for streams in kept.values() for stream in streams]
+    together = [stream for streams in streams_by_provider.values() for stream in streams]
     results = [against_parsing("all agents", together, rounds, 0.2)]
-    for name, streams in kept.items():
-        log_progress(f"those of {name}")
+    for name, streams in streams_by_provider.items():
+        log_progress(f"the streams of {name}")
         results.append(against_parsing(name, streams, rounds, None))
-    for name in kept:
+    for name in streams_by_provider:
         log_progress(f"a very long stream of {name}")
         results.append(growth(name, size))
     return results

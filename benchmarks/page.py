@@ -1,6 +1,6 @@
-"""The page in a real browser: how soon it is painted, how much of it is loaded first, and whether its memory is flat.
+"""The page in a real browser: time to first paint, size of the first load, and growth of its memory.
 
-`python -m benchmarks.page --minutes 10` watches the memory for so long, and measures nothing else.
+`python -m benchmarks.page --minutes 10` measures only the memory, for that long.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ from shopfloor.server.page_files import INDEX, PAGE_FOLDER
 from shopfloor.views import RunRow, Spending, UsageTotal
 
 BUNDLE_LIMIT = 250_000
-"""Bytes of scripts and styles, gzipped, that the first view may take."""
+"""The size limit for the scripts and styles of the first view, in gzipped bytes."""
 EVENTS_PER_SECOND = 50
-KEPT_EVENTS = 12_000
-"""How many events of a log a page keeps: only from there on its memory can be flat."""
+PAGE_CACHED_EVENTS = 12_000
+"""The number of events of a log that the page caches: its memory grows up to there."""
 FILL_EVENTS, FILL_PER_SECOND = 500, 400
 _FIRST_MS = 1_767_225_600_000
 _BATCH = 1_000
-_PATIENCE_MS = 60_000
+_TIMEOUT_MS = 60_000
 _LEAST_GROWTH = 1_000
 
-# Two frames after the first row is there, it has been painted.
+# Two frames after the first row exists, it has been painted.
 _WATCH = """
 const look = () => {
   if (!document.querySelector(window.name)) return requestAnimationFrame(look);
@@ -66,11 +66,11 @@ requestAnimationFrame(look);
 """
 
 
-# What is looked at.
+# The data.
 
 
 def _row(number: int) -> ViewUpdate:
-    began, run_id = _FIRST_MS + number * 20_000, new_run_id()
+    started_at, run_id = _FIRST_MS + number * 20_000, new_run_id()
     row = RunRow(
         id=run_id,
         root_run_id=run_id,
@@ -82,8 +82,8 @@ def _row(number: int) -> ViewUpdate:
         channel_name=f"Channel {number % 20}",
         task=_task(number),
         status="completed",
-        started_at=format_timestamp(began),
-        completed_at=format_timestamp(began + 61_000),
+        started_at=format_timestamp(started_at),
+        completed_at=format_timestamp(started_at + 61_000),
         duration_ms=61_000,
         spending=Spending(UsageTotal(Usage(input=41_234, output=2_310), Cost(usd=0.0421, source="agent"))),
         last_seq=120,
@@ -104,7 +104,7 @@ async def _fill(storage: Storage, runs: int) -> None:
         await store.close()
 
 
-def _said(number: int) -> str:
+def _message_text(number: int) -> str:
     return f"Event {number}: I look at module {number} next, and then at what depends on it."
 
 
@@ -113,10 +113,12 @@ def _payloads(events: int) -> Iterator[Payload]:
     for number in range(2, events):
         match number % 3:
             case 0:
-                yield AssistantMessage(blocks=[TextBlock(fidelity="agent_emitted", text=_said(number))])
+                yield AssistantMessage(blocks=[TextBlock(fidelity="agent_emitted", text=_message_text(number))])
             case 1:
-                given = {"command": f"make module-{number}"}
-                yield ToolCall(name="Bash", call_id=f"c{number}", input=given, output=None, fidelity="agent_emitted")
+                arguments = {"command": f"make module-{number}"}
+                yield ToolCall(
+                    name="Bash", call_id=f"c{number}", input=arguments, output=None, fidelity="agent_emitted"
+                )
             case _:
                 name, said = f"c{number - 1}", f"module {number} is up to date"
                 yield ToolResult(name="Bash", call_id=name, input=None, output=said, fidelity="agent_emitted")
@@ -143,7 +145,7 @@ def _write_log(storage: Storage, events: int) -> str:
 
 
 def _plain(path: Path, rows: Iterator[str]) -> str:
-    """The peer: the same texts as a bare table, in a file."""
+    """Write the peer, the same texts as a plain table in a file, and return its URL."""
     cells = "".join(f"<tr><td>done<td>{text}<td>1m 1s\n" for text in rows)
     path.write_text(f"<!doctype html><meta charset=utf-8><title>plain</title><table>{cells}</table>", encoding="utf-8")
     return path.as_uri()
@@ -156,7 +158,7 @@ def _plain(path: Path, rows: Iterator[str]) -> str:
 def _browser() -> Iterator[Browser]:
     found = shutil.which("chromium") or shutil.which("google-chrome")
     if found is None:
-        raise SystemExit("the page is measured in Chromium: apt-get install chromium")
+        raise SystemExit("Chromium is not installed: apt-get install chromium")
     if not (PAGE_FOLDER / INDEX).is_file():
         raise SystemExit("the page is not built: make page")
     with sync_playwright() as playwright:
@@ -169,15 +171,15 @@ def _browser() -> Iterator[Browser]:
 
 def _logged_in(browser: Browser, address: Address) -> BrowserContext:
     context = browser.new_context(viewport={"width": 1280, "height": 800})
-    context.set_default_timeout(_PATIENCE_MS)
+    context.set_default_timeout(_TIMEOUT_MS)
     page = context.new_page()
     page.goto(f"{address.url}/login?token={address.token}&next=/api/docs")
     page.close()
     return context
 
 
-def _painted(context: BrowserContext, url: str, selector: str) -> float:
-    """Seconds from navigation until the first of these is painted, in a tab of its own."""
+def _seconds_to_paint(context: BrowserContext, url: str, selector: str) -> float:
+    """Return the seconds from navigation until the first match is painted, in a new tab."""
     page = context.new_page()
     page.add_init_script(f"window.name = {selector!r};{_WATCH}")
     page.goto(url, wait_until="commit")
@@ -195,10 +197,10 @@ def _compared(measure: str, found: Comparison, peer: str) -> Result:
     )
 
 
-# What is measured.
+# The measurements.
 
 
-def painting(folder: Path, runs: int, sizes: tuple[int, ...], rounds: int) -> list[Result]:
+def measure_painting(folder: Path, runs: int, sizes: tuple[int, ...], rounds: int) -> list[Result]:
     storage = Storage(folder / "storage")
     storage.root.mkdir()
     anyio.run(_fill, storage, runs)
@@ -210,33 +212,35 @@ def painting(folder: Path, runs: int, sizes: tuple[int, ...], rounds: int) -> li
         plain = _plain(folder / "runs.html", (_task(number) for number in range(runs)))
         home = f"{address.url}/agents/all/workers"
         found = interleave(
-            lambda: _painted(context, home, "a[data-run]"), lambda: _painted(context, plain, "tr"), rounds
+            lambda: _seconds_to_paint(context, home, "a[data-run]"),
+            lambda: _seconds_to_paint(context, plain, "tr"),
+            rounds,
         )
-        results.append(_compared(f"a list of {runs:,} runs, first painted", found, "a bare table of as many rows"))
+        results.append(_compared(f"a list of {runs:,} runs, first painted", found, "a plain table of as many rows"))
         for events, run_id in logs.items():
             log_progress(f"a transcript of {events:,} events")
-            plain = _plain(folder / f"{events}.html", map(_said, range(events)))
+            plain = _plain(folder / f"{events}.html", map(_message_text, range(events)))
             url = f"{home}?worker={run_id}"
             found = interleave(
-                lambda url=url: _painted(context, url, '[aria-label="Transcript"] [data-seq]'),
-                lambda plain=plain: _painted(context, plain, "tr"),
+                lambda url=url: _seconds_to_paint(context, url, '[aria-label="Transcript"] [data-seq]'),
+                lambda plain=plain: _seconds_to_paint(context, plain, "tr"),
                 rounds,
             )
             measure = f"a transcript of {events:,} events, first painted"
-            results.append(_compared(measure, found, "a bare table of as many rows"))
+            results.append(_compared(measure, found, "a plain table of as many rows"))
     return results
 
 
 def _wait_until_listed(context: BrowserContext, address: Address, runs: int) -> None:
-    deadline = time.monotonic() + _PATIENCE_MS / 1000
+    deadline = time.monotonic() + _TIMEOUT_MS / 1000
     while context.request.get(f"{address.url}/api/agents/workers?limit=1").json()["total"] < runs:
         if time.monotonic() > deadline:
-            raise RuntimeError("the logs are not taken up")
+            raise RuntimeError(f"the list does not show {runs:,} runs after {_TIMEOUT_MS / 1000:.0f} s")
         time.sleep(0.1)
 
 
-def bundle() -> list[Result]:
-    """What index.html names: the scripts and styles without which there is nothing to see; and all that there are."""
+def measure_bundle() -> list[Result]:
+    """Measure the scripts and styles that index.html loads for the first view, and all scripts and styles."""
     index = (PAGE_FOLDER / INDEX).read_text(encoding="utf-8")
     first = [PAGE_FOLDER / name for name in re.findall(r'(?:src|href)="/(assets/[^"]+\.(?:js|css))"', index)]
     every = [path for path in (PAGE_FOLDER / "assets").iterdir() if path.suffix in {".js", ".css"}]
@@ -244,7 +248,7 @@ def bundle() -> list[Result]:
         raise RuntimeError("index.html names no script")
     return [
         _sized("scripts and styles of the first view, gzipped", first, floor=1.0),
-        _sized("the same with all that is loaded later, when a run is looked at", every),
+        _sized("the same with everything that is loaded later, when a run is opened", every),
     ]
 
 
@@ -254,40 +258,40 @@ def _sized(measure: str, paths: list[Path], *, floor: float | None = None) -> Re
     return Result(measure=measure, ours=f"{size / 1e3:.0f} KB", against=against, ratio=BUNDLE_LIMIT / size, floor=floor)
 
 
-class _Watched:
-    """A run that goes on, and a tab that follows it."""
+class _WatchedRun:
+    """A live run, and a tab that follows it."""
 
     def __init__(self, context: BrowserContext, address: Address, recorder: Recorder, host: str) -> None:
         self._recorder = recorder
-        begun = RunStarted(name="bench", kind="agent", attempt=1, host=host, task="a run that goes on")
-        self.written = recorder.append(begun).seq
+        run_started = RunStarted(name="bench", kind="agent", attempt=1, host=host, task="a run that goes on")
+        self.written = recorder.append(run_started).seq
         self._page = context.new_page()
         self._page.goto(f"{address.url}/agents/all/workers?worker={recorder.run_id}")
         self._session = context.new_cdp_session(self._page)
 
     def write(self, events: int, per_second: int) -> None:
-        begin = time.monotonic()
+        started_at = time.monotonic()
         for number in range(events):
-            time.sleep(max(0.0, begin + number / per_second - time.monotonic()))
-            self.written = self._recorder.append(message(_said(self.written + 1)), path=STEP).seq
+            time.sleep(max(0.0, started_at + number / per_second - time.monotonic()))
+            self.written = self._recorder.append(message(_message_text(self.written + 1)), path=STEP).seq
         last = f'[aria-label="Transcript"] [data-seq="{self.written}"]'
         self._page.wait_for_selector(last, state="attached")
 
     def heap(self) -> int:
-        """Bytes in use, once what nobody needs is gone."""
+        """Return the bytes in use after garbage collection."""
         self._session.send("HeapProfiler.enable")
         for _ in range(3):
             self._session.send("HeapProfiler.collectGarbage")
         return int(self._session.send("Runtime.getHeapUsage")["usedSize"])
 
 
-def memory(folder: Path, fill: int, seconds: float) -> Result:
+def measure_memory(folder: Path, fill: int, seconds: float) -> Result:
     storage = Storage(folder / "live")
     run_id = new_run_id()
     with running_server(storage) as address, LocalHost(storage) as host, _browser() as browser:
         storage.announce(run_id)
         with Recorder(storage.log_path(run_id), run_id, new=True, durability=Durability.OS) as recorder:
-            watched = _Watched(_logged_in(browser, address), address, recorder, host.id)
+            watched = _WatchedRun(_logged_in(browser, address), address, recorder, host.id)
             for _ in range(0, fill, FILL_EVENTS):
                 watched.write(FILL_EVENTS, FILL_PER_SECOND)
             before, events = watched.heap(), round(seconds * EVENTS_PER_SECOND)
@@ -297,26 +301,26 @@ def memory(folder: Path, fill: int, seconds: float) -> Result:
             )
             watched.write(events, EVENTS_PER_SECOND)
             after = watched.heap()
-            said = storage.log_path(run_id).stat().st_size - size
+            written = storage.log_path(run_id).stat().st_size - size
             recorder.append(RunCompleted(name="bench", kind="agent", status="completed"))
     growth = (after - before) * 1_000 / events
-    kept = said * 1_000 / events
+    events_bytes = written * 1_000 / events
     return Result(
         measure=f"growth of the page's heap per 1,000 events, {seconds / 60:.1f} min at {EVENTS_PER_SECOND}/s",
         ours=f"{growth / 1e3:.0f} KB (from {before / 1e6:.1f} to {after / 1e6:.1f} MB)",
-        against=f"the events themselves: {kept / 1e3:.0f} KB",
-        ratio=kept / max(growth, _LEAST_GROWTH),
+        against=f"the events themselves: {events_bytes / 1e3:.0f} KB",
+        ratio=events_bytes / max(growth, _LEAST_GROWTH),
     )
 
 
 def run(*, quick: bool) -> list[Result]:
     runs, sizes, rounds = (2_000, (1_000,), 2) if quick else (100_000, (1_000, 100_000), 7)
     with scratch() as folder:
-        results = bundle()
+        results = measure_bundle()
         log_progress(f"a list of {runs:,} runs")
-        results += painting(folder, runs, sizes, rounds)
+        results += measure_painting(folder, runs, sizes, rounds)
         log_progress("memory while a run is followed")
-        results.append(memory(folder, 500 if quick else KEPT_EVENTS, 3 if quick else 60))
+        results.append(measure_memory(folder, 500 if quick else PAGE_CACHED_EVENTS, 3 if quick else 60))
     return results
 
 
@@ -325,7 +329,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=10, help="for how long, at 50 events a second (default: 10)")
     minutes = parser.parse_args().minutes
     with scratch() as folder:
-        found = memory(folder, KEPT_EVENTS, minutes * 60)
+        found = measure_memory(folder, PAGE_CACHED_EVENTS, minutes * 60)
     print(f"{found.measure}: {found.ours}; {found.against}; ratio {found.ratio:.1f}")
 
 

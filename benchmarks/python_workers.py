@@ -1,4 +1,4 @@
-"""What a process of its own would cost a run of a worker in Python, beside what a run costs today.
+"""The cost of a separate process per run of a Python worker, beside the cost of a run today.
 
 Run it with `python -m benchmarks.python_workers`.
 """
@@ -20,10 +20,10 @@ ROUND_TRIPS = 2_000
 
 
 def main() -> None:
-    bare = _median(lambda: _start("pass"))
+    plain = _median(lambda: _start("pass"))
     loaded = _median(lambda: _start("import shopfloor.engine.run"))
     forked = _median(_fork)
-    print(f"a new interpreter:                       {bare * 1000:8.1f} ms")
+    print(f"a new interpreter:                       {plain * 1000:8.1f} ms")
     print(f"a new interpreter with the engine in it: {loaded * 1000:8.1f} ms")
     print(f"a fork of a process that is ready:       {forked * 1000:8.1f} ms")
     print(f"a request and its answer over a pipe:    {_round_trip() * 1_000_000:8.1f} µs")
@@ -31,18 +31,18 @@ def main() -> None:
 
 
 def _median(work: Callable[[], None]) -> float:
-    """Processor time, of this process and its children: what else the machine does counts little."""
+    """Return the median processor time of this process and its children, which other load affects little."""
     times: list[float] = []
     for _ in range(ROUNDS):
-        began = _processor_seconds()
+        started_at = _processor_seconds()
         work()
-        times.append(_processor_seconds() - began)
+        times.append(_processor_seconds() - started_at)
     return statistics.median(times)
 
 
 def _processor_seconds() -> float:
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 def _start(code: str) -> None:
@@ -56,23 +56,23 @@ def _fork() -> None:
 
 
 def _answer(connection: Connection) -> None:
-    while (asked := connection.recv_bytes()) != b"end":
-        connection.send_bytes(asked)
+    while (request := connection.recv_bytes()) != b"end":
+        connection.send_bytes(request)
 
 
 def _round_trip() -> float:
-    """What each call of `run` would cost more: the log stays with the host."""
+    """Return the additional cost of each call of `run`: the host would still write the log."""
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("fork").Process(target=_answer, args=(theirs,))
     process.start()
-    began = time.perf_counter()
+    started_at = time.perf_counter()
     for _ in range(ROUND_TRIPS):
         ours.send_bytes(b"x" * 200)
         ours.recv_bytes()
-    took = time.perf_counter() - began
+    seconds = time.perf_counter() - started_at
     ours.send_bytes(b"end")
     process.join()
-    return took / ROUND_TRIPS
+    return seconds / ROUND_TRIPS
 
 
 def _memory_bytes() -> int:

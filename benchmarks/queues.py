@@ -1,6 +1,6 @@
-"""Peers of dispatching, each in processes of its own: a bare queue in SQLite, DBOS on SQLite, and taskiq on Redis.
+"""Peers of dispatching, each in separate processes: a plain queue in SQLite, DBOS on SQLite, and taskiq on Redis.
 
-`python -m benchmarks.queues dbos <folder>` is a peer: it reads numbers of tasks, and says how many seconds each took.
+`python -m benchmarks.queues dbos <folder>` is a peer: it reads numbers of tasks and prints the seconds for each.
 """
 
 from __future__ import annotations
@@ -24,44 +24,44 @@ from typing import Any
 WORKERS = 2
 _POLL_SECONDS = 0.02
 _DBOS_POLL_SECONDS = 0.05
-"""Twenty times as often as it does by itself, so that its waiting does not count."""
+"""Twenty times as often as DBOS polls by default, so that its polling interval does not count."""
 
 _TAKE = "UPDATE tasks SET state = 1 WHERE num = (SELECT min(num) FROM tasks WHERE state = 0) RETURNING num"
 _END = "UPDATE tasks SET state = 2 WHERE num = ?"
 
 Tasks = Callable[[int], float]
-"""Has so many tasks done; the seconds from the first dispatch to the last outcome."""
+"""Executes a number of tasks and returns the seconds from the first dispatch to the last outcome."""
 
 
 @contextmanager
 def peer(name: str, folder: Path) -> Iterator[Tasks]:
-    """A peer that waits for work until the block ends."""
+    """Start a peer that waits for tasks until the block ends."""
     folder.mkdir()
     command = [sys.executable, "-m", "benchmarks.queues", name, str(folder)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    given, said = process.stdin, process.stdout
-    if given is None or said is None:
+    stdin, stdout = process.stdin, process.stdout
+    if stdin is None or stdout is None:
         raise RuntimeError("no pipes")
 
     def tasks(count: int) -> float:
-        with _going(process):
-            print(count, file=given, flush=True)
-            answer = said.readline()
+        with _resumed(process):
+            print(count, file=stdin, flush=True)
+            answer = stdout.readline()
         if not answer:
-            raise RuntimeError(f"{name} broke off: exit code {process.wait()}")
+            raise RuntimeError(f"{name} ended early with exit code {process.wait()}")
         return float(answer)
 
     try:
         yield tasks
     finally:
         process.send_signal(signal.SIGCONT)
-        given.close()
+        stdin.close()
         process.wait(30)
 
 
 @contextmanager
-def _going(*processes: subprocess.Popen[Any]) -> Iterator[None]:
-    """Has these go on, and stops them afterwards: who looks for work all the time would slow the others' rounds."""
+def _resumed(*processes: subprocess.Popen[Any]) -> Iterator[None]:
+    """Resume processes for the block and stop them afterwards: their polling would slow down the other peers."""
     for process in processes:
         process.send_signal(signal.SIGCONT)
     try:
@@ -72,7 +72,7 @@ def _going(*processes: subprocess.Popen[Any]) -> Iterator[None]:
 
 
 def row_counter(database: Path, query: str) -> Callable[[], int]:
-    """How many have ended, asked past whoever is at work, so that asking costs the same everywhere."""
+    """Return a function that counts rows on a separate connection, so that counting costs the same for every peer."""
     connection = sqlite3.connect(database, isolation_level=None, timeout=30)
     return lambda: int(connection.execute(query).fetchone()[0] or 0)
 
@@ -82,7 +82,7 @@ def wait_for_count(count: Callable[[], int], wanted: int) -> None:
         sleep(_POLL_SECONDS)
 
 
-# The bare queue.
+# The plain queue.
 
 
 def _open(database: Path) -> sqlite3.Connection:
@@ -93,7 +93,7 @@ def _open(database: Path) -> sqlite3.Connection:
 
 
 def work(database: Path) -> None:
-    """A worker of the bare queue: takes one, does nothing, ends it; until whoever started it is gone."""
+    """Run a worker of the plain queue: claim a task, do nothing, end it; until the parent process exits."""
     connection, parent = _open(database), os.getppid()
     while os.getppid() == parent:
         found = connection.execute(_TAKE).fetchone()
@@ -104,7 +104,7 @@ def work(database: Path) -> None:
 
 
 @contextmanager
-def _bare(folder: Path) -> Iterator[Tasks]:
+def _plain_queue(folder: Path) -> Iterator[Tasks]:
     database = folder / "queue.db"
     with closing(_open(database)) as connection:
         connection.execute("CREATE TABLE tasks (num INTEGER PRIMARY KEY, state INTEGER NOT NULL)")
@@ -115,12 +115,12 @@ def _bare(folder: Path) -> Iterator[Tasks]:
 
         def tasks(count: int) -> float:
             wanted = ended() + count
-            with _going(*workers):
-                begin = perf_counter()
+            with _resumed(*workers):
+                started_at = perf_counter()
                 for _ in range(count):
                     connection.execute("INSERT INTO tasks (state) VALUES (0)")
                 wait_for_count(ended, wanted)
-                return perf_counter() - begin
+                return perf_counter() - started_at
 
         try:
             yield tasks
@@ -135,7 +135,7 @@ def _bare(folder: Path) -> Iterator[Tasks]:
 
 @contextmanager
 def _dbos(folder: Path) -> Iterator[Tasks]:
-    # By name: what only `make bench` needs is not there when the code is checked.
+    # Imported by name: packages of `make bench` are not installed when the code is type-checked.
     dbos: Any = import_module("dbos").DBOS
 
     database = folder / "dbos.db"
@@ -151,11 +151,11 @@ def _dbos(folder: Path) -> Iterator[Tasks]:
 
     def tasks(count: int) -> float:
         wanted = ended() + count
-        begin = perf_counter()
+        started_at = perf_counter()
         with ThreadPoolExecutor(8) as dispatchers:
             list(dispatchers.map(lambda _: dbos.enqueue_workflow("bench", nothing), range(count)))
         wait_for_count(ended, wanted)
-        return perf_counter() - begin
+        return perf_counter() - started_at
 
     try:
         yield tasks
@@ -167,69 +167,69 @@ def _dbos(folder: Path) -> Iterator[Tasks]:
 
 
 def taskiq_unavailable_reason() -> str | None:
-    """Why taskiq on Redis cannot be measured here, if it cannot."""
+    """Return why taskiq on Redis cannot be measured here, or None if it can."""
     if shutil.which("redis-server") is None:
-        return "there is no redis-server here; apt-get install redis-server"
+        return "redis-server is not installed; apt-get install redis-server"
     return None if find_spec("taskiq_redis") else "taskiq is not installed; pip install --group bench"
 
 
 @contextmanager
 def _taskiq(folder: Path) -> Iterator[Tasks]:
-    """One Redis as it comes (in memory, snapshots now and then), and two processes of workers."""
+    """Start Redis with its default settings (in memory, periodic snapshots) and two worker processes."""
     socket = folder / "redis.sock"
     os.environ["BENCH_REDIS_URL"] = url = f"unix://{socket}"
     options = ["--port", "0", "--unixsocket", str(socket), "--dir", str(folder), "--daemonize", "no"]
     redis = subprocess.Popen(["redis-server", *options], stdout=subprocess.DEVNULL)
     while not socket.exists():
         sleep(_POLL_SECONDS)
-    words = ["worker", "benchmarks._taskiq_tasks:broker", "--workers", str(WORKERS), "--log-level", "ERROR"]
-    workers = subprocess.Popen([sys.executable, "-m", "taskiq", *words], stdout=subprocess.DEVNULL)
-    asked = import_module("benchmarks._taskiq_tasks")
+    arguments = ["worker", "benchmarks._taskiq_tasks:broker", "--workers", str(WORKERS), "--log-level", "ERROR"]
+    workers = subprocess.Popen([sys.executable, "-m", "taskiq", *arguments], stdout=subprocess.DEVNULL)
+    taskiq_tasks = import_module("benchmarks._taskiq_tasks")
     client: Any = import_module("redis").Redis.from_url(url)
 
     def ended() -> int:
         # Each result is a key, and so is the queue while it is not empty.
-        return int(client.dbsize()) - int(client.exists(asked.QUEUE))
+        return int(client.dbsize()) - int(client.exists(taskiq_tasks.QUEUE))
 
     async def dispatch(count: int) -> None:
         left = iter(range(count))
 
-        async def some() -> None:
+        async def dispatcher() -> None:
             for _ in left:
-                await asked.nothing.kiq()
+                await taskiq_tasks.nothing.kiq()
 
-        await asyncio.gather(*(some() for _ in range(8)))
+        await asyncio.gather(*(dispatcher() for _ in range(8)))
 
     def tasks(count: int) -> float:
         wanted = ended() + count
-        begin = perf_counter()
+        started_at = perf_counter()
         loop.run_until_complete(dispatch(count))
         wait_for_count(ended, wanted)
-        return perf_counter() - begin
+        return perf_counter() - started_at
 
-    # One loop for all: the connections belong to it.
+    # One loop for all rounds, because the connections belong to it.
     loop = asyncio.new_event_loop()
-    loop.run_until_complete(asked.broker.startup())
+    loop.run_until_complete(taskiq_tasks.broker.startup())
     try:
         yield tasks
     finally:
-        loop.run_until_complete(asked.broker.shutdown())
+        loop.run_until_complete(taskiq_tasks.broker.shutdown())
         loop.close()
         workers.terminate()
         workers.wait(30)
-        # Told to end, it would first save what nobody needs.
+        # Not terminated: Redis would first save data that is not needed.
         redis.kill()
         redis.wait()
 
 
-_PEERS = {"bare": _bare, "dbos": _dbos, "taskiq": _taskiq}
+_PEERS = {"plain_queue": _plain_queue, "dbos": _dbos, "taskiq": _taskiq}
 
 
-def main(name: str, place: Path) -> None:
+def main(name: str, path: Path) -> None:
     if name == "work":
-        work(place)
+        work(path)
         return
-    with _PEERS[name](place) as tasks:
+    with _PEERS[name](path) as tasks:
         for line in sys.stdin:
             print(tasks(int(line)), flush=True)
 

@@ -1,4 +1,4 @@
-"""A host at work for the benchmarks, put together as `shopfloor up` does it, and workers that do next to nothing."""
+"""A running host for the benchmarks, assembled as `shopfloor up` does, and workers that do almost nothing."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from shopfloor.record import Storage
 from shopfloor.wiring import StorageBackend, WorkerSettings, local_backend, local_engine
 
 NOTHING = "does-nothing"
-"""In Python: a function that returns at once."""
+"""A Python worker that returns at once."""
 NO_STEPS = "has-no-steps"
-"""The same in YAML."""
+"""A YAML worker that returns at once."""
 ASKS = "asks"
-"""Waits for an answer."""
+"""A worker that waits for an answer."""
 SLEEPS = "sleeps"
-"""Is inside a step for as long as it is told."""
+"""A worker that stays inside a step for a number of seconds."""
 
 _PYTHON = {
     NOTHING: "async def does_nothing(run: Run):\n    return None\n",
@@ -34,11 +34,11 @@ _PYTHON = {
         '    return await run.step("sleep", lambda: anyio.sleep(SECONDS))\n'
     ),
 }
-# A worker needs a step: this one never comes to be, so the log has the same two events as the function's.
+# A YAML worker needs a step. This step is never executed, so the log has the same two events as the Python worker's.
 _YAML = "description: Does nothing.\nsteps: {Never: {block: terminal, when: {value: 1, is: 2}}}\n"
 DISPATCHERS = 8
 POLL_SECONDS = 0.02
-_PATIENCE_SECONDS = 900.0
+_TIMEOUT_SECONDS = 900.0
 
 
 def write_workers(folder: Path) -> Path:
@@ -52,7 +52,7 @@ def write_workers(folder: Path) -> Path:
 
 
 class RunningEngine:
-    """A host at work, and what is asked of it."""
+    """A running host, with its backend, scheduler and service."""
 
     def __init__(self, backend: StorageBackend, engine: RunEngine) -> None:
         self.backend = backend
@@ -71,34 +71,34 @@ class RunningEngine:
                 tasks.start_soon(dispatcher)
 
     async def add(self, worker: str, count: int, status: str) -> float:
-        """So many runs more, until a list shows them with that status: rows and timelines are stored then.
+        """Dispatch `count` runs and wait until a list shows them with that status, with rows and timelines stored.
 
-        Gives the seconds that it took.
+        Returns the seconds.
         """
         listed = row_counter(self.backend.storage.database, f"SELECT sum(n) FROM run_counts WHERE status = '{status}'")
         wanted = listed() + count
-        begin = perf_counter()
+        started_at = perf_counter()
         await self._dispatch_many(worker, count)
-        with anyio.fail_after(_PATIENCE_SECONDS):
-            while listed() < wanted:  # noqa: ASYNC110 - asked past the host, so that asking costs it nothing
+        with anyio.fail_after(_TIMEOUT_SECONDS):
+            while listed() < wanted:  # noqa: ASYNC110 - reads the database directly, so that polling costs the host nothing
                 await anyio.sleep(POLL_SECONDS)
-        return perf_counter() - begin
+        return perf_counter() - started_at
 
 
 @asynccontextmanager
 async def running_engine(storage: Storage, workers: Path, *, slots: int = HOST_SLOTS) -> AsyncGenerator[RunningEngine]:
-    """Everything that `shopfloor up` has at work, but for the server."""
-    named = WorkerSettings(folders=(workers,), slots=slots)
-    async with local_backend(storage) as backend, local_engine(backend, named) as engine:
+    """Run everything that `shopfloor up` runs, except the server."""
+    settings = WorkerSettings(folders=(workers,), slots=slots)
+    async with local_backend(storage) as backend, local_engine(backend, settings) as engine:
         await backend.ingest.catch_up(everything=True)
         await requeue_abandoned(engine.ports)
         async with anyio.create_task_group() as tasks:
 
-            async def keeper() -> None:
+            async def maintenance() -> None:
                 await run_maintenance(engine.ports, backend.ingest, engine.resumption)
 
             tasks.start_soon(engine.scheduler.run)
-            tasks.start_soon(keeper)
+            tasks.start_soon(maintenance)
             gc.freeze()
             yield RunningEngine(backend, engine)
             tasks.cancel_scope.cancel()

@@ -1,4 +1,4 @@
-"""The event that is measured: what an agent says before it calls a tool. As a line it has about 604 bytes."""
+"""The event that is measured: an agent's message before a tool call. Its log line has about 604 bytes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def message(text: str) -> AssistantMessage:
 
 
 def event() -> AssistantMessage:
-    """The event, its text as long as it takes for a line of `LINE_BYTES`."""
+    """Return the event, with a text that makes its line `LINE_BYTES` long."""
     text = ""
     while (missing := LINE_BYTES - len(line(new_run_id(), message(text)))) > 0:
         text = (_PROSE * 9)[: len(text) + max(1, missing - 4)]
@@ -54,7 +54,7 @@ def event() -> AssistantMessage:
 
 
 def line(run_id: str, payload: AssistantMessage, seq: int = 100_000) -> bytes:
-    """The event as it stands in a log, with the line's end."""
+    """Return the event as a log line, with its line feed."""
     return (
         encode(
             Line(
@@ -72,7 +72,7 @@ def line(run_id: str, payload: AssistantMessage, seq: int = 100_000) -> bytes:
 
 
 def write_log(path: Path, run_id: str, events: int) -> None:
-    """A log of so many events, past the recorder: the same lines, thousands per write."""
+    """Write a log of `events` events without the recorder: the same lines, thousands per write."""
     with Recorder(path, run_id, new=True) as recorder:
         recorder.append(started())
     rest = line(run_id, event(), seq=1).removeprefix(b'{"seq":1')

@@ -1,4 +1,4 @@
-"""A real server for the benchmarks: `shopfloor up` in a process of its own."""
+"""A real server for the benchmarks: `shopfloor up` in a separate process."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ import msgspec
 from shopfloor.client import Address
 from shopfloor.record import Storage
 
-_PATIENCE_SECONDS = 60.0
+_TIMEOUT_SECONDS = 60.0
 
 
 @contextmanager
 def running_server(storage: Storage) -> Iterator[Address]:
-    """The server of a storage, on a free port, until the block ends."""
+    """Run the server of a storage on a free port until the block ends."""
     command = [sys.executable, "-m", "shopfloor", "up", "--port", "0", "--storage", str(storage.root)]
     with terminate_on_exit(subprocess.Popen(command, stdout=subprocess.DEVNULL)) as process:
-        deadline = monotonic() + _PATIENCE_SECONDS
-        # Not by what the environment says: that may name another one.
-        while not storage.server_address.exists() or not (said := storage.server_address.read_bytes()):
+        deadline = monotonic() + _TIMEOUT_SECONDS
+        # Read the address from the storage: the environment may name another server.
+        while not storage.server_address.exists() or not (address_json := storage.server_address.read_bytes()):
             if process.poll() is not None or monotonic() > deadline:
                 raise RuntimeError(f"the server did not start: exit code {process.poll()}")
             sleep(0.05)
-        yield msgspec.json.decode(said, type=Address)
+        yield msgspec.json.decode(address_json, type=Address)
 
 
 @contextmanager
 def terminate_on_exit(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
-    """Ends the process with the block, whatever happens in it."""
+    """End the process when the block ends, also after an exception."""
     try:
         yield process
     finally:

@@ -1,4 +1,4 @@
-"""How long the first sign of life takes: of the command line, and of the server."""
+"""Start-up time: of commands to their end, and of the server to its first response."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from shopfloor.engine import Ingest
 from shopfloor.record import Storage
 from shopfloor.wiring import access_control
 
-_PATIENCE_SECONDS = 60.0
-_LOOK_SECONDS = 0.005
+_TIMEOUT_SECONDS = 60.0
+_POLL_SECONDS = 0.005
 _LIMIT_SECONDS = 0.5
-"""What a short command may take on a machine that does nothing else."""
+"""The time limit for a short command on an idle machine."""
 _SERVER_FLOOR = 0.5
-"""The server has to answer within twice the time of the bare one."""
-_BARE = "uvicorn + Starlette"
+"""The server has to respond within twice the time of the plain server."""
+_PLAIN_SERVER = "uvicorn + Starlette"
 _RUN_EVENTS = 20
 _HEALTH = "/api/health"
 _LIST = "/api/agents/workers?limit=50"
-_BARE_APP = """
+_PLAIN_APP = """
 import sys
 import uvicorn
 from starlette.applications import Starlette
@@ -46,20 +46,20 @@ uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[1]), log_level="error")
 
 
 def _with_bytecode(folder: Path) -> dict[str, str]:
-    """Our environment, with bytecode kept in `folder`, as an installation keeps it."""
+    """Return our environment, with bytecode cached in `folder`, as in an installation."""
     env = {**os.environ, "PYTHONPYCACHEPREFIX": str(folder)}
     env.pop("PYTHONDONTWRITEBYTECODE", None)
     env.pop("SHOPFLOOR_URL", None)
     return env
 
 
-def _command(*words: str, env: dict[str, str]) -> Callable[[], float]:
-    """One round: from the start of a command to its end."""
+def _command(*arguments: str, env: dict[str, str]) -> Callable[[], float]:
+    """Return a side that measures a command from its start to its end."""
 
     def once() -> float:
-        begin = perf_counter()
-        subprocess.run([sys.executable, *words], env=env, stdout=subprocess.DEVNULL, check=True)
-        return perf_counter() - begin
+        started_at = perf_counter()
+        subprocess.run([sys.executable, *arguments], env=env, stdout=subprocess.DEVNULL, check=True)
+        return perf_counter() - started_at
 
     return once
 
@@ -76,14 +76,17 @@ def first_answer(
     path: str = _HEALTH,
     token: str | None = None,
 ) -> float:
-    """From the start of a server to the end of its first answer: whatever that says without a token, 200 with one."""
+    """Return the seconds from the start of a server to its first response.
+
+    Without a token any status counts; with a token the status has to be 200.
+    """
     port = _free_port()
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-    begin = perf_counter()
+    started_at = perf_counter()
     with terminate_on_exit(
         subprocess.Popen([sys.executable, *command(port)], env=env, stdout=subprocess.DEVNULL)
     ) as process:
-        deadline = monotonic() + _PATIENCE_SECONDS
+        deadline = monotonic() + _TIMEOUT_SECONDS
         with httpx.Client(headers=headers) as client:
             while True:
                 try:
@@ -91,9 +94,9 @@ def first_answer(
                 except httpx.TransportError:
                     if process.poll() is not None or monotonic() > deadline:
                         raise RuntimeError(f"the server did not start: exit code {process.poll()}") from None
-                    sleep(_LOOK_SECONDS)
+                    sleep(_POLL_SECONDS)
                 else:
-                    seconds = perf_counter() - begin
+                    seconds = perf_counter() - started_at
                     if token is not None:
                         answer.raise_for_status()
                     return seconds
@@ -104,7 +107,7 @@ def up(storage: Path) -> Callable[[int], list[str]]:
 
 
 async def _fill(storage: Storage, runs: int) -> None:
-    """A storage with ended runs, all of them in its lists."""
+    """Fill a storage with ended runs that its lists show."""
     write_logs(storage, runs, _RUN_EVENTS)
     store = await SqliteStore.open(storage.database)
     try:
@@ -119,45 +122,45 @@ def run(*, quick: bool) -> list[Result]:
         numbers = count()
         env = _with_bytecode(folder / "bytecode")
 
-        def command(*words: str) -> Comparison:
-            return interleave(_command("-m", "shopfloor", *words, env=env), _command("-c", "pass", env=env), short)
+        def command(*arguments: str) -> Comparison:
+            return interleave(_command("-m", "shopfloor", *arguments, env=env), _command("-c", "pass", env=env), short)
 
         log_progress("the command line")
-        kept = ("--storage", str(folder / "commands"))
+        storage_option = ("--storage", str(folder / "commands"))
         helped = command("--help")
-        hello = command("run", "hello", "-q", "-i", "NAME=Ada", *kept)
-        listed = command("list", *kept)
+        hello = command("run", "hello", "-q", "-i", "NAME=Ada", *storage_option)
+        listed = command("list", *storage_option)
 
-        kept_runs = Storage(folder / "storage")
-        anyio.run(_fill, kept_runs, runs)
-        token = anyio.run(access_control(kept_runs).admin_token)
+        filled_storage = Storage(folder / "storage")
+        anyio.run(_fill, filled_storage, runs)
+        token = anyio.run(access_control(filled_storage).admin_token)
 
-        def bare() -> float:
-            return first_answer(lambda port: ["-c", _BARE_APP, str(port)], env=env)
+        def plain_server() -> float:
+            return first_answer(lambda port: ["-c", _PLAIN_APP, str(port)], env=env)
 
-        def again() -> float:
-            return first_answer(up(kept_runs.root), env=env, token=token)
+        def existing_storage() -> float:
+            return first_answer(up(filled_storage.root), env=env, token=token)
 
         def listing() -> float:
-            return first_answer(up(kept_runs.root), env=env, path=_LIST, token=token)
+            return first_answer(up(filled_storage.root), env=env, path=_LIST, token=token)
 
         def new() -> float:
             return first_answer(up(folder / f"storage-{next(numbers)}"), env=env)
 
         log_progress(f"the server, on a storage with {runs} runs")
-        known = interleave(again, bare, long)
-        first_list = interleave(listing, bare, long)
+        known = interleave(existing_storage, plain_server, long)
+        first_list = interleave(listing, plain_server, long)
         log_progress("the server, on a new storage")
-        first = interleave(new, bare, max(1, long // 2))
+        first = interleave(new, plain_server, max(1, long // 2))
     return [
         _result("`shopfloor --help`", "`python -c pass`", helped),
         _result("`shopfloor run hello`, without a server", "`python -c pass`", hello),
-        _limited("`shopfloor run hello`, without a server", hello.ours),
+        _against_limit("`shopfloor run hello`, without a server", hello.ours),
         _result("`shopfloor list`, without a server", "`python -c pass`", listed),
-        _limited("`shopfloor list`, without a server", listed.ours),
-        _result(f"`shopfloor up` to its first answer, {runs} runs", _BARE, known, floor=_SERVER_FLOOR),
-        _result("the same, to its first list of 50 runs", _BARE, first_list),
-        _result("the same, to its first answer on a new storage", _BARE, first),
+        _against_limit("`shopfloor list`, without a server", listed.ours),
+        _result(f"`shopfloor up` to its first answer, {runs} runs", _PLAIN_SERVER, known, floor=_SERVER_FLOOR),
+        _result("the same, to its first list of 50 runs", _PLAIN_SERVER, first_list),
+        _result("the same, to its first answer on a new storage", _PLAIN_SERVER, first),
     ]
 
 
@@ -171,7 +174,7 @@ def _result(measure: str, peer: str, found: Comparison, floor: float | None = No
     )
 
 
-def _limited(measure: str, ours: float) -> Result:
+def _against_limit(measure: str, ours: float) -> Result:
     return Result(
         measure=f"{measure}, p50",
         ours=f"{ours * 1000:.0f} ms",

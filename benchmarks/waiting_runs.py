@@ -1,4 +1,4 @@
-"""Runs that wait: what they cost in memory, how soon one is answered among many, and a restart with all of them.
+"""Waiting runs: their memory, the time to answer one among many, and a restart with all of them.
 
 `python -m benchmarks.waiting_runs <folder> <slots>` is a host in a separate process: it reads commands, and prints the
 result of each on one line.
@@ -30,7 +30,7 @@ _ANSWER_LIMIT_SECONDS = 0.05
 
 
 async def _answer(engine: RunningEngine, count: int) -> float:
-    """Answers some of those that wait, the oldest first, one after another; the median from order to outcome."""
+    """Answer waiting runs one after another, the oldest first; return the median seconds from answer to outcome."""
     reader = engine.backend.reader
     page = await engine.backend.store.list_runs(RunFilter(statuses=("waiting",)), limit=10_000)
     found: list[float] = []
@@ -38,81 +38,81 @@ async def _answer(engine: RunningEngine, count: int) -> float:
         entries = await reader.page(item.row.id, limit=100) or []
         calls = [decode(entry.raw).payload for entry in entries]
         call_id = next(call.call_id for call in calls if isinstance(call, ToolCall))
-        begin = perf_counter()
+        started_at = perf_counter()
         await engine.service.answer(item.row.id, [CallResult(call_id=call_id, result="yes")])
         async for _ in reader.follow(item.row.id, after=len(entries), wait_for_writer=True):
             pass
-        found.append(perf_counter() - begin)
+        found.append(perf_counter() - started_at)
     return statistics.median(found)
 
 
 async def _host(folder: Path, slots: int) -> None:
     async with running_engine(Storage(folder / "storage"), write_workers(folder / "workers"), slots=slots) as engine:
-        orders: dict[str, Callable[[int], Awaitable[float]]] = {
+        commands: dict[str, Callable[[int], Awaitable[float]]] = {
             "wait": lambda count: engine.add(ASKS, count, "waiting"),
             "sleep": lambda count: engine.add(SLEEPS, count, "running"),
             "answer": lambda count: _answer(engine, count),
         }
         while line := await anyio.to_thread.run_sync(sys.stdin.readline):
             name, count = line.split()
-            said = resident_bytes() if name == "rss" else await orders[name](int(count))
-            print(said, flush=True)
+            value = resident_bytes() if name == "rss" else await commands[name](int(count))
+            print(value, flush=True)
 
 
 @contextmanager
-def _hosting(folder: Path, slots: int = HOST_SLOTS) -> Iterator[Callable[[str, int], float]]:
-    """A host, and what gives it an order; it ends with the block, and leaves what it had."""
+def _host_process(folder: Path, slots: int = HOST_SLOTS) -> Iterator[Callable[[str, int], float]]:
+    """Start a host process and yield a function that executes a command in it. The host stops with the block."""
     command = [sys.executable, "-m", "benchmarks.waiting_runs", str(folder), str(slots)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    given, said = process.stdin, process.stdout
-    if given is None or said is None:
+    stdin, stdout = process.stdin, process.stdout
+    if stdin is None or stdout is None:
         raise RuntimeError("no pipes")
 
-    def order(name: str, count: int) -> float:
-        print(name, count, file=given, flush=True)
-        answer = said.readline()
+    def execute(name: str, count: int) -> float:
+        print(name, count, file=stdin, flush=True)
+        answer = stdout.readline()
         if not answer:
-            raise RuntimeError(f"the host broke off: exit code {process.wait()}")
+            raise RuntimeError(f"the host ended early with exit code {process.wait()}")
         return float(answer)
 
     try:
-        yield order
+        yield execute
     finally:
-        given.close()
+        stdin.close()
         process.wait(120)
 
 
-async def _bare_tasks() -> float:
-    """The memory of a task that waits, and nothing else."""
-    never, each = anyio.Event(), 0.0
+async def _bytes_per_task() -> float:
+    """Return the memory of a plain task that waits."""
+    never, bytes_per_task = anyio.Event(), 0.0
     before = resident_bytes()
     async with anyio.create_task_group() as tasks:
         for _ in range(_TASKS):
             tasks.start_soon(never.wait)
         await anyio.sleep(0.1)
-        each = (resident_bytes() - before) / _TASKS
+        bytes_per_task = (resident_bytes() - before) / _TASKS
         tasks.cancel_scope.cancel()
-    return each
+    return bytes_per_task
 
 
 def run(*, quick: bool) -> list[Result]:
     waiting, running, answers, restarts = (200, 20, 3, 1) if quick else (10_000, 200, 21, 5)
-    task = anyio.run(_bare_tasks)
+    task = anyio.run(_bytes_per_task)
     with scratch() as folder:
         log_progress(f"{running} runs inside a step")
-        with _hosting(folder / "running", slots=running + HOST_SLOTS) as order:
-            order("sleep", HOST_SLOTS)
-            before = order("rss", 0)
-            order("sleep", running)
-            per_running = (order("rss", 0) - before) / running
+        with _host_process(folder / "running", slots=running + HOST_SLOTS) as execute:
+            execute("sleep", HOST_SLOTS)
+            before = execute("rss", 0)
+            execute("sleep", running)
+            per_running = (execute("rss", 0) - before) / running
         log_progress(f"{waiting:,} runs that wait")
-        with _hosting(folder / "waiting") as order:
-            order("wait", 200)
-            before = order("rss", 0)
-            seconds = order("wait", waiting)
-            per_waiting = (order("rss", 0) - before) / waiting
+        with _host_process(folder / "waiting") as execute:
+            execute("wait", 200)
+            before = execute("rss", 0)
+            seconds = execute("wait", waiting)
+            per_waiting = (execute("rss", 0) - before) / waiting
             log_progress("answers")
-            answer = order("answer", answers)
+            answer = execute("answer", answers)
         log_progress("restarts")
         storage, empty = folder / "waiting" / "storage", folder / "empty"
         first_answer(up(empty))

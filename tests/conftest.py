@@ -1,4 +1,4 @@
-"""What every test can ask for."""
+"""Fixtures and settings for all tests."""
 
 import os
 import signal
@@ -11,13 +11,13 @@ from tests.sample_events import RUN_ID
 
 from shopfloor.record import Recorder, Storage
 
-# In CI the cases are the same every time, so that luck never holds up a merge; `make test-long` looks for new ones.
+# In CI the cases are the same every time, so that no merge fails at random; `make test-long` searches for new cases.
 settings.register_profile("ci", max_examples=100, deadline=None, derandomize=True)
 settings.register_profile("long", max_examples=2_000, deadline=None, print_blob=True)
 settings.load_profile("long" if os.environ.get("SHOPFLOOR_TEST_LONG") == "1" else "ci")
 
-# `nohup` ignores HUP, and a shell's background job (`make test &`) ignores INT and QUIT. What the tests start would
-# ignore them, too.
+# `nohup` ignores HUP, and a shell's background job (`make test &`) ignores INT and QUIT. Child processes of the tests
+# would inherit that.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -26,7 +26,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 @pytest.fixture
 def storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Storage:
-    """An empty storage folder, which is also the one that the environment names."""
+    """An empty storage, which `SHOPFLOOR_STORAGE` also names."""
     root = tmp_path / "storage"
     monkeypatch.setenv("SHOPFLOOR_STORAGE", str(root))
     return Storage(root)
@@ -34,12 +34,12 @@ def storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Storage:
 
 @pytest.fixture
 def log_path(storage: Storage) -> Path:
-    """Where the log of `RUN_ID` is, or will be."""
+    """The path of the log of `RUN_ID`, which may not exist yet."""
     return storage.log_path(RUN_ID)
 
 
 @pytest.fixture
 def recorder(log_path: Path) -> Iterator[Recorder]:
-    """The writer of `RUN_ID`'s log, with nothing written yet."""
+    """A recorder for the log of `RUN_ID`, with nothing written yet."""
     with Recorder(log_path, RUN_ID) as writer:
         yield writer

@@ -1,4 +1,4 @@
-"""What keeps the rows of a storage in files, for tests that write logs past the bus."""
+"""The ingest of a file storage, for tests that write logs without the bus."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ POLL_INTERVAL_SECONDS = 0.05
 
 
 def create_ingest(storage: Storage, store: Store, *, forget_at: int = 1024 * 1024) -> Ingest:
-    """It looks at the logs often, since nobody tells it of events."""
+    """Return an ingest that polls the logs often, because it gets no notifications."""
     return Ingest(
         LocalLogFeed(storage), store, LocalBus(), forget_after_bytes=forget_at, poll_seconds=POLL_INTERVAL_SECONDS
     )

@@ -1,4 +1,4 @@
-"""Getting into a server that a test has started."""
+"""Access to a server that a test has started."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from shopfloor.server import AccessControl
 
 
 class StorageAccess:
-    """The methods of `AccessControl` of a storage, for tests that are not async: as a process beside the server."""
+    """The methods of a storage's `AccessControl` for synchronous tests, as another process would call them."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.cookie = AccessControl(LocalTokens(path)).cookie
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        # New for each call, since threads of a test may share this, and each has a loop of its own.
+        # New for each call: threads of a test may share this object, and each thread has its own event loop.
         method = getattr(AccessControl(LocalTokens(self._path)), name)
 
         def call(*args: Any, **options: Any) -> Any:
-            # In a thread of its own: the test's may have a loop that runs.
+            # In a new thread, because the test's thread may have a running event loop.
             with ThreadPoolExecutor(1) as thread:
                 return thread.submit(anyio.run, partial(method, *args, **options)).result()
 
@@ -35,10 +35,10 @@ class StorageAccess:
 
 
 def token_of(storage: Storage) -> str:
-    """The owner's token, as the command line of the same machine reads it."""
+    """Return the admin token, as the command line on the same machine reads it."""
     return StorageAccess(storage.tokens).admin_token()
 
 
 def url_of(line: str) -> str:
-    """The server's address, from the first line that `shopfloor up` prints."""
+    """Return the server's URL from the first line that `shopfloor up` prints."""
     return line.rsplit(maxsplit=1)[-1].partition("/login")[0]

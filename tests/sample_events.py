@@ -1,4 +1,4 @@
-"""Events to test with, and what tests ask of a log again and again."""
+"""Sample events, and helpers for logs that many tests use."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def assistant_message(text: str) -> AssistantMessage:
 
 
 def tool_call(value: Any) -> ToolCall:
-    """A call whose input is any value."""
+    """Return a call with any value as its input."""
     return ToolCall(name="t", call_id="c", input=value, output=None, fidelity="router")
 
 
@@ -229,7 +229,7 @@ def completed(status: Status = "completed") -> RunCompleted:
 
 
 def location_of(payload: Payload) -> dict[str, Any]:
-    """Where such an event belongs: its path, and its link where it has one."""
+    """Return the path of such an event, and its sub-run if it has one."""
     if isinstance(payload, RunStarted | RunCompleted):
         return {"path": ""}
     if isinstance(payload, CallStarted | CallCompleted):
@@ -243,24 +243,24 @@ def line_of(payload: Payload, seq: int = 1, **envelope: Any) -> Line:
 
 
 def line_from_event(event: Event) -> Line:
-    """What was read, as a line to be written."""
+    """Return an event that was read as a line to write."""
     envelope = {name: getattr(event, name) for name in Line.__struct_fields__}
     return Line(**envelope)
 
 
 def fields_of(payload: Payload, seq: int = 1, **envelope: Any) -> dict[str, Any]:
-    """The event as plain data, to be broken at will."""
+    """Return an event as plain data, for tests that make it invalid."""
     return msgspec.json.decode(encode(line_of(payload, seq, **envelope)))
 
 
 def raw_log(texts: Iterable[str]) -> list[bytes]:
-    """The lines of a log that says these texts, each with its end: seq 1 is run.started, seq 2 the first text."""
+    """Return the lines of a log with these messages: seq 1 is `run.started`, seq 2 the first text."""
     payloads: list[Payload] = [started(), *(assistant_message(text) for text in texts)]
     return [encode(line_of(payload, seq)) + b"\n" for seq, payload in enumerate(payloads, 1)]
 
 
 def rule_violations(path: Path) -> list[RuleViolation]:
-    """What the file breaks, by the verifier."""
+    """Return the rule violations that the verifier finds in a file."""
     verifier = Verifier(path.stem)
     lines = path.read_bytes().split(b"\n")
     rest = lines.pop()
@@ -269,7 +269,7 @@ def rule_violations(path: Path) -> list[RuleViolation]:
 
 
 def run_python(code: str, *args: object, traced: bool = True) -> str:
-    """What another Python process prints that runs this code."""
+    """Run code in another Python process and return its output."""
     command = [sys.executable, "-c", code, *map(str, args)]
     env = {name: value for name, value in os.environ.items() if traced or not name.startswith("COVERAGE")}
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=ROOT, env=env)

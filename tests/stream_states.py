@@ -1,4 +1,4 @@
-"""States of streams, for tests that begin in the middle of a run."""
+"""States of streams, for tests that start in the middle of a run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from shopfloor.views import StreamState, stream_step
 
 
 def state_after(events: Iterable[Event], state: StreamState | None = None) -> StreamState:
-    """The state after these events, with nothing told."""
+    """Return the state after these events, without the stream events."""
     state = state or StreamState()
     for event in events:
         state, _ = stream_step(state, event)

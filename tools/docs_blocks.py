@@ -47,7 +47,7 @@ def worker_yaml_page() -> str:
 
 
 def example_workers() -> dict[str, str]:
-    """The complete workers that the page shows, by slug."""
+    """Return the complete workers that the page shows, by slug."""
     return {f"example-{name.replace('_', '-')}": text for name, text in (BLOCK_EXAMPLES | TOOL_EXAMPLES).items()}
 
 
@@ -65,7 +65,7 @@ def _row(field: FieldInfo, owner: str) -> tuple[str, ...]:
     meaning = FIELDS.get(f"{owner}.{name}") or FIELDS.get(name)
     if meaning is None:
         raise LookupError(f"tools/docs_blocks_text.py does not explain the field {name!r} of {owner}")
-    return code(name), type_words(field.type), _default(field), meaning
+    return code(name), type_text(field.type), _default(field), meaning
 
 
 def _default(field: FieldInfo) -> str:
@@ -77,28 +77,28 @@ def _default(field: FieldInfo) -> str:
     return code(str(value).lower() if isinstance(value, bool) else str(value))
 
 
-def type_words(annotation: Any) -> str:
-    """A type in the words of the page."""
+def type_text(annotation: Any) -> str:
+    """Return a type as text for the page."""
     if annotation == definition.Step:
         return "[step](#blocks)"
     if annotation in _NAMES:
         return _NAMES[annotation]
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        return type_words(arguments[0]) + _range(arguments[1])
+        return type_text(arguments[0]) + _range(arguments[1])
     if origin in (Union, UnionType):
-        kept = [part for part in arguments if part not in (NoneType, msgspec.UnsetType)]
-        return " or ".join(type_words(part) for part in kept)
+        parts = [part for part in arguments if part not in (NoneType, msgspec.UnsetType)]
+        return " or ".join(type_text(part) for part in parts)
     if origin is Literal:
         return ", ".join(code(str(value)) for value in arguments)
     if origin is list:
-        return f"list of {type_words(arguments[0])}"
+        return f"list of {type_text(arguments[0])}"
     if origin is dict:
-        return f"map of {type_words(arguments[1])}"
+        return f"map of {type_text(arguments[1])}"
     if isinstance(annotation, type) and annotation in _SHARED:
         title = _SHARED[annotation]
         return f"[{title.lower()}](#{title.lower()})"
-    raise TypeError(f"no words are known for {annotation!r}")
+    raise TypeError(f"unknown type {annotation!r}: add it to tools/docs_blocks.py")
 
 
 def _range(meta: msgspec.Meta) -> str:

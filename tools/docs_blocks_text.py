@@ -105,7 +105,7 @@ FIELDS = {
     "cwd": "The working directory, relative to the folder of the run.",
     "env": "Environment variables to add.",
     "timeout": "Seconds after which the command is stopped and the step fails.",
-    "allowFailure": "Continue whatever the exit code is. `output` still receives what the command printed to stdout.",
+    "allowFailure": "Continue with any exit code. `output` still receives what the command printed to stdout.",
     "command.output": "The value that receives what the command prints to stdout.",
     "provider": "The agent: `claude-code`, `claude-sdk`, `codex`, `gemini`, `copilot`, `opencode`.",
     "agent.system": "A prompt file that is added to the agent's own instructions.",

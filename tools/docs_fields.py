@@ -23,7 +23,7 @@ _NAMES: dict[Any, str] = {
 
 
 def field_table(cls: type[msgspec.Struct]) -> str:
-    """The fields in the order in which they are written."""
+    """Return a table of the fields, in the order in which they are encoded."""
     return table(HEAD, [*_tag_row(cls), *_field_rows(cls)])
 
 
@@ -31,15 +31,15 @@ def _tag_row(cls: type[msgspec.Struct]) -> list[tuple[str, ...]]:
     config = cls.__struct_config__
     if config.tag_field is None:
         return []
-    return [(code(config.tag_field), code(f'"{config.tag}"'), "always", "The same on every one of them.")]
+    return [(code(config.tag_field), code(f'"{config.tag}"'), "always", "The same for every object of this type.")]
 
 
 def _field_rows(cls: type[msgspec.Struct]) -> list[tuple[str, ...]]:
     docs = field_docs(cls)
-    may_be_left_out = cls.__struct_config__.omit_defaults
+    omits_defaults = cls.__struct_config__.omit_defaults
     rows: list[tuple[str, ...]] = []
     for field in msgspec.structs.fields(cls):
-        optional = (may_be_left_out and not field.required) or field.default is msgspec.UNSET
+        optional = (omits_defaults and not field.required) or field.default is msgspec.UNSET
         json_type = type_name(without_null(field.type) if optional else field.type)
         present = "optional" if optional else "always"
         rows.append((code(field.encode_name), json_type, present, docs.get(field.name, "")))
@@ -47,14 +47,14 @@ def _field_rows(cls: type[msgspec.Struct]) -> list[tuple[str, ...]]:
 
 
 def without_null(annotation: Any) -> Any:
-    """What a field holds where it is present at all."""
+    """Return the type of a field that is present."""
     if not _is_union(annotation):
         return annotation
-    return Union[tuple(one for one in get_args(annotation) if one not in (NoneType, msgspec.UnsetType))]  # noqa: UP007
+    return Union[tuple(arg for arg in get_args(annotation) if arg not in (NoneType, msgspec.UnsetType))]  # noqa: UP007
 
 
 def type_name(annotation: Any) -> str:
-    """The JSON type, with a link where there is more to say."""
+    """Return the JSON type, with a link to its section if it has one."""
     if annotation in _NAMES:
         return _NAMES[annotation]
     arguments = get_args(annotation)
@@ -63,7 +63,7 @@ def type_name(annotation: Any) -> str:
             return "[block](#content-blocks)"
         if set(arguments) == set(PAYLOAD_TYPES.values()):
             return "[object](#event-types)"
-        return " or ".join(type_name(one) for one in arguments)
+        return " or ".join(type_name(argument) for argument in arguments)
     origin = get_origin(annotation)
     if origin is Literal:
         return " or ".join(code(f'"{value}"') for value in arguments)
@@ -73,7 +73,7 @@ def type_name(annotation: Any) -> str:
         return "object"
     if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
         return f"[{annotation.__name__}](#{annotation.__name__.lower()})"
-    raise TypeError(f"no JSON type is known for {annotation!r}")
+    raise TypeError(f"unknown JSON type for {annotation!r}: add it to tools/docs_fields.py")
 
 
 def _is_union(annotation: Any) -> bool:

@@ -9,7 +9,7 @@ from tools.docs_source import SOURCE, assigned_name, attribute_docs, parsed, use
 
 FILE = SOURCE / "limits.py"
 HEAD = ("limit", "value", "used in", "meaning")
-INTRO = "They are constants of this version, in one place. Those that can be set are options of a command."
+INTRO = "Limits are constants of this version. A limit that can be set is an option of a command."
 
 _KIB, _MIB, _MB = 1024, 1024**2, 1000**2
 
@@ -26,7 +26,7 @@ def limits_page() -> str:
 
 
 def sections(source: str) -> dict[str, list[str]]:
-    """The names of the limits under the comments that head them."""
+    """Return the names of the limits by the comment above them."""
     names = {statement.lineno: name for statement in ast.parse(source).body if (name := assigned_name(statement))}
     found: dict[str, list[str]] = {}
     title = "Limits"
@@ -44,7 +44,7 @@ def _row(name: str, docs: dict[str, str], users: dict[str, list[str]]) -> tuple[
 
 
 def value_with_unit(name: str, value: float) -> str:
-    """The value as people say it; the unit is the last word of the name."""
+    """Return the value with its unit, which is the last word of the name."""
     show = _UNITS.get(name.rpartition("_")[2])
     return show(value) if show else f"{value:,}"
 

@@ -1,4 +1,4 @@
-"""Pieces of Markdown."""
+"""Elements of Markdown."""
 
 from collections.abc import Iterable, Sequence
 
@@ -17,7 +17,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _cell(text: str) -> str:
-    # A bare bar or line break would end the cell.
+    # An unescaped bar or line break would end the cell.
     return text.replace("|", "\\|").replace("\n", " ")
 
 

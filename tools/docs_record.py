@@ -1,4 +1,4 @@
-"""The parts of the transcript's reference that are about writing and reading it."""
+"""The sections of docs/reference/transcript.md about writing and reading transcripts."""
 
 import os
 import subprocess
@@ -19,12 +19,12 @@ from tools.docs_source import ROOT, SOURCE, constant, field_docs, summary
 
 EXAMPLE = ROOT / "tests" / "golden" / "command.jsonl"
 
-# What each line is for, and the line; FILE stands for a transcript.
+# A title and a command each; FILE is a transcript.
 JQ_LINES: tuple[tuple[str, str], ...] = (
-    ("Everything, readably", "jq . FILE"),
+    ("Everything, formatted", "jq . FILE"),
     ("Every tool call and its result", """jq 'select(.type == "tool.call" or .type == "tool.result")' FILE"""),
     (
-        "What the assistant said, or what the command printed",
+        "The assistant's text, or the command's output",
         'jq -r \'select(.type == "message.assistant") | .payload.blocks[] | select(.type == "text") | .text\' FILE',
     ),
     (
@@ -41,7 +41,7 @@ JQ_LINES: tuple[tuple[str, str], ...] = (
         """jq 'select(.type == "run.completed") | .payload | {status, error, duration_ms}' FILE""",
     ),
     (
-        "What was printed to stderr",
+        "The output to stderr",
         'jq -j \'select(.type == "message.assistant") | .payload.blocks[] | select(.stream == "stderr") | .text\' FILE',
     ),
 )
@@ -50,17 +50,17 @@ JQ_LINES: tuple[tuple[str, str], ...] = (
 def file_section() -> str:
     rows = (
         ("path", "`<storage>/transcripts/<run-id>.jsonl`; only transcripts end in `.jsonl` in that folder"),
-        ("mode", f"{LOG_MODE:04o}, whatever the umask is"),
-        ("opened with", "`O_APPEND`; one process at a time writes a file, any number read it"),
+        ("mode", f"{LOG_MODE:04o}, independent of the umask"),
+        ("opened with", "`O_APPEND`; one process at a time writes a file, any number of processes read it"),
         ("atomicity", "one `write()` per line, one line at a time"),
         ("encoding", "UTF-8, one JSON object per line, lines end with LF"),
         ("order", "`seq` from 1 without gaps"),
-        ("longest line", f"{LOG_LINE_BYTES // 1024**2} MiB, its end included"),
-        ("version", f"`format` of the first `run.started`, today {FORMAT}"),
+        ("longest line", f"{LOG_LINE_BYTES // 1024**2} MiB, including its line feed"),
+        ("version", f"`format` of the first `run.started`, currently {FORMAT}"),
     )
     aside = (
-        "After a crash the file may end in half a line. The next writer sets that aside in `<run-id>.torn` beside the "
-        "file and goes on with the next `seq`; readers never give it out."
+        "After a crash the file may end with an incomplete line. The next writer moves it to `<run-id>.torn` beside "
+        "the file and continues with the next `seq`; readers never return it."
     )
     return section("The file", table(("property", "value"), rows), aside)
 
@@ -68,64 +68,64 @@ def file_section() -> str:
 def durability_section() -> str:
     docs = field_docs(Durability)
     rows = [(code(level.value), docs[level.name]) for level in Durability]
-    said = "When an event counts as written is a choice (`shopfloor run --durability`); `group` is the default."
-    return section("Durability", said, table(("level", "meaning"), rows))
+    intro = "`shopfloor run --durability` decides when an event counts as written; `group` is the default."
+    return section("Durability", intro, table(("level", "meaning"), rows))
 
 
 def fanout_section() -> str:
     stats = ", ".join(code(name) for name in SubscriberStats.__struct_fields__)
     first, last = Gap.__struct_encode_fields__
-    said = (
-        "In the process that writes, `Recorder.subscribe()` gives the events live. An event is in the file before any "
-        "subscriber sees it, and a subscriber gets the very bytes of the file."
+    intro = (
+        "In the process that writes the log, `Recorder.subscribe()` delivers the events live. An event is in the file "
+        "before any subscriber sees it, and a subscriber gets the same bytes as in the file."
     )
     rows = (
         ("buffer", f"{SUBSCRIBER_EVENTS} events per subscriber by default"),
         ("when it is full", "the newest events are dropped, for that subscriber alone"),
-        ("what it is told", f'{summary(Gap)} In JSON: `{{"{first}", "{last}"}}`'),
+        ("notice of dropped events", f'{summary(Gap)} In JSON: `{{"{first}", "{last}"}}`'),
         ("filling a gap", "read the file from that `seq` on"),
         ("counted in", f"`stats()`: {stats}"),
-        ("said in the log of the process", f"a warning, at most every {DROP_WARNING_SECONDS:g} s per subscriber"),
+        ("in the log of the process", f"a warning, at most every {DROP_WARNING_SECONDS:g} s per subscriber"),
         ("the writer", "never waits for a subscriber"),
-        ("`close()`", "twice is fine, for the recorder and for a subscriber"),
+        ("`close()`", "may be called twice, on the recorder and on a subscriber"),
     )
-    return section("Live events", said, table(("what", "how"), rows))
+    return section("Live events", intro, table(("what", "how"), rows))
 
 
 def masking_section() -> str:
     source = SOURCE / "log" / "masking.py"
     shapes: dict[str, str] = constant(source, "_KEY_SHAPES")
-    kept: set[str] = constant(source, "_FORMAT_FIELDS")
-    pieces = (
-        "The output of a command comes in pieces, so an end of it that may be the beginning of a secret is held back "
-        f"until the rest has come, at most {MASK_LOOKBACK_BYTES // 1024} KiB of it; elsewhere a secret torn between "
-        "two events is not found."
+    unmasked_keys: set[str] = constant(source, "_FORMAT_FIELDS")
+    chunks = (
+        "The output of a command comes in parts, so a part's end that may be the start of a secret is held back until "
+        f"the rest has come, at most {MASK_LOOKBACK_BYTES // 1024} KiB; elsewhere a secret that is split between two "
+        "events is not found."
     )
     limits = "\n".join(
         (
             f"- A secret has at least {SECRET_MIN_CHARS} characters.",
-            f"- A secret is found inside one string. {pieces}",
+            f"- A secret is found inside one string. {chunks}",
             "- A secret that was encoded first (base64, percent signs) is not found.",
-            f"- Text under the keys {', '.join(code(key) for key in sorted(kept))} is left as it is.",
-            "- The exact bytes of output that is not UTF-8 (`raw`) are not kept when something is masked.",
-            "- What a command by itself prints to the terminal is not masked; only the transcript is.",
+            f"- Text under the keys {', '.join(code(key) for key in sorted(unmasked_keys))} is left as it is.",
+            "- The exact bytes of output that is not UTF-8 (`raw`) are not recorded when something is masked.",
+            "- Only the transcript is masked, not what a command prints to the terminal.",
         )
     )
-    said = (
-        "By default nothing is masked: prompts, commands, output and arguments are recorded as they are. Masking is "
-        f"asked for when a run begins, and happens before the event is written; `{MASK}` stands in place of the secret."
+    intro = (
+        "By default nothing is masked: prompts, commands, output and arguments are recorded unchanged. Masking is "
+        f"requested when a run starts, and happens before an event is written; `{MASK}` replaces the secret."
     )
     rows = (
         ("`--mask-env NAME`", "the value of that variable"),
-        ("`--mask-keys`", f"what looks like one of these: {', '.join(shapes)}"),
+        ("`--mask-keys`", f"text that looks like one of these: {', '.join(shapes)}"),
         ("`Masking(values, key_shapes=…)`", "the same in Python, as `Recorder(mask=…)`"),
     )
-    return section("Masking", said, table(("asked for by", "masks"), rows), "What it does not do:", limits)
+    return section("Masking", intro, table(("requested by", "masks"), rows), "Its limits:", limits)
 
 
 def jq_section() -> str:
     lines = "\n\n".join(f"# {title}\n{line}" for title, line in JQ_LINES)
-    return section("Asking with jq", "`FILE` is a transcript.", fenced("console", lines))
+    return section("Queries with jq", "`FILE` is a transcript.", fenced("console", lines))
 
 
 def example_section() -> str:

@@ -1,4 +1,4 @@
-"""What the source says about itself: docstrings below fields, constants, the names that are used where."""
+"""Facts from the source code: docstrings below fields, constants, and the users of names."""
 
 import ast
 import inspect
@@ -22,13 +22,13 @@ def modules() -> list[Path]:
 
 
 def module_name(path: Path) -> str:
-    """`shopfloor.record.reader`; a room's `__init__` is the room itself."""
+    """Return the module's name, such as `shopfloor.record.reader`; for an `__init__`, the package's name."""
     parts = path.relative_to(SOURCE.parent).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 def attribute_docs(body: Sequence[ast.stmt]) -> dict[str, str]:
-    """The string literals that stand below assignments, by the name that is assigned."""
+    """Return the string literals below assignments, by the assigned name."""
     found: dict[str, str] = {}
     for statement, following in pairwise(body):
         name = assigned_name(statement)
@@ -46,7 +46,7 @@ def assigned_name(statement: ast.stmt) -> str | None:
 
 
 def field_docs(cls: type) -> dict[str, str]:
-    """The docstrings of a class's fields, those that it inherits included."""
+    """Return the docstrings of a class's fields, including inherited fields."""
     docs: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         if base.__module__.startswith("shopfloor."):
@@ -60,18 +60,18 @@ def _class_body(cls: type) -> list[ast.stmt]:
 
 
 def summary(thing: object) -> str:
-    """A docstring as one paragraph."""
+    """Return the first paragraph of a docstring on one line."""
     return " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
 
 
 def constant(path: Path, name: str) -> Any:
-    """The value of a constant that is written as a literal, also one that is private to its module."""
+    """Return the value of a constant that is written as a literal, including private constants."""
     for statement in parsed(path).body:
         if assigned_name(statement) != name or not isinstance(statement, ast.AnnAssign | ast.Assign):
             continue
         value = statement.value
         if isinstance(value, ast.Call):
-            # frozenset({...}) is as good as the literal in it.
+            # frozenset({...}): use the literal inside.
             value = value.args[0]
         if value is not None:
             return ast.literal_eval(value)
@@ -79,14 +79,14 @@ def constant(path: Path, name: str) -> Any:
 
 
 def calls(path: Path, function: str) -> Iterator[ast.Call]:
-    """The calls of `function`, written as in the source, e.g. `os.environ.get`."""
+    """Yield the calls of `function`, written as in the source, e.g. `os.environ.get`."""
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == function:
             yield node
 
 
 def users_of(module: str) -> dict[str, list[str]]:
-    """The names that are imported from a module of ours, each with the modules that import it."""
+    """Return the names that are imported from a module, each with the modules that import it."""
     users: dict[str, list[str]] = {}
     for path in modules():
         for node in ast.walk(parsed(path)):

@@ -1,4 +1,4 @@
-"""docs/reference/transcript.md: the format of a transcript, as the code has it."""
+"""docs/reference/transcript.md: the format of a transcript."""
 
 import msgspec
 
@@ -31,16 +31,16 @@ OBJECTS: tuple[type[msgspec.Struct], ...] = (
 
 INTRO = """\
 A transcript is the log of one run: every fact about the run, in the order in which it happened, one JSON object to a
-line. It is written while the run goes on and is never changed afterwards. `shopfloor schema` prints the same format
-as a JSON Schema, and `shopfloor verify` holds a file against its rules."""
+line. It is written during the run and never changed afterwards. `shopfloor schema` prints the same format as a JSON
+Schema, and `shopfloor verify` checks a file against the rules."""
 
 READERS = """\
-A writer writes only what is described here. A reader is more tolerant: it ignores fields that it does not know, and it
-passes on events and blocks of types that it does not know, whole and with their type, and says that it met them."""
+A writer writes only what is described here. A reader is more tolerant: it ignores unknown fields, and it passes on
+events and blocks of unknown types unchanged, marked as unknown."""
 
-PIECES = """\
-What arrives in pieces is written in pieces, at once: several `message.assistant` events, which share a `message_id`
-where the provider has one. A tool that an agent uses stands in its message as a `tool_use` block and also in the log as
+CHUNKS = """\
+A message that arrives in parts is written in parts, without delay: several `message.assistant` events, which share a
+`message_id` if the provider has one. A tool call of an agent is a `tool_use` block in its message, and also the events
 `tool.call` and `tool.result`; count the events, not the blocks."""
 
 
@@ -55,8 +55,8 @@ def transcript_page() -> str:
         section("Objects in payloads", *map(_object, OBJECTS)),
         _blocks(),
         section("Fidelity", attribute_docs(parsed(SOURCE / "log" / "blocks.py").body)["Fidelity"]),
-        section("The rules", "What `shopfloor verify` checks.", table(("rule", "says"), _rule_rows())),
-        section("Reading what is newer", READERS),
+        section("The rules", "What `shopfloor verify` checks.", table(("rule", "meaning"), _rule_rows())),
+        section("Reading newer versions", READERS),
         docs_record.durability_section(),
         docs_record.fanout_section(),
         docs_record.masking_section(),
@@ -68,7 +68,7 @@ def transcript_page() -> str:
 def _events() -> str:
     rows = [(f"[{code(name)}](#{_anchor(name)})", summary(cls)) for name, cls in PAYLOAD_TYPES.items()]
     events = [section(code(name), summary(cls), field_table(cls), level=3) for name, cls in PAYLOAD_TYPES.items()]
-    return section("Event types", "There are ten.", table(("type", "what happened"), rows), PIECES, *events)
+    return section("Event types", "There are ten.", table(("type", "what happened"), rows), CHUNKS, *events)
 
 
 def _object(cls: type[msgspec.Struct]) -> str:
@@ -85,5 +85,5 @@ def _rule_rows() -> list[tuple[str, str]]:
 
 
 def _anchor(heading: str) -> str:
-    """A heading's address, as hosts of Markdown make it."""
+    """Return a heading's anchor, as Markdown hosts generate it."""
     return heading.replace(".", "")

@@ -1,13 +1,13 @@
-"""The page: built from `web/` with a Node that comes from PyPI, so that none is needed on the machine.
+"""Build the page from `web/`, with a Node.js from PyPI, so that the machine needs none.
 
-    python -m tools.page build     make src/shopfloor/server/page, where web/ has changed
-    python -m tools.page is-built  exit with 1 if web/ has changed since
-    python -m tools.page types     make web/src/api/schema.d.ts from what the server says of itself
+    python -m tools.page build     build src/shopfloor/server/page, if web/ has changed
+    python -m tools.page is-built  exit with 1 if web/ has changed since the build
+    python -m tools.page types     generate web/src/api/schema.d.ts from the server's OpenAPI description
     python -m tools.page check     types and style of web/
     python -m tools.page test      the tests of web/
     python -m tools.page npm …     npm itself, in web/
 
-The build backend calls `build` too, when a wheel is made: until then only the standard library and Node are there.
+The build backend calls `build` when it builds a wheel; only the standard library and Node.js are installed then.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 WEB = ROOT / "web"
-MADE = ROOT / "src" / "shopfloor" / "server" / "page"
+BUILT_PAGE = ROOT / "src" / "shopfloor" / "server" / "page"
 _STAMP = ".made-from"
-"""In the built page: the hash of all that it was made from."""
+"""The file in the built page that has the hash of its sources."""
 
 
 class PageNotBuilt(Exception):
-    """What is in the way, and what to do about it."""
+    """The page cannot be built. The message has the reason and what to do."""
 
 
 def build() -> None:
@@ -36,18 +36,18 @@ def build() -> None:
         return
     now = source_digest()
     _install()
-    _say("building the page")
+    _print_progress("building the page")
     npm("run", "--silent", "build", "--", "--logLevel", "warn")
-    (MADE / _STAMP).write_text(now)
+    (BUILT_PAGE / _STAMP).write_text(now)
 
 
 def is_built() -> bool:
-    """Whether the built page is up to date with `web/`."""
-    return _stamp(MADE) == source_digest() and (MADE / "index.html").is_file()
+    """Return True if the built page is up to date with `web/`."""
+    return _stamp(BUILT_PAGE) == source_digest() and (BUILT_PAGE / "index.html").is_file()
 
 
 def source_digest() -> str:
-    """What tells these sources from others."""
+    """Return the hash of the sources of the page."""
     return _hash(_sources())
 
 
@@ -69,22 +69,22 @@ def types() -> None:
 
 
 def npm(*args: str) -> None:
-    """npm in `web/`. What it prints is shown; where it fails, that is said with what to do."""
+    """Run npm in `web/` and show its output. Raises `PageNotBuilt` if npm fails."""
     node = _node()
     path = f"{node.parent}{os.pathsep}{os.environ.get('PATH', '')}"
     script = node.parent.parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
     if subprocess.run([node, script, *args], cwd=WEB, env={**os.environ, "PATH": path}, check=False).returncode:
-        raise PageNotBuilt(f"`npm {' '.join(args[:3])}` failed in {WEB}: what it printed above says why")
+        raise PageNotBuilt(f"`npm {' '.join(args[:3])}` failed in {WEB}: see its output above")
 
 
 def _install() -> None:
-    """Gets the packages that package-lock.json names, unless they are there."""
+    """Install the packages of package-lock.json, unless they are installed."""
     wanted = _hash([WEB / "package-lock.json"])
     modules = WEB / "node_modules"
     if _stamp(modules) == wanted:
         return
-    _say("getting the packages of the page (about half a minute, once)")
-    # Not `ci`: it refuses a lock that lacks the binaries of machines which its maker's registry does not serve.
+    _print_progress("installing the packages of the page (about half a minute, once)")
+    # Not `ci`: it rejects a lock file without the binaries for other platforms, and some registries do not serve those.
     npm("install", "--no-save", "--no-fund", "--no-audit", "--loglevel", "error")
     (modules / _STAMP).write_text(wanted)
 
@@ -105,11 +105,11 @@ def _sources() -> Iterator[Path]:
 
 
 def _hash(paths: Iterator[Path] | list[Path]) -> str:
-    whole = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in paths:
-        whole.update(f"{path.relative_to(WEB)}\n".encode())
-        whole.update(path.read_bytes())
-    return whole.hexdigest()
+        digest.update(f"{path.relative_to(WEB)}\n".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def _stamp(folder: Path) -> str | None:
@@ -117,18 +117,18 @@ def _stamp(folder: Path) -> str | None:
     return stamp.read_text() if stamp.is_file() else None
 
 
-def _say(what: str) -> None:
-    print(f"==> {what}", flush=True)
+def _print_progress(commands: str) -> None:
+    print(f"==> {commands}", flush=True)
 
 
 def main(args: list[str]) -> int:
-    what = {"build": build, "types": types, "check": check, "test": test}
+    commands = {"build": build, "types": types, "check": check, "test": test}
     try:
         match args:
             case ["is-built"]:
                 return 0 if is_built() else 1
-            case [one] if one in what:
-                what[one]()
+            case [command] if command in commands:
+                commands[command]()
             case ["npm", *rest]:
                 npm(*rest)
             case _:

@@ -1,4 +1,4 @@
-"""The page's types, from what the server says of itself: its OpenAPI description and the schema of events."""
+"""The TypeScript types of the page, from the server's OpenAPI description and the schema of events."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def write_types(target: Path, npm: Callable[..., None]) -> None:
 
 
 def page_description() -> dict[str, Any]:
-    """The API's description, with the events that some of its answers hold."""
+    """Return the API's description, with the schemas of the events that some responses contain."""
     api = openapi_description()
     schemas = cast("dict[str, Any]", api["components"]["schemas"])
     names, parts = msgspec.json.schema_components((*PAYLOAD_TYPES.values(), Delta), ref_template=_REF)
@@ -38,7 +38,7 @@ def page_description() -> dict[str, Any]:
     whole = {_EVENT: {"oneOf": [{"$ref": _REF.format(name=name)} for name in events]}}
     for group in (parts, events, whole):
         if twice := schemas.keys() & group.keys():
-            raise ValueError(f"two shapes have the same name: {sorted(twice)}")
+            raise ValueError(f"two schemas have the same name: {sorted(twice)}")
         schemas.update(group)
     for field in ("events", "later"):
         schemas["LogPage"]["properties"][field]["items"] = {"$ref": _REF.format(name=_EVENT)}

@@ -1,4 +1,4 @@
-"""Makes docs/images/show.svg: what a terminal shows of a small run, from the real output of the real commands."""
+"""Render docs/images/show.svg: the terminal output of real commands about a small run."""
 
 import os
 import re
@@ -38,7 +38,7 @@ COMMAND = "python3 -m unittest -v 2>&1; test -f CHANGELOG.md || { echo 'no chang
 
 
 def record_and_show() -> str:
-    """The text of the terminal, prompts included."""
+    """Return the text of the terminal, including prompts."""
     with tempfile.TemporaryDirectory() as folder:
         env = {**os.environ, "SHOPFLOOR_STORAGE": f"{folder}/storage", "PATH": f"{BIN}:{os.environ['PATH']}"}
         env["PYTHONDONTWRITEBYTECODE"] = "1"
@@ -46,15 +46,15 @@ def record_and_show() -> str:
         project.mkdir()
         (project / "test_prices.py").write_text(TESTS, encoding="utf-8")
 
-        def terminal(*words: str) -> str:
-            return subprocess.run(words, cwd=project, env=env, capture_output=True, text=True, check=False).stdout
+        def terminal(*arguments: str) -> str:
+            return subprocess.run(arguments, cwd=project, env=env, capture_output=True, text=True, check=False).stdout
 
         terminal("shopfloor", "run", "--command", COMMAND)
-        shown = terminal("shopfloor", "show", "last", "--color", "always")
+        show_output = terminal("shopfloor", "show", "last", "--color", "always")
         (project / "release.py").write_text(DEMO.read_text(encoding="utf-8"), encoding="utf-8")
         terminal("python", "release.py")
-        drawn = terminal("shopfloor", "tree", "last", "--color", "always")
-    return f"$ shopfloor show last\n{shown}\n$ python release.py && shopfloor tree last\n{drawn}"
+        tree_output = terminal("shopfloor", "tree", "last", "--color", "always")
+    return f"$ shopfloor show last\n{show_output}\n$ python release.py && shopfloor tree last\n{tree_output}"
 
 
 def svg(text: str) -> str:
@@ -73,23 +73,23 @@ def svg(text: str) -> str:
 
 
 def _row(line: str, y: int) -> str:
-    """One line: each piece of one look stands at its own column, whatever the width of the font that is found."""
+    """Render one line. Each styled part has an explicit column, so that the width of the font does not matter."""
     spans: list[str] = []
     look, column = "", 0
-    for codes, piece in re.findall(r"(?:\x1b\[([\d;]*)m)?([^\x1b]*)", line):
+    for codes, text_part in re.findall(r"(?:\x1b\[([\d;]*)m)?([^\x1b]*)", line):
         if codes:
-            look = ";".join(LOOKS[one] for one in codes.split(";") if one in LOOKS)
-        if piece:
+            look = ";".join(LOOKS[code] for code in codes.split(";") if code in LOOKS)
+        if text_part:
             style = f' style="{look}"' if look else ""
-            spans.append(f'<tspan x="{MARGIN + column * CHAR_WIDTH:.1f}"{style}>{escape(piece)}</tspan>')
-            column += len(piece)
+            spans.append(f'<tspan x="{MARGIN + column * CHAR_WIDTH:.1f}"{style}>{escape(text_part)}</tspan>')
+            column += len(text_part)
     return f'<text y="{y}" xml:space="preserve">{"".join(spans)}</text>'
 
 
 def main() -> int:
     IMAGE.parent.mkdir(parents=True, exist_ok=True)
     IMAGE.write_text(svg(record_and_show()), encoding="utf-8")
-    print(f"{IMAGE.relative_to(ROOT)} is made anew")
+    print(f"{IMAGE.relative_to(ROOT)} is updated")
     return 0
 
 

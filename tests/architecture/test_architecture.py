@@ -1,4 +1,4 @@
-"""What a reviewer would otherwise have to remember: sizes, the doors of rooms, what is loaded when, errors, pages."""
+"""Rules of the code base: sizes, imports, exports, start-up imports, errors, generated pages."""
 
 import ast
 import os
@@ -42,7 +42,7 @@ def _id(path: Path) -> str:
 
 
 def _without_coverage() -> dict[str, str]:
-    """Our environment without what makes a new process measure its coverage, and load modules for that."""
+    """Return our environment without the variables that make a new process measure coverage and load modules for it."""
     return {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
 
 
@@ -61,17 +61,17 @@ def test_functions_fit_on_a_screen(path: Path) -> None:
     assert {name: lines for name, lines in lengths.items() if lines > FUNCTION_LINES} == {}
 
 
-# Rooms and their doors
+# Packages and their imports
 
 
-def room_of(module: str) -> str:
-    """The room that a module is in: `shopfloor.record`; under `adapters` each folder is one."""
+def package_of(module: str) -> str:
+    """Return the package of a module, such as `shopfloor.record`; under `adapters` each folder is a package."""
     parts = module.split(".")
     return ".".join(parts[: 3 if parts[1:2] == ["adapters"] else 2])
 
 
 def imports(path: Path) -> Iterator[str]:
-    """The modules of ours that a file imports, as it names them."""
+    """Yield the modules of Shopfloor that a file imports."""
     for node in ast.walk(parsed(path)):
         match node:
             case ast.Import(names=names):
@@ -85,21 +85,21 @@ def imports(path: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("path", MODULES, ids=_id)
-def test_a_room_is_entered_by_its_init_alone(path: Path) -> None:
-    own = room_of(module_name(path))
-    strangers = [name for name in imports(path) if room_of(name) != own]
-    assert [name for name in strangers if name != room_of(name)] == []
+def test_a_package_is_imported_through_its_init_only(path: Path) -> None:
+    own = package_of(module_name(path))
+    others = [name for name in imports(path) if package_of(name) != own]
+    assert [name for name in others if name != package_of(name)] == []
 
 
 def test_decoders_are_built_in_one_place() -> None:
-    # Elsewhere two threads could build one at once, which crashes the process: see decoding.py.
+    # Two threads that build decoders at the same time crash the process: see decoding.py.
     pattern = re.compile(r"msgspec\.convert\(|json\.Decoder\([^)]|msgspec\.json\.decode\([^\n]*type=")
     found = [_id(path) for path in MODULES if pattern.search(path.read_text(encoding="utf-8"))]
     assert found == ["src/shopfloor/decoding.py"]
 
 
 @pytest.mark.parametrize(
-    ("module", "room"),
+    ("module", "package"),
     [
         ("shopfloor", "shopfloor"),
         ("shopfloor.errors", "shopfloor.errors"),
@@ -108,8 +108,8 @@ def test_decoders_are_built_in_one_place() -> None:
         ("shopfloor.adapters.local.hosts", "shopfloor.adapters.local"),
     ],
 )
-def test_a_module_knows_its_room(module: str, room: str) -> None:
-    assert room_of(module) == room
+def test_a_module_belongs_to_its_package(module: str, package: str) -> None:
+    assert package_of(module) == package
 
 
 def test_imports_point_down_only() -> None:
@@ -118,7 +118,7 @@ def test_imports_point_down_only() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_contract_of_imports_has_no_exceptions_and_leaves_no_room_out() -> None:
+def test_the_contract_of_imports_has_no_exceptions_and_covers_every_package() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
     contracts = settings["contracts"]
     assert [contract["type"] for contract in contracts] == ["layers", "forbidden"]
@@ -127,25 +127,25 @@ def test_the_contract_of_imports_has_no_exceptions_and_leaves_no_room_out() -> N
     assert [contract for contract in contracts if exceptions & set(contract)] == []
 
 
-# The doors themselves
+# Exports of packages
 
 
 def sort_key(name: str) -> tuple[int, list[int | str]]:
-    """CONSTANTS, then Classes, then the rest; digits count as numbers."""
+    """Sort CONSTANTS, then Classes, then other names; digits count as numbers."""
     rank = 0 if name.isupper() and len(name) > 1 else 1 if name[:1].isupper() else 2
     return rank, [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", name)]
 
 
-def said_names(path: Path) -> list[str] | None:
-    """What `__all__` says; None where there is none."""
+def declared_names(path: Path) -> list[str] | None:
+    """Return the names in `__all__`, or None without it."""
     for node in parsed(path).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
             return ast.literal_eval(node.value)
     return None
 
 
-def door_lines(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """The lines of a door; what a lazy one promises stands under `if TYPE_CHECKING:`."""
+def top_level_statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield the statements of an `__init__`, including the lazy exports under `if TYPE_CHECKING:`."""
     for node in body:
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             yield from node.body
@@ -153,10 +153,10 @@ def door_lines(body: list[ast.stmt]) -> Iterator[ast.stmt]:
             yield node
 
 
-def made_names(path: Path) -> set[str]:
-    """What a door imports or defines to be used by others."""
+def defined_names(path: Path) -> set[str]:
+    """Return the public names that an `__init__` imports or defines."""
     names: set[str] = set()
-    for node in door_lines(parsed(path).body):
+    for node in top_level_statements(parsed(path).body):
         match node:
             case ast.ImportFrom(module=module, names=aliases) if module not in ("__future__", "typing"):
                 names |= {alias.asname or alias.name for alias in aliases}
@@ -169,25 +169,25 @@ def made_names(path: Path) -> set[str]:
     return {name for name in names if not name.startswith("_") or name == "__version__"}
 
 
-DOORS = [path for path in MODULES if path.name == "__init__.py" and made_names(path)]
+PACKAGE_INITS = [path for path in MODULES if path.name == "__init__.py" and defined_names(path)]
 
 
-@pytest.mark.parametrize("path", DOORS, ids=_id)
-def test_a_door_says_all_that_it_gives_in_order(path: Path) -> None:
-    said = said_names(path)
-    assert said is not None, "it has no __all__"
-    assert set(said) == made_names(path)
-    assert said == sorted(said, key=sort_key)
+@pytest.mark.parametrize("path", PACKAGE_INITS, ids=_id)
+def test_a_package_lists_its_exports_in_order(path: Path) -> None:
+    declared = declared_names(path)
+    assert declared is not None, "__all__ is missing"
+    assert set(declared) == defined_names(path)
+    assert declared == sorted(declared, key=sort_key)
 
 
-# What is loaded when
+# Imports at start-up
 
 SLOW_TO_LOAD = {"httpx", "pydantic_ai", "uvicorn"}
-"""What a command that asks an app in its own process has no use for."""
+"""Packages that a command without a server does not need."""
 
 
-def loaded_by(*words: str) -> set[str]:
-    """The modules that a fresh interpreter loads for this, beyond those that it loads for nothing."""
+def loaded_by(*arguments: str) -> set[str]:
+    """Return the modules that a fresh interpreter loads for a command, beyond those of an empty program."""
 
     def loaded(*command: str) -> set[str]:
         done = subprocess.run(
@@ -201,33 +201,35 @@ def loaded_by(*words: str) -> set[str]:
         lines = [line.split("|") for line in done.stderr.splitlines() if line.startswith("import time:")]
         return {parts[2].strip() for parts in lines[1:]}
 
-    return loaded(*words) - loaded("-c", "pass")
+    return loaded(*arguments) - loaded("-c", "pass")
 
 
-def test_help_loads_next_to_nothing() -> None:
+def test_help_loads_almost_nothing() -> None:
     loaded = loaded_by(str(BIN / "shopfloor"), "--help")
     assert {name for name in loaded if name.split(".")[0] == "shopfloor"} == HELP_LOADS
     assert loaded & HELP_NEVER_LOADS == set()
     assert {name for name in loaded if name.split(".")[0] not in {*sys.stdlib_module_names, "shopfloor"}} == set()
 
 
-def test_the_version_is_said_without_loading_more_than_help() -> None:
+def test_the_version_loads_no_more_than_help() -> None:
     loaded = loaded_by(str(BIN / "shopfloor"), "--version")
     assert {name for name in loaded if name.split(".")[0] == "shopfloor"} == HELP_LOADS
 
 
 @pytest.mark.req("SF-34")
-@pytest.mark.parametrize("words", [("list",), ("run", "hello", "-q", "-i", "NAME=Ada")], ids=lambda words: words[0])
-def test_a_command_without_a_server_loads_neither_http_nor_what_makes_sql(
-    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "arguments", [("list",), ("run", "hello", "-q", "-i", "NAME=Ada")], ids=lambda arguments: arguments[0]
+)
+def test_a_command_without_a_server_loads_no_http_client_and_no_server(
+    arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SHOPFLOOR_URL", raising=False)
-    loaded = loaded_by(str(BIN / "shopfloor"), *words, "--storage", str(tmp_path))
+    loaded = loaded_by(str(BIN / "shopfloor"), *arguments, "--storage", str(tmp_path))
     assert "shopfloor.adapters.sqlite.store" in loaded
     assert {name.partition(".")[0] for name in loaded} & SLOW_TO_LOAD == set()
 
 
-NOT_BEFORE_THE_FIRST_ANSWER = {
+NOT_BEFORE_THE_FIRST_RESPONSE = {
     "difflib",
     "httpx",
     "pydantic_ai",
@@ -237,12 +239,12 @@ NOT_BEFORE_THE_FIRST_ANSWER = {
     "shopfloor.yaml_document",
     "yaml",
 }
-"""What `up` loads once it answers, or when it is needed."""
+"""Modules that `up` loads after its first response, or on first use."""
 
 
 @pytest.mark.req("SF-37")
-def test_up_answers_before_it_loads_what_only_runs_need(tmp_path: Path) -> None:
-    # What it prints and what it imports come by the same pipe, in order; it prints nothing before it answers.
+def test_up_responds_before_it_loads_modules_that_only_runs_need(tmp_path: Path) -> None:
+    # Output and import times share a pipe, so their order is known; `up` prints nothing before it responds.
     up = subprocess.Popen(
         [sys.executable, "-X", "importtime", str(BIN / "shopfloor"), "up", "--port", "0", "--storage", str(tmp_path)],
         env=_without_coverage(),
@@ -258,19 +260,19 @@ def test_up_answers_before_it_loads_what_only_runs_need(tmp_path: Path) -> None:
         up.terminate()
         up.communicate(timeout=60)
     assert {"shopfloor.server.app", "shopfloor.engine.scheduler", "uvicorn"} <= before
-    assert before & NOT_BEFORE_THE_FIRST_ANSWER == set()
+    assert before & NOT_BEFORE_THE_FIRST_RESPONSE == set()
     assert "yaml" in after
 
 
-def _imports_until(beginning: str, lines: Iterable[str]) -> set[str]:
-    """The modules that were imported until a line with this beginning was printed."""
+def _imports_until(prefix: str, lines: Iterable[str]) -> set[str]:
+    """Return the modules that were imported until a line with this prefix was printed."""
     loaded: set[str] = set()
     for line in lines:
-        if line.startswith(beginning):
+        if line.startswith(prefix):
             return loaded
         if line.startswith("import time:"):
             loaded.add(line.split("|")[2].strip())
-    raise AssertionError(f"{beginning!r} was never printed; imported were {sorted(loaded)}")
+    raise AssertionError(f"no line starts with {prefix!r}; imported: {sorted(loaded)}")
 
 
 # Errors
@@ -282,7 +284,7 @@ def test_the_codes_of_errors_are_unique() -> None:
     assert [code for code in codes if not re.fullmatch(r"[a-z]+(_[a-z]+)*", code)] == []
 
 
-def test_the_tree_of_errors_is_drawn_as_it_grows() -> None:
+def test_the_tree_of_errors_matches_the_classes() -> None:
     depth = {cls.__name__: len(cls.__mro__) for cls in docs_errors.our_errors()}
     root = depth["ShopfloorError"]
     drawn = [(re.search(r"[A-Z]", line), line) for line in docs_errors.render_tree()]
@@ -293,7 +295,7 @@ def test_the_tree_of_errors_is_drawn_as_it_grows() -> None:
 def test_every_error_has_an_http_status_and_an_exit_code_in_range() -> None:
     errors = docs_errors.our_errors()
     assert [cls for cls in errors if not 400 <= cls.status <= 599] == []
-    # From 128 on a shell means a signal; 126 and 127 mean a program that cannot be run.
+    # In a shell, 128 and above mean a signal, 126 and 127 a program that cannot be run.
     assert [cls for cls in errors if not 1 <= cls.exit_code <= 127] == []
 
 
@@ -302,14 +304,14 @@ def test_every_code_of_an_error_is_in_the_reference() -> None:
     assert [cls.code for cls in docs_errors.our_errors() if f"| `{cls.code}` |" not in page] == []
 
 
-# Pages that are made from the code
+# Generated pages
 
 
 def test_no_page_of_the_reference_is_stale() -> None:
     assert [_id(path) for path in docs.stale_pages(docs.FOLDER)] == [], "run `make docs`"
 
 
-def test_check_names_the_pages_that_are_stale(
+def test_check_lists_stale_pages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(docs, "ROOT", tmp_path)
@@ -332,7 +334,7 @@ def test_the_jq_lines_of_the_reference_work(line: str, golden: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_picture_escapes_what_it_shows() -> None:
+def test_the_picture_escapes_its_text() -> None:
     from tools import screenshot
 
     picture = screenshot.svg("\x1b[31;1m<b>&\x1b[0m after")
@@ -341,25 +343,25 @@ def test_the_picture_escapes_what_it_shows() -> None:
     assert "\x1b" not in picture
 
 
-# Nothing speaks of where it was made
+# No paths of the machine that the code was written on
 
 
 def _texts() -> list[Path]:
     folders = ("src", "tools", "tests", "benchmarks", "docs", ".ci")
     files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]
-    kept = [path for path in files if "__pycache__" not in path.parts]
-    return sorted([*kept, *ROOT.glob("*.md"), ROOT / "Makefile", ROOT / "pyproject.toml"])
+    sources = [path for path in files if "__pycache__" not in path.parts]
+    return sorted([*sources, *ROOT.glob("*.md"), ROOT / "Makefile", ROOT / "pyproject.toml"])
 
 
-def test_no_file_speaks_of_the_place_where_it_was_written() -> None:
+def test_no_file_names_a_path_of_the_machine_it_was_written_on() -> None:
     assert [
         _id(path) for path in _texts() if WORKPLACE.search(path.read_text(encoding="utf-8", errors="replace"))
     ] == []
 
 
 @pytest.mark.parametrize(
-    ("text", "speaks"),
+    ("text", "is_workplace"),
     [("see /" + "work/x", True), ("in '../" + "shared'", True), ("src/network/x", False), ("team/work/x", False)],
 )
-def test_the_place_is_known_by_absolute_paths(text: str, speaks: bool) -> None:
-    assert bool(WORKPLACE.search(text)) is speaks
+def test_paths_of_a_machine_are_recognized(text: str, is_workplace: bool) -> None:
+    assert bool(WORKPLACE.search(text)) is is_workplace

@@ -1,4 +1,4 @@
-"""The pages: what they tell a reader to type works, their links lead somewhere, and the site shows all of them."""
+"""The documentation: its commands work, its links have targets, and the site lists every page."""
 
 import ast
 import json
@@ -53,37 +53,37 @@ class Block(NamedTuple):
 
 
 def all_blocks(text: str) -> Iterator[Block]:
-    """The code blocks of a page, in order, each with the line where its code begins."""
+    """Yield the code blocks of a page in order, each with the line where its code starts."""
     for match in _FENCE.finditer(text):
         line = text.count("\n", 0, match.start("text")) + 1
         yield Block(line, match["language"], match["title"], match["text"])
 
 
 def blocks(text: str, language: str) -> Iterator[Block]:
-    """The code blocks of a page in one language."""
+    """Yield the code blocks of a page in one language."""
     return (block for block in all_blocks(text) if block.language == language)
 
 
 def files_of(page: Path) -> dict[str, str]:
-    """The files that a page shows, by the path in `title="…"`."""
+    """Return the files that a page shows, by the path in `title="…"`."""
     return {block.title: block.text for block in all_blocks(_read(page)) if block.title}
 
 
 def links(text: str) -> Iterator[str]:
-    """The targets of a page's links, without links to the web."""
+    """Yield the targets of a page's links, without links to the web."""
     for match in _LINK.finditer(_FENCE.sub("", text)):
         if not re.match(r"[a-z]+:", match["target"]):
             yield match["target"]
 
 
 def anchors(text: str) -> set[str]:
-    """The anchors of a page's headings, as Git hosts and our site generate them."""
+    """Return the anchors of a page's headings, as Git hosts and our site generate them."""
     titles = (match["title"].lower() for match in _HEADING.finditer(_FENCE.sub("", text)))
     return {re.sub(r"[^\w\- ]", "", title).replace(" ", "-") for title in titles}
 
 
 def commands_of(block: Block) -> list[str]:
-    """The commands of a `console` block: lines that begin with `$ `, with continuation lines, without comments."""
+    """Return the commands of a `console` block: lines that start with `$ `, with continuations, without comments."""
     text = re.sub(r"\\\n\s*", "", block.text)
     return [line.removeprefix("$ ") for line in text.splitlines() if line.startswith("$ ")]
 
@@ -96,7 +96,7 @@ def _id(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-# What a page tells a reader to type
+# Commands on pages
 
 _KEEP_VARIABLES = 'set -a; [ ! -f "$STATE" ] || . "$STATE"\n{code}\nexport -p > "$STATE"\n'
 """The blocks of a page share their variables, as they would in a reader's terminal."""
@@ -104,7 +104,7 @@ _KEEP_VARIABLES = 'set -a; [ ! -f "$STATE" ] || . "$STATE"\n{code}\nexport -p > 
 
 @pytest.mark.req("SF-42")
 @pytest.mark.parametrize("page", [page for page in WRITTEN_BY_HAND if "```sh\n" in _read(page)], ids=_id)
-def test_what_a_page_tells_to_type_works(page: Path, tmp_path: Path) -> None:
+def test_the_commands_of_a_page_work(page: Path, tmp_path: Path) -> None:
     """The blocks of a page follow one another in one folder, as they would for a reader."""
     home = tmp_path / "home"
     home.mkdir()
@@ -143,12 +143,12 @@ def test_commands_that_are_only_shown_have_valid_syntax(page: Path) -> None:
         for command in commands_of(block):
             where = f"{_id(page)}:{block.line}: {command}"
             assert subprocess.run(["bash", "-n", "-c", command], capture_output=True).returncode == 0, where
-            for words in shopfloor_calls(command):
-                _parse(words, where)
+            for arguments in shopfloor_calls(command):
+                _parse(arguments, where)
 
 
 def shopfloor_calls(command: str) -> list[list[str]]:
-    """The arguments of each `shopfloor` in a command line."""
+    """Return the arguments of each `shopfloor` in a command line."""
     lexer = shlex.shlex(command, posix=True, punctuation_chars="|&;()<>")
     lexer.whitespace_split = True
     calls: list[list[str]] = []
@@ -165,14 +165,14 @@ def shopfloor_calls(command: str) -> list[list[str]]:
     return calls
 
 
-def _parse(words: list[str], where: str) -> None:
-    name = next((word for word in words if not word.startswith("-")), None)
+def _parse(arguments: list[str], where: str) -> None:
+    name = next((word for word in arguments if not word.startswith("-")), None)
     if name is None:
-        assert words in (["--version"], ["--help"]), where
+        assert arguments in (["--version"], ["--help"]), where
         return
     assert name in COMMANDS, where
     try:
-        find_command(name).parser(name, COMMANDS[name]).parse_args(words[1:])
+        find_command(name).parser(name, COMMANDS[name]).parse_args(arguments[1:])
     except SystemExit:
         pytest.fail(f"{where}: `shopfloor {name}` does not take these arguments")
 
@@ -196,13 +196,13 @@ def test_code_on_a_page_names_its_language_and_can_be_parsed(page: Path) -> None
 
 
 def installs_that_do_not_work(text: str) -> list[str]:
-    """Commands that install Shopfloor from a package index, which has none."""
+    """Return the commands that install Shopfloor from a package index, where it is not published."""
     found = re.findall(r"\b(?:pip|pipx|uv tool|uv pip) install [^`\n]*shopfloor[^`\n]*", text)
     return [command for command in found if not re.search(r" @ git\+|\.whl", command)]
 
 
 @pytest.mark.parametrize("page", WRITTEN_BY_HAND, ids=_id)
-def test_no_page_names_a_way_to_install_that_does_not_work(page: Path) -> None:
+def test_no_page_has_an_installation_that_does_not_work(page: Path) -> None:
     assert installs_that_do_not_work(_read(page)) == []
 
 
@@ -250,11 +250,11 @@ def test_every_example_of_worker_yaml_runs(
 
 @pytest.mark.req("SF-42")
 @pytest.mark.parametrize("page", PAGES, ids=_id)
-def test_links_between_pages_lead_somewhere(page: Path) -> None:
-    assert [target for target in links(_read(page)) if not _leads_somewhere(page, target)] == []
+def test_links_between_pages_have_targets(page: Path) -> None:
+    assert [target for target in links(_read(page)) if not _has_target(page, target)] == []
 
 
-def _leads_somewhere(page: Path, target: str) -> bool:
+def _has_target(page: Path, target: str) -> bool:
     name, _, anchor = unquote(target).partition("#")
     file = page.parent / name if name else page
     if not file.exists():
@@ -263,14 +263,14 @@ def _leads_somewhere(page: Path, target: str) -> bool:
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads mkdocs.yml without the Python objects in it."""
+    """A YAML loader for mkdocs.yml that ignores the Python objects in it."""
 
 
 _Loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda loader, suffix, node: None)
 
 
 def nav_pages(nav: Any) -> Iterator[str]:
-    """The pages that a nav of mkdocs.yml lists, at any depth."""
+    """Yield the pages that a nav of mkdocs.yml lists, at any depth."""
     match nav:
         case str():
             yield nav
@@ -311,26 +311,26 @@ def test_the_site_can_be_searched_and_loads_nothing_from_other_servers(site: Pat
 # Pages that name code and tests
 
 
-def test_every_test_that_the_security_page_names_is_there() -> None:
+def test_every_test_that_the_security_page_names_exists() -> None:
     named = re.findall(r"`(tests/[\w/]+\.py)`", _read(DOCS / "security.md"))
     assert named
     assert [name for name in named if not (ROOT / name).is_file()] == []
 
 
-def test_the_page_on_adapters_names_every_port_and_suites_that_are_there() -> None:
+def test_the_page_on_adapters_names_every_port_and_existing_suites() -> None:
     page = (ROOT / "docs" / "adapters.md").read_text(encoding="utf-8")
     suites = set(re.findall(r"`(test_\w+\.py)`", page))
     assert suites <= {path.name for path in (ROOT / "tests" / "contract").iterdir()}
     ports = {
         name
         for name, port in vars(shopfloor.ports).items()
-        # A port stands by itself; what a port hands out, as a log or a subscription, belongs to it.
+        # Only ports are listed. An object that a port returns, such as a log or a subscription, belongs to the port.
         if getattr(port, "_is_protocol", False) and name not in _PARTS_OF_PORTS
     }
     assert ports - set(re.findall(r"`(\w+)`", page)) == set()
 
 
-def test_the_way_of_a_run_names_what_is_there_in_at_most_forty_hops() -> None:
+def test_the_path_of_a_run_names_existing_functions_in_at_most_forty_hops() -> None:
     section = _read(DOCS / "concepts.md").split("## The way of a run")[1].split("\n## ")[0]
     hops = re.findall(r"^\| (\d+) \| `([\w.]+)` \| `([\w./]+)` \|", section, re.MULTILINE)
     assert [int(number) for number, _, _ in hops] == list(range(1, len(hops) + 1))
@@ -350,12 +350,12 @@ def test_blocks_are_found_by_their_language_title_and_line() -> None:
     assert list(blocks(page, "yaml")) == [Block(7, "yaml", "x/y.yaml", "a: 1\n")]
 
 
-def test_links_in_code_and_to_the_web_are_passed_over() -> None:
+def test_links_in_code_and_to_the_web_are_skipped() -> None:
     page = "[a](x.md) ![b](y.svg#z) [c](https://example.org)\n```sh\n[d](no.md)\n```\n[e](#top)\n"
     assert list(links(page)) == ["x.md", "y.svg#z", "#top"]
 
 
-def test_anchors_are_made_as_hosts_of_markdown_make_them() -> None:
+def test_anchors_are_generated_as_markdown_hosts_do() -> None:
     assert anchors("# One, two\n## `run.started`\n### A_b-c\n") == {"one-two", "runstarted", "a_b-c"}
 
 

@@ -1,4 +1,4 @@
-"""The manifest of promises is sound, and what it calls done is carried by a test."""
+"""The manifest of promises is valid, and a test carries every promise that is done."""
 
 import ast
 import re
@@ -22,9 +22,9 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def carried_ids(source: str) -> set[str]:
-    """The requirement ids that the tests in this source carry.
+    """Return the requirement ids that the tests in this source carry.
 
-    Only what pytest would run counts: a marker on a helper proves nothing.
+    Only tests that pytest would run count: a marker on a helper proves nothing.
     """
     return set(_ids_in(ast.parse(source).body))
 
@@ -81,29 +81,29 @@ def _manifest(tmp_path: Path, text: str) -> Path:
 
 
 def _entry(**changes: str) -> str:
-    entry = {"id": "TR-1", "seed": "transcript", "text": "It holds.", "status": "done"} | changes
+    entry = {"id": "TR-1", "part": "transcript", "text": "It holds.", "status": "done"} | changes
     return "[[requirement]]\n" + "".join(f'{key} = "{value}"\n' for key, value in entry.items())
 
 
-def test_the_manifest_loads_and_has_promises_of_every_seed() -> None:
-    assert {r.seed for r in conformance.load(conformance.MANIFEST)} == set(conformance.SEEDS)
+def test_the_manifest_loads_and_has_promises_of_every_part() -> None:
+    assert {r.part for r in conformance.load(conformance.MANIFEST)} == set(conformance.PARTS)
 
 
-def test_ids_are_unique_and_their_prefix_fits_their_seed() -> None:
+def test_ids_are_unique_and_have_the_prefix_of_their_part() -> None:
     requirements = conformance.load(conformance.MANIFEST)
     assert len({r.id for r in requirements}) == len(requirements)
-    misfits = [r.id for r in requirements if not re.fullmatch(rf"{PREFIXES[r.seed]}-[1-9]\d*", r.id)]
+    misfits = [r.id for r in requirements if not re.fullmatch(rf"{PREFIXES[r.part]}-[1-9]\d*", r.id)]
     assert misfits == []
 
 
-@pytest.mark.parametrize("seed", PREFIXES)
-def test_each_seed_is_numbered_from_one_without_gaps(seed: str) -> None:
-    ids = [r.id for r in conformance.load(conformance.MANIFEST) if r.seed == seed]
-    assert ids == [f"{PREFIXES[seed]}-{n}" for n in range(1, len(ids) + 1)]
+@pytest.mark.parametrize("part", PREFIXES)
+def test_each_part_is_numbered_from_one_without_gaps(part: str) -> None:
+    ids = [r.id for r in conformance.load(conformance.MANIFEST) if r.part == part]
+    assert ids == [f"{PREFIXES[part]}-{n}" for n in range(1, len(ids) + 1)]
 
 
 def test_dispatch_has_exactly_its_forty_seven_requirements() -> None:
-    ids = {r.id for r in conformance.load(conformance.MANIFEST) if r.seed == "dispatch"}
+    ids = {r.id for r in conformance.load(conformance.MANIFEST) if r.part == "dispatch"}
     assert ids == {f"REQ-WD-{n}" for n in range(1, 48)}
 
 
@@ -115,8 +115,8 @@ def test_every_done_requirement_is_carried_by_a_test() -> None:
 
 def test_no_test_carries_an_id_that_the_manifest_does_not_have() -> None:
     known = {r.id for r in conformance.load(conformance.MANIFEST)}
-    strangers = {name: files for name, files in _carried_by_all_tests().items() if name not in known}
-    assert strangers == {}
+    unknown = {name: files for name, files in _carried_by_all_tests().items() if name not in known}
+    assert unknown == {}
 
 
 def test_the_conformance_page_is_not_stale() -> None:
@@ -152,24 +152,24 @@ def test_the_finder_finds_ids_on_tests(source: str) -> None:
         'def test_a():\n    """@pytest.mark.req("TR-1")"""',
     ],
 )
-def test_the_finder_passes_over_markers_that_no_test_carries(source: str) -> None:
+def test_the_finder_skips_markers_that_no_test_carries(source: str) -> None:
     assert carried_ids(source) == set()
 
 
 @pytest.mark.parametrize(
-    ("text", "complaint"),
+    ("text", "message"),
     [
         (_entry() + _entry(), "TR-1: this id is used twice"),
         (_entry(status="maybe"), "TR-1: unknown status 'maybe'"),
-        (_entry(seed="other"), "TR-1: unknown seed 'other'"),
+        (_entry(part="other"), "TR-1: unknown part 'other'"),
         (_entry(note="x"), "TR-1: unknown key note"),
         (_entry(text=""), "TR-1: text must be a string"),
-        ('[[requirement]]\nid = "TR-1"\nseed = "transcript"\n', "TR-1: missing text, status"),
+        ('[[requirement]]\nid = "TR-1"\npart = "transcript"\n', "TR-1: missing text, status"),
         ('[[requirement]]\ntext = "x"\n', "entry 1: missing id"),
     ],
 )
-def test_a_faulty_manifest_is_refused_with_what_is_wrong(tmp_path: Path, text: str, complaint: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(complaint)):
+def test_an_invalid_manifest_is_rejected_with_the_reason(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
         conformance.load(_manifest(tmp_path, text))
 
 

@@ -111,7 +111,7 @@ async def test_a_large_event_is_stored_whole(log: Log, reader: LogReader) -> Non
 
 
 @pytest.mark.parametrize("payload", [payload for name, payload in PAYLOADS.items() if name != "run.started"])
-async def test_a_log_begins_with_run_started(log: Log, reader: LogReader, payload: Payload) -> None:
+async def test_a_log_starts_with_run_started(log: Log, reader: LogReader, payload: Payload) -> None:
     with pytest.raises(InvalidEvent, match=r"begins with run\.started"):
         await log.append(payload, **location_of(payload))
     assert (log.seq, await reader.page(RUN_ID, limit=9)) == (0, [])

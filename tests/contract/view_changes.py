@@ -117,7 +117,7 @@ class ViewBuilder:
         self.row = row_fold(self.row, events)
         self.search, found = search_fold(self.search, self.row, events)
         self._events += events
-        entries = archive(self._events) if self.row.ended else []
+        entries = archive(self._events) if self.row.is_ended else []
         return ViewUpdate(
             row=self.row,
             state=msgspec.msgpack.encode((self.state, self.search)),

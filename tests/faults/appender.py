@@ -1,4 +1,4 @@
-"""Appends events until it is killed, and says after each through a pipe which one is acknowledged."""
+"""Append events until the process is killed, and write each acknowledged event to a pipe."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def append_until_killed(path: Path, level: Durability, seed: int, acknowledged: 
     entry = recorder.append(RunStarted(name="appender", kind="command", attempt=recorder.seq + 1, host="test"))
     while True:
         os.write(acknowledged.fileno(), entry.seq.to_bytes(8, "big"))
-        # Long lines are what a kill can tear: they are written page by page.
+        # Only a long line can be torn by a kill, because it is written page by page.
         size = rng.choice((10, 600, 9_000, 300_000))
         if rng.random() < 0.2:
             step = StepStarted(name="s", kind="command", try_=entry.seq)

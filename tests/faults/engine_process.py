@@ -1,4 +1,4 @@
-"""A host in a process of its own that can be told when to die: by the number of events that its logs have got."""
+"""A host in a separate process that dies after a given number of log events."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import anyio
-import httpx  # noqa: F401 - loaded once, for all the processes that are forked from here
+import httpx  # noqa: F401 - loaded once, for all processes that are forked from here
 import msgspec
 from tests.timeouts import TIMEOUT_SECONDS
 
@@ -36,48 +36,48 @@ DONE, TOO_LONG, STOPPED = 0, 3, 4
 
 
 class HostPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a host does from its start to its end."""
+    """The plan of a host from its start to its end."""
 
     storage: Path
     workers: Path
     run_id: str
     slots: int = 4
     dispatch: tuple[str, dict[str, Any]] | None = None
-    """A worker and its input; None where the run is there already."""
+    """A worker and its input; None if the run already exists."""
     act: Literal["kill", "stop", "cancel", "starve"] | None = None
     at: int = 0
-    """At which event of the storage's logs, as they are written in this life; 0 where it is done at the start."""
+    """The event, counted over all logs that this host writes, at which the action happens; 0 for the start."""
     before: bool = False
-    """True where that event is not to be written any more."""
+    """True if the action happens before that event is written."""
     answers: bool = True
-    """Whether somebody is there who answers what is asked."""
+    """True if questions are answered."""
     hold_seconds: float | None = None
-    """Ends so long after the run was seen to wait for its definition, and not at the run's end."""
+    """Seconds after the run starts to wait for its definition when the host ends, instead of at the run's end."""
     env: dict[str, str] = {}
-    patience: float = TIMEOUT_SECONDS
+    timeout_seconds: float = TIMEOUT_SECONDS
 
 
 class FaultPoint:
-    """Counts the events that are written, and acts at the one that it was told."""
+    """A counter of written events that executes an action at one of them."""
 
     def __init__(self, plan: HostPlan) -> None:
-        self._life = plan
+        self._plan = plan
         self._count = 0
         self.act: Callable[[], None] = lambda: None
 
     async def around(self, write: Callable[[], Awaitable[Entry]]) -> Entry:
         self._count += 1
-        here = self._count == self._life.at
-        if here and self._life.before:
+        here = self._count == self._plan.at
+        if here and self._plan.before:
             self.act()
         entry = await write()
-        if here and not self._life.before:
+        if here and not self._plan.before:
             self.act()
         return entry
 
 
 class FaultPointLog:
-    """A log as the engine sees it, with a trap in it."""
+    """A log of the engine with a fault point."""
 
     def __init__(self, log: Log, fault_point: FaultPoint) -> None:
         self._log = log
@@ -124,7 +124,7 @@ class FaultPointLog:
 
 
 class FaultPointLogs:
-    """The logs of a host, with a trap in them."""
+    """The logs of a host with a fault point."""
 
     def __init__(self, logs: Logs, fault_point: FaultPoint) -> None:
         self._logs = logs
@@ -151,14 +151,14 @@ class FaultPointLogs:
 
 def host_main(plan: HostPlan) -> None:
     os.environ.update(plan.env)
-    # As in a process of its own: what a test makes an error of is none here.
+    # Restore the defaults of a new process: pytest turns warnings into errors.
     warnings.resetwarnings()
-    sys.exit(anyio.run(_live, plan))
+    sys.exit(anyio.run(_run_plan, plan))
 
 
-async def _live(plan: HostPlan) -> int:
+async def _run_plan(plan: HostPlan) -> int:
     storage = Storage(plan.storage)
-    code, shift, fault_point = DONE, None, FaultPoint(plan)
+    code, runner, fault_point = DONE, None, FaultPoint(plan)
     async with contextlib.AsyncExitStack() as opened:
         backend = await opened.enter_async_context(local_backend(storage))
         backend = msgspec.structs.replace(backend, logs=FaultPointLogs(backend.logs, fault_point))
@@ -167,33 +167,33 @@ async def _live(plan: HostPlan) -> int:
         await backend.ingest.catch_up(everything=True)
         await requeue_abandoned(engine.ports)
         async with anyio.create_task_group() as tasks:
-            shift = _Shift(plan, storage, backend, engine, tasks.cancel_scope)
-            fault_point.act = shift.act
+            runner = _PlanRunner(plan, storage, backend, engine, tasks.cancel_scope)
+            fault_point.act = runner.act
 
-            async def keeper() -> None:
+            async def maintenance() -> None:
                 await run_maintenance(engine.ports, backend.ingest, engine.resumption)
 
             tasks.start_soon(engine.scheduler.run)
-            tasks.start_soon(keeper)
-            with anyio.move_on_after(plan.patience) as patience:
-                await shift.until_the_end()
+            tasks.start_soon(maintenance)
+            with anyio.move_on_after(plan.timeout_seconds) as timeout:
+                await runner.until_the_end()
                 tasks.cancel_scope.cancel()
-            if patience.cancelled_caught:
+            if timeout.cancelled_caught:
                 code = TOO_LONG
                 tasks.cancel_scope.cancel()
         await backend.ingest.catch_up()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     (plan.storage / "peak").write_text(str(peak))
-    return STOPPED if shift is not None and shift.stopped else code
+    return STOPPED if runner is not None and runner.stopped else code
 
 
-class _Shift:
+class _PlanRunner:
     def __init__(
         self, plan: HostPlan, storage: Storage, backend: StorageBackend, engine: RunEngine, scope: anyio.CancelScope
     ) -> None:
-        self._life = plan
+        self._plan = plan
         self._storage = storage
-        self._office = backend
+        self._backend = backend
         self._engine = engine
         self._scope = scope
         self._loop: Any = None
@@ -201,7 +201,7 @@ class _Shift:
         self.stopped = False
 
     def act(self) -> None:
-        match self._life.act:
+        match self._plan.act:
             case "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
             case "stop":
@@ -210,7 +210,7 @@ class _Shift:
             case "cancel":
                 self._loop.call_soon_threadsafe(self._cancel.set)
             case "starve":
-                # To whoever writes the event.
+                # Raised to the writer of the event.
                 raise MemoryError
             case None:
                 pass
@@ -219,35 +219,35 @@ class _Shift:
         import asyncio
 
         self._loop = asyncio.get_running_loop()
-        if self._life.dispatch is not None:
-            worker, given = self._life.dispatch
+        if self._plan.dispatch is not None:
+            worker, arguments = self._plan.dispatch
             await self._engine.service.dispatch(
-                RunRequest(worker=worker, input=given), RunOrigin(run_id=self._life.run_id)
+                RunRequest(worker=worker, input=arguments), RunOrigin(run_id=self._plan.run_id)
             )
-        elif self._life.act == "cancel" and not self._life.at:
+        elif self._plan.act == "cancel" and not self._plan.at:
             self._cancel.set()
         await reconcile(self._engine.ports, self._engine.resumption)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._cancel_when_told)
+            tasks.start_soon(self._cancel_on_signal)
             answered = set[str]()
             while not self._over():
-                if self._life.answers:
+                if self._plan.answers:
                     await self._answer_all(answered)
                 await anyio.sleep(0.01)
-            await anyio.sleep(self._life.hold_seconds or 0)
+            await anyio.sleep(self._plan.hold_seconds or 0)
             tasks.cancel_scope.cancel()
 
-    async def _cancel_when_told(self) -> None:
+    async def _cancel_on_signal(self) -> None:
         await self._cancel.wait()
         with contextlib.suppress(RunEnded):
-            await self._engine.service.cancel(self._life.run_id, reason="told to")
+            await self._engine.service.cancel(self._plan.run_id, reason="told to")
 
     def _over(self) -> bool:
-        if self._life.hold_seconds is not None:
-            payloads = [event.payload for event in _events(self._storage.log_path(self._life.run_id))]
+        if self._plan.hold_seconds is not None:
+            payloads = [event.payload for event in _events(self._storage.log_path(self._plan.run_id))]
             return any(isinstance(one, ToolCall) and one.name == DEFINITION_CHANGED for one in payloads)
         logs = list(self._storage.transcripts.glob("*.jsonl"))
-        return self._storage.log_path(self._life.run_id) in logs and all(map(_has_outcome, logs))
+        return self._storage.log_path(self._plan.run_id) in logs and all(map(_has_outcome, logs))
 
     async def _answer_all(self, answered: set[str]) -> None:
         for path in self._storage.transcripts.glob("*.jsonl"):
@@ -272,27 +272,27 @@ def _events(path: Path) -> list[Any]:
 
 
 fork_context = multiprocessing.get_context("forkserver")
-"""Makes processes in which all that is imported here is loaded already."""
+"""Return a context for processes in which the imports of this module are already loaded."""
 fork_context.set_forkserver_preload([__name__])
-_asking = threading.Lock()
+_start_lock = threading.Lock()
 
 
 def run_host(plan: HostPlan) -> int:
-    """Lives it in a process of its own; the exit code, below 0 where a signal ended it."""
+    """Run a host in a separate process and return its exit code, which is negative after a signal."""
     process = fork_context.Process(target=host_main, args=(plan,))
-    # A start asks all processes for their exit codes. Where two threads ask for one at once, one of them gets it, and
-    # the other one makes it 255.
-    with _asking:
+    # Starting a process collects the exit codes of all children. If two threads collect one at the same time, one of
+    # them gets the code and the other sets it to 255.
+    with _start_lock:
         process.start()
-    # On a busy machine it may take long until it lives, and until it is gone.
-    hangs = not multiprocessing.connection.wait([process.sentinel], 2 * plan.patience)
-    with _asking:
+    # On a busy machine the process may take long to start and to exit.
+    hangs = not multiprocessing.connection.wait([process.sentinel], 2 * plan.timeout_seconds)
+    with _start_lock:
         if hangs:
             process.kill()
         process.join()
         code = process.exitcode
         process.close()
-    # Not to be taken for one that died when it was told to.
-    assert not hangs, f"it did not end in {2 * plan.patience:g} s"
+    # Fail here, so that this is not mistaken for the planned death.
+    assert not hangs, f"it did not end in {2 * plan.timeout_seconds:g} s"
     assert code is not None
     return code

@@ -1,4 +1,4 @@
-"""The installed server with runs that stand in the middle of everything that a run can be in the middle of."""
+"""The installed server with runs in the middle of every kind of step."""
 
 from __future__ import annotations
 
@@ -89,11 +89,11 @@ STEPS = {
 STATES = list(STEPS)
 WAITING = {"client-tool", "question", "branches"}
 MODEL = [Turn(say=[Text(text="half of it")], chunk=4, hang_after=1), Turn(times=0, say=[Text(text="all of it")])]
-"""It says nothing more in the middle of its first answer."""
+"""The script of a model that stops in the middle of its first reply."""
 
 
 class Deployment:
-    """A folder with workers and a storage; servers come and go."""
+    """A folder with workers and a storage, for one server after another."""
 
     def __init__(self, folder: Path, **env: str) -> None:
         self.folder = folder
@@ -143,7 +143,7 @@ class Deployment:
         return Counter(self.notes.read_text().splitlines()) if self.notes.exists() else Counter()
 
     def wait_until_all_ended(self, seconds: float = 60) -> dict[str, RunCompleted]:
-        """Every run's outcome, when each has one, the logs are whole and nobody is left."""
+        """Wait until every run has an outcome, check that logs are complete and no process is left, and return the outcomes."""
         wait_until(lambda: all(self.outcome(one) for one in self.runs()), "every outcome", seconds)
         for run_id in self.runs():
             verifier = Verifier(run_id)
@@ -155,7 +155,7 @@ class Deployment:
         return {run_id: outcome for run_id in self.runs() if (outcome := self.outcome(run_id))}
 
     def children(self) -> list[str]:
-        """What runs of ours have started and is still there."""
+        """Return the processes that our runs have started and that still exist."""
         return [line for line in processes_with(self.mark) if SHOPFLOOR not in line and "reaper.py" not in line]
 
     def open_calls(self, run_id: str) -> list[str]:
@@ -165,7 +165,7 @@ class Deployment:
 
 
 class Server:
-    """`shopfloor up`, as a user starts it."""
+    """Start `shopfloor up` as a user does."""
 
     def __init__(self, deployment: Deployment, *words: str) -> None:
         self.deployment = deployment
@@ -187,7 +187,7 @@ class Server:
         return self.post("/api/runs", worker=worker, input=values)["run_id"]
 
     def start_all(self) -> dict[str, str]:
-        """A run in the middle of each; by the state."""
+        """Start a run in the middle of each kind of step, and return the runs by kind."""
         runs = {state: self.dispatch(state) for state in STATES}
         wanted = {f"before {state}" for state in STATES} | {"reading", "acting", "before inner", "one", "loop a1"}
         wait_until(lambda: wanted <= set(self.deployment.note_counts()), f"{wanted} to be noted")

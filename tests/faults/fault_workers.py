@@ -1,4 +1,4 @@
-"""Workers of every shape for the fault tests. What they do is a line in a file, so that it can be counted."""
+"""Workers of every kind for the fault tests. Each effect is a line in a file, so that it can be counted."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ TURNS = [
     Turn(replies_before=2, times=0, say=[ToolUse(name="ask", input={"question": "Well?"}, id="c4")]),
     Turn(replies_before=3, times=0, say=[Text(text="done with it")]),
 ]
-"""What the model of `talk` says; `@` is the file of the run."""
+"""The replies of the model of `talk`; `@` is the file of the run."""
 
 YAML = {
     "steps": STEPS,
@@ -178,7 +178,7 @@ RESULTS = {
 
 
 def write_workers(folder: Path) -> Path:
-    """All of them; gives the folder."""
+    """Write all workers and return their folder."""
     folder.mkdir(parents=True, exist_ok=True)
     tools = folder / "_tools.py"
     tools.write_text(TOOLS)
@@ -202,7 +202,7 @@ def _tools(file: Path) -> str:
 
 
 def turns(file: Path) -> list[Turn]:
-    """The model's part in a run that notes in that file."""
+    """Return the script of the model for a run that writes to that file."""
     import msgspec
 
     raw = msgspec.json.encode(TURNS).replace(b'"@"', msgspec.json.encode(str(file)))

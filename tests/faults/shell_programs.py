@@ -3,7 +3,7 @@
 import random
 
 CANARY = "canary"
-"""The file that a value makes if it is executed."""
+"""The file that a value creates if it is executed."""
 VALUES = (
     f"$(touch {CANARY})",
     f"`touch {CANARY}`",
@@ -118,7 +118,7 @@ BY_HAND = (
     "builtin eval {{X}}",
     "x={{X}}; declare -n r=x; echo $r",
 )
-"""Programs that people found, which execute a value through a variable, a nested program or an option."""
+"""Known programs that execute a value through a variable, a nested program or an option."""
 EVIL = "evil"
 """The program, in the folder where the scripts run, that a value can name."""
 VALUES_BY_HAND = (
@@ -259,7 +259,7 @@ _DEEPEST = 6
 
 
 def program(rng: random.Random, symbol: str = "script", depth: int = 0) -> str:
-    """A random shell program. Deep down the choices become simple, so that it ends."""
+    """Return a random shell program. Choices become simpler with depth, so that the program ends."""
     choices = _GRAMMAR[symbol]
     text = rng.choice(choices[:2] if depth > _DEEPEST else choices)
     made = ""

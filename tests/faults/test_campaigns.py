@@ -14,8 +14,8 @@ from tests.faults.harness.faults import FAULTS
 
 LONG = os.environ.get("SHOPFLOOR_TEST_LONG") == "1"
 LONG_MINUTES = 20.0
-PATIENCE_SECONDS = 1200.0
-"""For a campaign of a few seconds of faults, on a machine where everything takes many times as long."""
+TIMEOUT_SECONDS = 1200.0
+"""The timeout of a campaign of a few seconds, on a machine that is many times slower."""
 ROOT = Path(__file__).parents[2]
 SIGNALS = ["kill", "kill-at-start", "kill-with-reaper", "kill-reaper", "kill-bare", "term", "interrupt"]
 SIGNALS += ["freeze", "mix", "hang-up"]
@@ -25,10 +25,9 @@ CAMPAIGNS = {
     "descriptors": (24, 8, ["descriptors", "connections"]),
     "database": (5, 6, ["database"]),
 }
-"""The seed, the seconds and the faults of each. Seeds were chosen for the variety of their faults.
+"""The seed, the seconds and the faults of each campaign. The seeds were chosen for the variety of their faults.
 
-A limit of memory is tried with the seeds of a long test only: where an import fails for want of memory, what is left of
-a module may misbehave.
+A memory limit is tested in long tests only: if an import runs out of memory, a half-loaded module may misbehave.
 """
 
 
@@ -40,10 +39,10 @@ def campaign(folder: Path, *words: str, seconds: float) -> None:
 
 @pytest.mark.req("SF-12")
 @pytest.mark.parametrize("name", CAMPAIGNS)
-def test_what_has_to_hold_holds_after_every_fault(tmp_path: Path, name: str):
+def test_the_invariants_hold_after_every_fault(tmp_path: Path, name: str):
     seed, seconds, faults = CAMPAIGNS[name]
     words = ["--seed", str(seed), "--seconds", str(seconds), "--only", ",".join(faults)]
-    campaign(tmp_path, *words, seconds=PATIENCE_SECONDS)
+    campaign(tmp_path, *words, seconds=TIMEOUT_SECONDS)
 
 
 if LONG:
@@ -52,7 +51,7 @@ if LONG:
     def test_many_faults_of_all_kinds(tmp_path: Path):
         """New seeds each time, for twenty minutes."""
         words = ["--seed", str(random.randrange(10**6)), "--minutes", str(LONG_MINUTES), "--seconds", "20"]
-        campaign(tmp_path, *words, seconds=PATIENCE_SECONDS + LONG_MINUTES * 60)
+        campaign(tmp_path, *words, seconds=TIMEOUT_SECONDS + LONG_MINUTES * 60)
 
 
 def test_a_seed_is_the_same_list_of_faults_each_time():

@@ -1,4 +1,4 @@
-"""The database is damaged or deleted under a running server: what was acknowledged is there after a rebuild."""
+"""The database of a running server is damaged or deleted: acknowledged requests exist after a rebuild."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def command(deployment: Deployment, *words: str) -> subprocess.CompletedProcess[
 
 
 def overwrite(path: Path, offset: int, size: int) -> None:
-    """Random bytes in a part of a file, in place."""
+    """Overwrite a part of a file with random bytes."""
     with path.open("r+b") as file:
         file.seek(offset)
         file.write(random.Random(SEED + offset).randbytes(size))
 
 
 def damage_header(database: Path) -> None:
-    # SQLite reads the header of the file only where the log before it has none.
+    # SQLite reads the header from the file only if the write-ahead log has none.
     checkpoint(database)
     overwrite(database, 0, 512)
 
@@ -66,7 +66,7 @@ def delete(database: Path) -> None:
 
 
 def replace(database: Path) -> None:
-    """Another file under the same name, as a restored copy is."""
+    """Replace a file by another with the same name, like a restored copy."""
     copy = database.with_name("copy")
     copy.write_bytes(b"")
     copy.replace(database)
@@ -79,7 +79,7 @@ def checkpoint(database: Path) -> None:
 
 
 class Load:
-    """Clients that dispatch until they are refused or told to stop."""
+    """Run clients that dispatch until they are rejected or stopped."""
 
     def __init__(self, server: Server, clients: int = 3) -> None:
         self.acknowledged: list[str] = []
@@ -119,16 +119,16 @@ FAULTS = [damage_middle, delete, *([damage_header, damage_wal, truncate, replace
 
 @pytest.mark.req("SF-7")
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
-def test_what_was_acknowledged_survives_the_loss_of_the_database(
+def test_acknowledged_requests_survive_the_loss_of_the_database(
     deployment: Deployment, fault: Callable[[Path], None]
 ) -> None:
     with deployment.up(*SLOTS) as server:
-        asking = server.dispatch("question")
-        wait_until(lambda: deployment.open_calls(asking), "the question")
+        question_run = server.dispatch("question")
+        wait_until(lambda: deployment.open_calls(question_run), "the question")
         load = Load(server)
         wait_until(lambda: len(load.acknowledged) >= 25, "dispatches")
         fault(deployment.storage.database)
-        # Whatever is asked of the server now is done, or refused with a reason that says what to do.
+        # Every request now succeeds, or is rejected with a reason and a hint.
         wait_until(
             lambda: load.refused or server.process.poll() is not None or len(load.acknowledged) > 120, "refusals"
         )
@@ -138,46 +138,46 @@ def test_what_was_acknowledged_survives_the_loss_of_the_database(
             problem = answer.json()["error"]
             assert problem["code"] in CODES
             assert "shopfloor rebuild" in problem["hint"]
-        # What is being executed goes on to its end; then the server ends with the reason.
+        # Active runs continue to their end; then the server exits with the reason.
         assert server.process.poll() is None
         deployment.go.touch()
         if load.refused:
-            _, said = server.process.communicate(timeout=60)
+            _, stderr = server.process.communicate(timeout=60)
             assert server.process.returncode == 6
-            assert "error[database_" in said.decode()
-            assert "shopfloor rebuild" in said.decode()
-            assert "Traceback" not in said.decode()
-            assert "ExceptionGroup" not in said.decode()
+            assert "error[database_" in stderr.decode()
+            assert "shopfloor rebuild" in stderr.decode()
+            assert "Traceback" not in stderr.decode()
+            assert "ExceptionGroup" not in stderr.decode()
         else:
             server.stop()
     rebuilt = command(deployment, "rebuild")
     assert rebuilt.returncode == 0, rebuilt.stderr
     with deployment.up() as server:
-        server.answer_all(dict.fromkeys(("client-tool", "question", "branches"), asking))
-        acknowledged = {*load.acknowledged, asking}
+        server.answer_all(dict.fromkeys(("client-tool", "question", "branches"), question_run))
+        acknowledged = {*load.acknowledged, question_run}
         wait_until(lambda: acknowledged <= set(deployment.runs()), "every run that was acknowledged")
         outcomes = deployment.wait_until_all_ended(120)
         assert {outcomes[run_id].status for run_id in acknowledged} == {"completed"}
         server.stop()
-    # Nothing was done twice: each run has noted its beginning once.
+    # Nothing was repeated: each run has written its start once.
     assert deployment.note_counts()["before reading"] == len(deployment.runs()) - 1
 
 
 @pytest.mark.req("SF-7")
-def test_what_was_asked_without_a_server_survives_too(deployment: Deployment) -> None:
+def test_requests_without_a_server_survive_too(deployment: Deployment) -> None:
     workers = ("--workers", str(deployment.folder / "workers"))
-    given = ("-i", f"NOTES={deployment.notes}", "-i", f"GO={deployment.go}")
+    options = ("-i", f"NOTES={deployment.notes}", "-i", f"GO={deployment.go}")
     with deployment.up() as server:
         answered, unanswered = server.dispatch("question"), server.dispatch("question")
         wait_until(lambda: deployment.open_calls(answered) and deployment.open_calls(unanswered), "the questions")
         server.stop()
-    said = command(deployment, "answer", answered, "yes")
-    assert said.returncode == 0, said.stderr
-    dispatched = command(deployment, "dispatch", "reading", *given, *workers, "-q").stdout.strip()
+    stderr = command(deployment, "answer", answered, "yes")
+    assert stderr.returncode == 0, stderr.stderr
+    dispatched = command(deployment, "dispatch", "reading", *options, *workers, "-q").stdout.strip()
     assert dispatched, "the id of the run"
     delete(deployment.storage.database)
     deployment.go.touch()
-    # No rebuild: a new database takes in what the intake has, whoever opens it first.
+    # No rebuild: a new database imports the intake, whichever process opens it first.
     listed = command(deployment, "list", "--json").stdout
     assert all(run_id in listed for run_id in (answered, unanswered, dispatched))
     with deployment.up() as server:
@@ -194,17 +194,17 @@ def test_a_deleted_storage_folder_ends_the_server_with_the_reason(deployment: De
         moved = deployment.folder / "moved"
         deployment.storage.root.rename(moved)
         shutil.rmtree(moved)
-        _, said = server.process.communicate(timeout=60)
+        _, stderr = server.process.communicate(timeout=60)
         load.end()
         assert server.process.returncode == 6
-        assert "error[storage_lost]" in said.decode()
-        assert str(deployment.storage.root) in said.decode()
-        assert "Traceback" not in said.decode()
+        assert "error[storage_lost]" in stderr.decode()
+        assert str(deployment.storage.root) in stderr.decode()
+        assert "Traceback" not in stderr.decode()
         assert {answer.status_code for answer in load.refused} <= {httpx.codes.SERVICE_UNAVAILABLE}
-        assert len(said.decode().splitlines()) < 200
+        assert len(stderr.decode().splitlines()) < 200
 
 
-def test_a_running_server_keeps_rebuild_out(deployment: Deployment) -> None:
+def test_a_running_server_prevents_rebuild(deployment: Deployment) -> None:
     with deployment.up() as server:
         refused = command(deployment, "rebuild")
         assert (refused.returncode, "error[server_running]" in refused.stderr) == (5, True)
@@ -212,7 +212,7 @@ def test_a_running_server_keeps_rebuild_out(deployment: Deployment) -> None:
 
 
 @pytest.mark.req("SF-11")
-def test_a_run_without_a_readable_beginning_does_not_wait_for_an_answer(deployment: Deployment) -> None:
+def test_a_run_without_a_readable_start_does_not_wait_for_an_answer(deployment: Deployment) -> None:
     with deployment.up() as server:
         run_id = server.dispatch("question")
         wait_until(lambda: deployment.open_calls(run_id), "the question")

@@ -1,4 +1,4 @@
-"""A process is killed in the middle of deleting runs, at every point: a restart heals what is left."""
+"""A process is killed at every point of deleting runs: a restart repairs the rest."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def delete(storage: Storage, run_id: str, watch: Callable[[FrameType, str,
 
 
 async def heal(storage: Storage) -> set[str]:
-    """As a server does when it starts; gives the runs that are listed then."""
+    """Restart like a server and return the runs that are listed."""
     async with local_backend(storage) as backend:
         await finish_deletions(backend)
         await backend.ingest.catch_up(everything=True)
@@ -59,7 +59,7 @@ async def heal(storage: Storage) -> set[str]:
 
 
 def in_child(storage: Storage, run_id: str, point: int) -> int:
-    """Delete in a process of its own, which is killed at that call of ours; gives how it ended."""
+    """Delete in a separate process that is killed at that call; return its exit code."""
     pid = os.fork()
     if pid:
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -75,12 +75,12 @@ def in_child(storage: Storage, run_id: str, point: int) -> int:
     try:
         anyio.run(delete, storage, run_id, watch)
         os._exit(0)
-    except BaseException:  # noqa: BLE001 - of a forked child nothing may come back
+    except BaseException:  # noqa: BLE001 - a forked child must not return to the test
         os._exit(1)
 
 
 @pytest.mark.req("SF-8")
-def test_a_kill_at_any_point_of_a_delete_leaves_whole_runs_or_none(tmp_path: Path) -> None:
+def test_a_kill_at_any_point_of_a_delete_leaves_complete_runs_or_none(tmp_path: Path) -> None:
     prepared = Storage(tmp_path / "prepared")
     root, child, other = new_run_id(), new_run_id(), new_run_id()
     write_run(prepared, root)
@@ -99,20 +99,20 @@ def test_a_kill_at_any_point_of_a_delete_leaves_whole_runs_or_none(tmp_path: Pat
         healed.add(frozenset(listed))
         shutil.rmtree(storage.root)
     assert ended == 0
-    # Before the delete, in its middle, and after it: never an orphan, never another run.
+    # Before, during and after the delete: no orphan and no other run.
     assert healed == {frozenset({root, child, other}), frozenset({root, other}), frozenset({other})}
 
 
 @pytest.mark.req("SF-8")
-def test_a_restart_finishes_a_delete_that_was_cut_off(tmp_path: Path) -> None:
+def test_a_restart_finishes_an_interrupted_delete(tmp_path: Path) -> None:
     deployment = Deployment(tmp_path)
-    cut_off, other = new_run_id(), new_run_id()
-    for run_id in (cut_off, other):
+    interrupted, other = new_run_id(), new_run_id()
+    for run_id in (interrupted, other):
         write_run(deployment.storage, run_id)
     anyio.run(catch_up, deployment.storage)
-    deployment.storage.log_path(cut_off).unlink()
+    deployment.storage.log_path(interrupted).unlink()
     with sqlite3.connect(deployment.storage.database) as connection:
-        connection.execute("INSERT INTO tombstones VALUES (?)", (cut_off,))
+        connection.execute("INSERT INTO tombstones VALUES (?)", (interrupted,))
     connection.close()
     with deployment.up() as server:
         listed = server.http.get("/api/agents/workers").json()

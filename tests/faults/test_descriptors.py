@@ -1,4 +1,4 @@
-"""A server whose open files and memory are limited: clients cannot take what runs need, and too little is said at once."""
+"""A server with limited open files and memory: clients cannot exhaust what runs need, low limits are reported."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ steps:
 
 
 def limited(words: list[str], env: dict[str, str], **limits: int) -> subprocess.Popen[bytes]:
-    """The installed command, with limits that it cannot raise: `n` open files, `v` kilobytes of address space."""
+    """Return the installed command with hard limits: `n` open files, `v` kilobytes of address space."""
     set_limits = "; ".join(f"ulimit -{name} {value}" for name, value in limits.items())
     return subprocess.Popen(
         ["/bin/bash", "-c", f'{set_limits}; exec "$0" "$@"', SHOPFLOOR, *words],
@@ -80,8 +80,8 @@ class Server:
         return self.http.post("/api/runs", json={"worker": "patient", "input": {"GO": str(go)}}).json()["run_id"]
 
     def status(self, run_id: str) -> str:
-        asked = {"worker_id": run_id, "transcript": False}
-        answer = self.http.get("/api/agents/workers/detail", params=asked)
+        params = {"worker_id": run_id, "transcript": False}
+        answer = self.http.get("/api/agents/workers/detail", params=params)
         assert answer.status_code == 200, answer.text
         return answer.json()["status"]
 
@@ -115,7 +115,7 @@ def test_clients_that_take_every_connection_fail_no_run(up: Server, tmp_path: Pa
     for one in streams:
         assert one.recv(65536).startswith(b"HTTP/1.1 200 ")
     half_sent = [up.connect(b"GET / HTTP/1.1\r\nHost:") for _ in range(1100)]
-    # The steps that follow start new processes while the server has as many connections as it takes.
+    # The following steps start new processes while the server has its maximum of connections.
     go.touch()
     wait_until(lambda: all(up.status(one) == "done" for one in runs), "all runs to end well", TIMEOUT_SECONDS)
     for one in streams:
@@ -134,7 +134,7 @@ def test_clients_that_take_every_connection_fail_no_run(up: Server, tmp_path: Pa
 
 
 @pytest.mark.req("SF-16")
-def test_a_process_that_has_no_descriptor_left_does_not_spin_and_recovers(up: Server) -> None:
+def test_a_process_without_free_descriptors_does_not_spin_and_recovers(up: Server) -> None:
     before = resource.prlimit(up.process.pid, resource.RLIMIT_NOFILE)
     waiting: list[socket.socket] = []
     try:
@@ -189,21 +189,21 @@ def test_the_soft_limit_is_raised_for_the_server_and_not_for_its_children(tmp_pa
     ],
     ids=str,
 )
-def test_a_limit_that_is_too_small_is_said_and_nothing_is_started(
+def test_a_limit_that_is_too_small_is_reported_and_nothing_starts(
     tmp_path: Path, limits: dict[str, int], reason: str
 ) -> None:
     env = {**os.environ, "SHOPFLOOR_STORAGE": str(tmp_path / "storage")}
     server = limited(["up", "--port", "0"], env, **limits)
-    said, complaint = server.communicate(timeout=TIMEOUT_SECONDS)
-    assert (server.returncode, said) == (8, b"")
-    assert complaint.decode().startswith("error[resource_limit]: "), complaint.decode()
-    assert reason in complaint.decode()
-    assert "hint: " in complaint.decode()
-    assert "Traceback" not in complaint.decode()
+    stdout, stderr = server.communicate(timeout=TIMEOUT_SECONDS)
+    assert (server.returncode, stdout) == (8, b"")
+    assert stderr.decode().startswith("error[resource_limit]: "), stderr.decode()
+    assert reason in stderr.decode()
+    assert "hint: " in stderr.decode()
+    assert "Traceback" not in stderr.decode()
 
 
 @pytest.mark.req("SF-18")
-def test_a_cancelled_run_leaves_no_process_although_no_descriptor_is_left(up: Server, tmp_path: Path) -> None:
+def test_a_cancelled_run_leaves_no_process_even_without_free_descriptors(up: Server, tmp_path: Path) -> None:
     mark = f"{up.mark}-left"
     # One process in another session, which only /proc can find, and one that ignores TERM.
     go = tmp_path / "go"
@@ -219,7 +219,7 @@ def test_a_cancelled_run_leaves_no_process_although_no_descriptor_is_left(up: Se
     before = resource.prlimit(up.process.pid, resource.RLIMIT_NOFILE)
     assert up.http.post(f"/api/runs/{run_id}/cancel").status_code == 200
     try:
-        # They ignore TERM, so there is time until they are to be killed.
+        # They ignore TERM, so there is some time before they are killed.
         resource.prlimit(up.process.pid, resource.RLIMIT_NOFILE, (3, before[1]))
         wait_until(lambda: processes_with(mark) == [], "the family to be gone", TIMEOUT_SECONDS)
     finally:

@@ -1,4 +1,4 @@
-"""Hosts that die around a run whose worker changed: it waits once, goes on once, and has one outcome."""
+"""Hosts that die around a run whose worker changed: it waits once, continues once, and has one outcome."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def has_done(events: list[Event], path: str) -> bool:
 
 
 def checked(storage: Storage, run_id: str) -> list[Event]:
-    """The events of a run: a whole log, in which at most one wait for the definition was begun, and ended once."""
+    """Return the events of a complete log, with at most one wait for the definition, which ended once."""
     path = storage.log_path(run_id)
     verifier = Verifier(run_id)
     assert [problem for line in path.read_bytes().splitlines(keepends=True) for problem in verifier.line(line)] == []
@@ -83,18 +83,18 @@ def shown(deployment: Deployment, *words: str) -> subprocess.CompletedProcess[st
     )
 
 
-def held(deployment: Deployment, server: Server, run_id: str) -> None:
-    """Waits until the list shows that the run waits for its definition."""
+def wait_for_definition_wait(deployment: Deployment, server: Server, run_id: str) -> None:
+    """Wait until the list shows that the run waits for its definition."""
 
-    def is_held() -> bool:
+    def is_waiting() -> bool:
         detail = server.http.get("/api/agents/workers/detail", params={"worker_id": run_id}).json()
         return detail["status"] == "waiting" and "definition_changed" in (detail["waits_for"] or [])
 
-    wait_until(is_held, "the run to wait for its definition")
+    wait_until(is_waiting, "the run to wait for its definition")
 
 
 @pytest.mark.req("TR-72")
-def test_a_server_killed_around_a_wait_for_a_definition_logs_it_once_and_goes_on_once(tmp_path: Path):
+def test_a_server_killed_around_a_wait_for_a_definition_logs_it_once_and_continues_once(tmp_path: Path):
     deployment = Deployment(tmp_path)
     write(tmp_path / "workers", ASKS)
     with deployment.up() as server:
@@ -105,18 +105,18 @@ def test_a_server_killed_around_a_wait_for_a_definition_logs_it_once_and_goes_on
     write(tmp_path / "workers", CHANGED)
     with deployment.up() as server:
         server.post(f"/api/runs/{run_id}/resume")
-        held(deployment, server, run_id)
+        wait_for_definition_wait(deployment, server, run_id)
         server.kill()
     (wait,) = waits_of(deployment.events(run_id))
     before = len(deployment.events(run_id))
     with deployment.up() as server:
-        # What is answered meanwhile is kept; the wait itself cannot be answered.
+        # An answer during the wait is kept; the wait itself cannot be answered.
         server.post(f"/api/runs/{run_id}/answer", call_id=question, answer="yes")
         refused = server.http.post(f"/api/runs/{run_id}/answer", json={"call_id": wait.call_id, "answer": "yes"})
         assert refused.status_code == 409, refused.text
-        said = shown(deployment, "status", run_id).stdout
-        assert "waiting" in said
-        assert "`note` of the worker `asks` changed" in said
+        output = shown(deployment, "status", run_id).stdout
+        assert "waiting" in output
+        assert "`note` of the worker `asks` changed" in output
         assert "`note` of the worker `asks` changed" in shown(deployment, "show", run_id).stdout
         listed = json.loads(shown(deployment, "list", "--json").stdout)["workers"][0]
         assert (listed["status"], listed["waits_for"]) == ("waiting", ["definition_changed", "question"])
@@ -125,7 +125,7 @@ def test_a_server_killed_around_a_wait_for_a_definition_logs_it_once_and_goes_on
         server.kill()
     with deployment.up() as server:
         time.sleep(1.5)
-        held(deployment, server, run_id)
+        wait_for_definition_wait(deployment, server, run_id)
         server.kill()
     assert len(deployment.events(run_id)) == before
     assert shown(deployment, "rebuild").returncode == 0
@@ -144,7 +144,7 @@ def test_a_server_killed_around_a_wait_for_a_definition_logs_it_once_and_goes_on
 
 
 @pytest.mark.req("TR-71")
-def test_a_run_in_the_foreground_says_that_it_waits_for_its_definition_and_leaves(tmp_path: Path):
+def test_a_run_in_the_foreground_reports_that_it_waits_for_its_definition_and_exits(tmp_path: Path):
     deployment = Deployment(tmp_path)
     write(tmp_path / "workers", ASKS)
     with deployment.up("--slots", "1") as server:
@@ -157,13 +157,13 @@ def test_a_run_in_the_foreground_says_that_it_waits_for_its_definition_and_leave
         with subprocess.Popen(words, env=env, stderr=subprocess.PIPE, text=True) as run:
             wait_until(lambda: _queued(server) == ["asks"], "the run to be queued")
             write(tmp_path / "workers", CHANGED)
-            # Only with the next order does the server look at the file again.
+            # The server reads the file again only with the next request.
             server.dispatch("asks")
             deployment.go.touch()
-            _, said = run.communicate(timeout=60)
-        assert run.returncode == 75, said
-        assert "waits for its definition: `note` of the worker `asks` changed since this run began" in said
-        assert "shopfloor answer" not in said
+            _, output = run.communicate(timeout=60)
+        assert run.returncode == 75, output
+        assert "waits for its definition: `note` of the worker `asks` changed since this run began" in output
+        assert "shopfloor answer" not in output
 
 
 def _queued(server: Server) -> list[str]:
@@ -172,26 +172,26 @@ def _queued(server: Server) -> list[str]:
 
 
 class Matrix:
-    """A run that is cut off at its question, in a storage that is copied for every death."""
+    """A run that is interrupted at its question, in a storage that is copied for every kill."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.run_id = new_run_id()
-        (folder / "begun").mkdir(parents=True)
+        (folder / "first_plan").mkdir(parents=True)
         write(folder / "asks-workers", ASKS)
         write(folder / "changed-workers", CHANGED)
-        given = {"NOTES": str(folder / "begun" / "notes")}
+        arguments = {"NOTES": str(folder / "first_plan" / "notes")}
         # run.started, step.started, step.completed, tool.call
-        begun = HostPlan(
-            storage=folder / "begun" / "storage",
+        first_plan = HostPlan(
+            storage=folder / "first_plan" / "storage",
             workers=folder / "asks-workers",
             run_id=self.run_id,
-            dispatch=("asks", given),
+            dispatch=("asks", arguments),
             act="kill",
             at=4,
             answers=False,
         )
-        assert run_host(begun) == KILLED
+        assert run_host(first_plan) == KILLED
 
     def plan(self, case: Path, workers: str, **plan: object) -> int:
         return run_host(
@@ -199,43 +199,43 @@ class Matrix:
         )
 
     def case(self, name: str) -> Path:
-        """A copy of the cut-off run: its notes stay the same file."""
+        """Copy the interrupted run; the copy shares its file of notes."""
         case = self.folder / name
-        shutil.copytree(self.folder / "begun" / "storage", case / "storage")
+        shutil.copytree(self.folder / "first_plan" / "storage", case / "storage")
         return case
 
 
 @pytest.mark.req("TR-72")
 def test_a_host_that_dies_at_any_event_around_the_wait_leaves_a_run_that_waits_once_and_ends_once(tmp_path: Path):
     matrix = Matrix(tmp_path)
-    # Longer than it takes to see to runs that have no host.
-    held = {"hold_seconds": 1.2}
+    # Longer than the maintenance of runs without a host takes.
+    wait_for_definition_wait = {"hold_seconds": 1.2}
 
     def dies_waiting(at: int) -> Path:
-        """The worker has changed: dies at that event, then lives on for a while, then the worker is back."""
+        """Change the worker, kill the host at that event, run a host for a while, then restore the worker."""
         case = matrix.case(f"waiting-{at}")
-        code = matrix.plan(case, "changed", act="kill", at=at, before=True, **held)
-        # Whether the answer is a third event, or comes only when the worker is back, is a matter of moments.
+        code = matrix.plan(case, "changed", act="kill", at=at, before=True, **wait_for_definition_wait)
+        # Depending on timing, the answer is a third event, or comes only after the worker is restored.
         assert code == KILLED or (code, at) == (DONE, 3)
-        assert matrix.plan(case, "changed", **held) == DONE
+        assert matrix.plan(case, "changed", **wait_for_definition_wait) == DONE
         events = checked(Storage(case / "storage"), matrix.run_id)
         assert len(waits_of(events)) == 1
-        assert matrix.plan(case, "changed", **held) == DONE
+        assert matrix.plan(case, "changed", **wait_for_definition_wait) == DONE
         assert len(checked(Storage(case / "storage"), matrix.run_id)) == len(events)
         assert matrix.plan(case, "asks") == DONE
         return case
 
-    def dies_going_on(at: int) -> Path:
-        """The worker is back: dies at that event, and lives on."""
+    def kill_after_restore(at: int) -> Path:
+        """Restore the worker, kill the host at that event, and run another host."""
         case = matrix.case(f"back-{at}")
-        assert matrix.plan(case, "changed", **held) == DONE
+        assert matrix.plan(case, "changed", **wait_for_definition_wait) == DONE
         code = matrix.plan(case, "asks", act="kill", at=at, before=True)
         assert code == KILLED or (code, at) == (DONE, 6)
         assert matrix.plan(case, "asks") == DONE
         return case
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        cases = [*pool.map(dies_waiting, (1, 2, 3)), *pool.map(dies_going_on, range(1, 7))]
+        cases = [*pool.map(dies_waiting, (1, 2, 3)), *pool.map(kill_after_restore, range(1, 7))]
     for case in cases:
         events = checked(Storage(case / "storage"), matrix.run_id)
         outcomes = [event.payload for event in events if isinstance(event.payload, RunCompleted)]

@@ -1,4 +1,4 @@
-"""A host that dies, is stopped, or is told to cancel, at every event of a run: one outcome, and nothing done twice."""
+"""A host that is killed, stopped, or cancels at every event of a run: one outcome, and nothing is repeated."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ REPEATABLE = frozenset({"look", "count"})
 
 
 class Case:
-    """One run in a storage of its own."""
+    """One run in a separate storage."""
 
     def __init__(self, folder: Path, workers: Path, shape: str) -> None:
         folder.mkdir()
@@ -74,12 +74,12 @@ class Case:
     def effects(self) -> Counter[str]:
         return Counter(self.file.read_text().splitlines()) if self.file.exists() else Counter()
 
-    def cut_off(self) -> set[str]:
-        """The runs in which something is open that must not be done twice."""
+    def runs_with_open_steps(self) -> set[str]:
+        """Return the runs with an open step that must not be repeated."""
         return {run_id for run_id in self.runs if _open(self.events(run_id))}
 
     def check(self) -> RunCompleted:
-        """Every log is whole and has one outcome; nobody is left."""
+        """Check that every log is complete and has one outcome, and that no process is left."""
         for run_id in self.runs:
             verifier = Verifier(run_id)
             lines = self.storage.log_path(run_id).read_bytes().splitlines(keepends=True)
@@ -108,9 +108,9 @@ def _open_steps(events: list[Event]) -> list[Event]:
 def _open(events: list[Event]) -> bool:
     results = {event.payload.call_id for event in events if isinstance(event.payload, ToolResult)}
     calls = [event.payload for event in events if isinstance(event.payload, ToolCall)]
-    cut = [one for one in calls if one.call_id not in results and not one.awaits and one.name not in REPEATABLE]
+    interrupted = [one for one in calls if one.call_id not in results and not one.awaits and one.name not in REPEATABLE]
     steps = [event.payload for event in _open_steps(events)]
-    return bool(cut) or any(
+    return bool(interrupted) or any(
         isinstance(step, StepStarted) and (step.kind == "command" or (step.kind == "step" and step.name != "safe"))
         for step in steps
     )
@@ -118,7 +118,7 @@ def _open(events: list[Event]) -> bool:
 
 @contextmanager
 def model_of(case: Case) -> Iterator[ModelServer | None]:
-    """The model that a run of this shape asks, if it asks one."""
+    """Return the model that a run of this worker uses, if any."""
     if case.shape != "talk":
         yield None
         return
@@ -133,7 +133,7 @@ def workers(tmp_path: Path) -> Path:
 
 
 def points(count: int, most: int) -> list[tuple[int, bool]]:
-    """After each event, and before each: every one of them in a long test, else so many of them, evenly."""
+    """Return fault points before and after events: all in a long test, otherwise some, evenly spread."""
     every = [(at, before) for at in range(1, count + 1) for before in (True, False)][1:]
     return every if LONG else sorted({every[n * len(every) // most] for n in range(most)})
 
@@ -146,7 +146,7 @@ def through(
     *,
     most: int,
 ) -> None:
-    """Does `one` at many points of a run of that shape, several at once."""
+    """Execute a test at many fault points of a run, several at once."""
     calm = Case(folder / "calm", workers, shape)
 
     def at(point: tuple[int, bool]) -> None:
@@ -173,32 +173,32 @@ SHAPES = ["steps", "loops", "family", "talk", "python"]
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_host_that_is_killed_at_any_event_leaves_a_run_that_goes_on_and_does_nothing_twice(
+def test_a_run_continues_after_its_host_is_killed_at_any_event_and_repeats_nothing(
     tmp_path: Path, workers: Path, shape: str
 ):
     def killed(case: Case, at: int, before: bool, model: ModelServer | None) -> None:
         assert case.lives(first=True, act="kill", at=at, before=before) == KILLED
-        cut = case.cut_off()
-        said = sum(event.type == "message.assistant" for event in case.events())
+        interrupted = case.runs_with_open_steps()
+        message_count = sum(event.type == "message.assistant" for event in case.events())
         assert case.lives() == DONE
         outcome = case.check()
         done = case.effects()
         twice = {what for what, times in done.items() if times > 1}
         assert all(what.startswith("look") for what in twice), f"killed at {at}, done twice: {twice}"
-        if not cut:
+        if not interrupted:
             assert outcome.status == "completed", f"killed at {at} ({before}): {outcome}"
             assert outcome.result == RESULTS[shape]
             assert set(done) == EFFECTS[shape]
         else:
-            assert outcome.status == "failed", f"killed at {at}: {cut}"
-            ends = [case.events(run_id)[-1].payload for run_id in cut]
+            assert outcome.status == "failed", f"killed at {at}: {interrupted}"
+            ends = [case.events(run_id)[-1].payload for run_id in interrupted]
             assert {end.error.code for end in ends if isinstance(end, RunCompleted) and end.error} == {
                 "outcome_unknown"
             }
         if model is not None and outcome.status == "completed":
-            # Only an answer that no log has is asked for again.
+            # A question is asked again only if no log has its answer.
             assert len(model.requests()) <= 4 + 1
-            assert said <= 4
+            assert message_count <= 4
 
     through(tmp_path, workers, shape, killed, most=11)
 
@@ -207,7 +207,7 @@ def test_a_host_that_is_killed_at_any_event_leaves_a_run_that_goes_on_and_does_n
 def test_memory_that_runs_out_at_any_event_ends_no_step_twice_and_leaves_no_run_without_an_outcome(
     tmp_path: Path, workers: Path, shape: str
 ):
-    """Whoever writes an event does not learn whether the log has it."""
+    """The writer of an event does not learn whether the log has the event."""
 
     def starved(case: Case, at: int, before: bool, model: ModelServer | None) -> None:
         assert case.lives(first=True, act="starve", at=at, before=before) == DONE
@@ -218,7 +218,7 @@ def test_memory_that_runs_out_at_any_event_ends_no_step_twice_and_leaves_no_run_
             assert outcome.result == RESULTS[shape]
             assert set(case.effects()) == EFFECTS[shape]
         else:
-            # What was being done, in the run or in one that it called, may have been done.
+            # The open step, of the run or of a sub-run, may have been executed.
             ends = [case.events(run_id)[-1].payload for run_id in case.runs]
             codes = {end.error.code for end in ends if isinstance(end, RunCompleted) and end.error}
             assert "outcome_unknown" in codes, codes
@@ -226,7 +226,7 @@ def test_memory_that_runs_out_at_any_event_ends_no_step_twice_and_leaves_no_run_
     through(tmp_path, workers, shape, starved, most=4)
 
 
-def test_a_host_that_is_killed_when_a_log_is_there_and_nothing_in_it_loses_no_run(tmp_path: Path, workers: Path):
+def test_a_host_that_is_killed_with_an_empty_log_loses_no_run(tmp_path: Path, workers: Path):
     case = Case(tmp_path / "empty", workers, "steps")
     assert case.lives(first=True, act="kill", at=1, before=True) == KILLED
     assert case.storage.log_path(case.run_id).read_bytes() == b""
@@ -238,18 +238,18 @@ def test_a_host_that_is_killed_when_a_log_is_there_and_nothing_in_it_loses_no_ru
 def test_a_step_that_may_always_be_tried_again_is_done_again_after_a_kill(tmp_path: Path, workers: Path):
     def killed(case: Case, at: int, before: bool, model: ModelServer | None) -> None:
         assert case.lives(first=True, act="kill", at=at, before=before) == KILLED
-        cut = case.cut_off()
+        interrupted = case.runs_with_open_steps()
         assert case.lives() == DONE
         outcome = case.check()
         assert outcome.status == "completed", f"killed at {at} ({before}): {outcome}"
         assert set(case.effects()) == EFFECTS["always"]
-        assert case.effects().total() <= len(EFFECTS["always"]) + len(cut)
+        assert case.effects().total() <= len(EFFECTS["always"]) + len(interrupted)
 
     through(tmp_path, workers, "always", killed, most=7)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_host_that_is_stopped_at_any_event_leaves_a_run_that_goes_on(tmp_path: Path, workers: Path, shape: str):
+def test_a_run_continues_after_its_host_is_stopped_at_any_event(tmp_path: Path, workers: Path, shape: str):
     def stopped(case: Case, at: int, before: bool, model: ModelServer | None) -> None:
         code = case.lives(first=True, act="stop", at=at, before=before)
         assert code in (STOPPED, DONE)
@@ -282,14 +282,16 @@ def test_a_run_is_cancelled_at_any_event_with_all_its_sub_runs(tmp_path: Path, w
             assert case.lives(act="cancel", answers=False) == DONE
         outcome = case.check()
         states = {run_id: case.events(run_id)[-1].payload for run_id in case.runs}
-        told = {run_id: end.status for run_id, end in states.items() if isinstance(end, RunCompleted)}
+        statuses = {run_id: end.status for run_id, end in states.items() if isinstance(end, RunCompleted)}
         if outcome.status == "cancelled":
             assert outcome.error is not None
             assert outcome.error.message == "told to"
-            # A sub-run whose host is dead may have found out that it was cut off before it could be told.
-            assert set(told.values()) <= {"cancelled", "completed", *(["failed"] if how == "dead" else [])}, told
+            # A sub-run whose host is dead may end as interrupted before the cancellation reaches it.
+            assert set(statuses.values()) <= {"cancelled", "completed", *(["failed"] if how == "dead" else [])}, (
+                statuses
+            )
         else:
-            # It was over before it could be told.
+            # The run ended before the cancellation reached it.
             assert outcome.status == "completed" or how == "dead", outcome
 
     through(tmp_path, workers, shape, cancelled, most=5)

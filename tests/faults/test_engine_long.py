@@ -1,4 +1,4 @@
-"""A run of ten thousand steps: it completes, its log is whole, and a kill in the middle costs it nothing."""
+"""A run of ten thousand steps: it completes, its log is complete, and a kill in the middle loses nothing."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ def test_ten_thousand_steps_are_done_once_each(tmp_path: Path, killed: bool):
     run_id = new_run_id()
     common = {"storage": tmp_path / "storage", "workers": tmp_path / "workers", "run_id": run_id, "answers": False}
     dispatch = ("counts", {"ROUNDS": ROUNDS})
-    began = time.monotonic()
+    started_at = time.monotonic()
     if killed:
         assert (
-            run_host(HostPlan(**common, patience=TIMEOUT_SECONDS, dispatch=dispatch, act="kill", at=ROUNDS + 1))
+            run_host(HostPlan(**common, timeout_seconds=TIMEOUT_SECONDS, dispatch=dispatch, act="kill", at=ROUNDS + 1))
             == KILLED
         )
-        assert run_host(HostPlan(**common, patience=TIMEOUT_SECONDS)) == DONE
+        assert run_host(HostPlan(**common, timeout_seconds=TIMEOUT_SECONDS)) == DONE
     else:
-        assert run_host(HostPlan(**common, patience=TIMEOUT_SECONDS, dispatch=dispatch)) == DONE
-    took = time.monotonic() - began
+        assert run_host(HostPlan(**common, timeout_seconds=TIMEOUT_SECONDS, dispatch=dispatch)) == DONE
+    took = time.monotonic() - started_at
     path = Storage(tmp_path / "storage").log_path(run_id)
     verifier = Verifier(run_id)
     with path.open("rb") as file:

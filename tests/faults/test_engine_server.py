@@ -1,4 +1,4 @@
-"""`shopfloor up` is killed, stopped, or told to cancel, with runs in the middle of everything."""
+"""`shopfloor up` is killed, stopped, or cancels, with runs in the middle of every kind of step."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def deployment(tmp_path: Path, model: ModelServer) -> Iterator[Deployment]:
 
 
 def codes(deployment: Deployment, runs: dict[str, str]) -> dict[str, str | None]:
-    """How each ended: its result's kind, or its error's code."""
+    """Return how each run ended: the kind of its result, or its error code."""
     ended = {state: deployment.outcome(run_id) for state, run_id in runs.items()}
     return {state: end and (end.error.code if end.error else end.status) for state, end in ended.items()}
 
 
-def test_a_server_killed_in_the_middle_of_everything_goes_on_with_it(deployment: Deployment, model: ModelServer):
+def test_a_server_killed_in_the_middle_of_everything_resumes_all_runs(deployment: Deployment, model: ModelServer):
     with deployment.up() as server:
         runs = server.start_all()
         wait_until(lambda: len(model.requests()) == 1, "the model to be asked")
@@ -74,9 +74,7 @@ def test_a_server_killed_in_the_middle_of_everything_goes_on_with_it(deployment:
     assert (deployment.outcome(runs["model"]) or pytest.fail("no outcome")).result == "all of it"
 
 
-def test_a_server_that_is_told_to_stop_leaves_everything_so_that_the_next_goes_on(
-    deployment: Deployment, model: ModelServer
-):
+def test_a_server_that_is_stopped_leaves_all_runs_for_the_next_to_resume(deployment: Deployment, model: ModelServer):
     with deployment.up() as server:
         runs = server.start_all()
         wait_until(lambda: len(model.requests()) == 1, "the model to be asked")
@@ -106,7 +104,7 @@ def test_runs_in_the_middle_of_everything_are_cancelled(deployment: Deployment, 
             deployment.wait_until_all_ended()
             assert model.wait_for_end() == "left"
     if host == "killed":
-        # While nobody is there to go on with them: a command that was cut off would else be found so, and end by that.
+        # Without a host to resume them: otherwise an interrupted command would be found and end the run.
         anyio.run(order_cancels, deployment, list(runs.values()))
     with deployment.up() as server:
         ended = deployment.wait_until_all_ended()
@@ -140,8 +138,8 @@ STRANDED = """
 """
 
 
-def test_a_sub_run_is_cancelled_although_its_sibling_had_failed_before_the_attempt_began(deployment: Deployment):
-    """A host that was killed after it had recorded the failure, and before it could cancel the sub-run."""
+def test_a_sub_run_is_cancelled_although_its_sibling_had_failed_before_the_attempt(deployment: Deployment):
+    """The host is killed after it recorded the failure and before it could cancel the sub-run."""
     deployment.worker("stranded", STRANDED, deployment.folder / "tools.py")
     with deployment.up() as server:
         parent = server.dispatch("stranded")
@@ -161,7 +159,7 @@ def test_a_sub_run_is_cancelled_although_its_sibling_had_failed_before_the_attem
     assert ended[parent].status == "failed"
 
 
-def test_queued_runs_are_cancelled_without_being_begun(deployment: Deployment):
+def test_queued_runs_are_cancelled_without_being_started(deployment: Deployment):
     with deployment.up("--slots", "1") as server:
         first = server.dispatch("command")
         wait_until(lambda: "before command" in deployment.note_counts(), "the first to run")
@@ -191,7 +189,7 @@ def test_runs_that_wait_for_a_slot_after_a_restart_can_be_cancelled(deployment: 
 
 
 def stopped_outside_of_the_database(pid: int, deployment: Deployment) -> bool:
-    """Whoever is stopped in the middle of writing rows holds the database for all: that is another story."""
+    """Stop the process unless it is writing rows, which would lock the database for all. Returns True if stopped."""
     os.kill(pid, signal.SIGSTOP)
     database = sqlite3.connect(deployment.storage.database, timeout=0.2)
     try:
@@ -205,18 +203,18 @@ def stopped_outside_of_the_database(pid: int, deployment: Deployment) -> bool:
 
 
 def test_a_run_of_a_process_that_was_stopped_is_cancelled_by_a_server_that_comes_later(deployment: Deployment):
-    words = ["run", "-q", "command", "--workers", str(deployment.folder / "workers")]
-    given = ["-i", f"NOTES={deployment.notes}", "-i", f"GO={deployment.go}"]
-    alone = subprocess.Popen([SHOPFLOOR, *words, *given], env=deployment.env, stdout=subprocess.DEVNULL)
+    arguments = ["run", "-q", "command", "--workers", str(deployment.folder / "workers")]
+    options = ["-i", f"NOTES={deployment.notes}", "-i", f"GO={deployment.go}"]
+    alone = subprocess.Popen([SHOPFLOOR, *arguments, *options], env=deployment.env, stdout=subprocess.DEVNULL)
     try:
         wait_until(lambda: len(deployment.children()) > 0, "its command to run")
         wait_until(lambda: stopped_outside_of_the_database(alone.pid, deployment), "it to be stopped")
         with deployment.up() as server:
             (run_id,) = deployment.runs()
-            began = time.monotonic()
+            started_at = time.monotonic()
             server.post(f"/api/runs/{run_id}/cancel", reason="it hangs")
             ended = deployment.wait_until_all_ended(seconds=CANCEL_KILL_SECONDS + 30)
-            assert time.monotonic() - began > CANCEL_KILL_SECONDS - 1
+            assert time.monotonic() - started_at > CANCEL_KILL_SECONDS - 1
             assert ended[run_id].status == "cancelled"
             assert alone.wait(TIMEOUT_SECONDS) == -signal.SIGKILL
             wait_until(lambda: deployment.children() == [], "nobody to be left")
@@ -226,9 +224,9 @@ def test_a_run_of_a_process_that_was_stopped_is_cancelled_by_a_server_that_comes
 
 
 def test_a_run_without_a_server_stays_with_its_process_when_a_server_comes(deployment: Deployment):
-    words = ["run", "-q", "command", "--workers", str(deployment.folder / "workers")]
-    given = ["-i", f"NOTES={deployment.notes}", "-i", f"GO={deployment.go}"]
-    alone = subprocess.Popen([SHOPFLOOR, *words, *given], env=deployment.env, stdout=subprocess.PIPE, text=True)
+    arguments = ["run", "-q", "command", "--workers", str(deployment.folder / "workers")]
+    options = ["-i", f"NOTES={deployment.notes}", "-i", f"GO={deployment.go}"]
+    alone = subprocess.Popen([SHOPFLOOR, *arguments, *options], env=deployment.env, stdout=subprocess.PIPE, text=True)
     wait_until(lambda: len(deployment.children()) > 0, "its command to run")
     with deployment.up():
         time.sleep(2.5)

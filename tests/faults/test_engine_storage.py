@@ -1,4 +1,4 @@
-"""A storage that cannot be written: new runs are refused, those that are there are told of or gone on with."""
+"""A storage that cannot be written: new runs are rejected, existing runs are listed or resumed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def deployment(tmp_path: Path) -> Deployment:
     return Deployment(tmp_path)
 
 
-def test_below_the_low_water_mark_no_run_is_taken_in(tmp_path: Path):
+def test_below_the_low_water_mark_no_run_is_accepted(tmp_path: Path):
     deployment = Deployment(tmp_path, SHOPFLOOR_DISK_LOW_WATER=str(2**60))
     with deployment.up() as server:
         answer = server.http.post("/api/runs", json={"worker": "reading", "input": {"NOTES": "n", "GO": "g"}})
@@ -28,7 +28,7 @@ def test_below_the_low_water_mark_no_run_is_taken_in(tmp_path: Path):
     assert deployment.runs() == []
 
 
-def test_below_the_low_water_mark_what_was_left_is_ended_while_it_can_be_recorded(deployment: Deployment):
+def test_below_the_low_water_mark_open_runs_are_ended_while_they_can_be_recorded(deployment: Deployment):
     with deployment.up() as server:
         run_id = server.dispatch("reading")
         wait_until(lambda: "reading" in deployment.note_counts(), "it to be in the middle")
@@ -46,11 +46,11 @@ def test_a_log_that_cannot_be_written_for_a_while_loses_no_run(deployment: Deplo
     with deployment.up() as server:
         run_id = server.dispatch(state)
         wait_until(lambda: f"before {state}" in deployment.note_counts(), "it to begin")
-        # A command's process is there before its step is on record; only then has the command begun.
+        # A command's process exists before its step is recorded; the command starts only afterwards.
         wait_until(
             lambda: deployment.note_counts()["reading"] or has_command(deployment, run_id), "it to be in the middle"
         )
-        # Every write to a file fails from now on, as on a disk that is broken.
+        # Every write to a file fails from now on, as on a broken disk.
         pid = server.process.pid
         before = resource.prlimit(pid, resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
         deployment.go.touch()

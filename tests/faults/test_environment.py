@@ -52,12 +52,12 @@ def deployment(tmp_path: Path) -> Deployment:
 
 
 def own_variables(text: str) -> set[str]:
-    """Names of our variables that `env` printed."""
+    """Return the names of our variables that `env` printed."""
     return {line.partition("=")[0] for line in text.splitlines() if line.startswith("SHOPFLOOR_")}
 
 
 def output_of(deployment: Deployment, run_id: str) -> dict[str, str]:
-    """What the commands of a run printed, by their paths."""
+    """Return the output of the commands of a run, by path."""
     printed: dict[str, str] = {}
     for event in deployment.events(run_id):
         if isinstance(event.payload, AssistantMessage):
@@ -67,7 +67,7 @@ def output_of(deployment: Deployment, run_id: str) -> dict[str, str]:
 
 
 def run(deployment: Deployment, *words: str) -> str:
-    """Call `shopfloor run` where no server runs, and give the id of the new run."""
+    """Call `shopfloor run` without a server, and return the id of the new run."""
     before = set(deployment.runs())
     subprocess.run(
         [SHOPFLOOR, "run", *words], env=deployment.env, cwd=deployment.folder, capture_output=True, check=False
@@ -78,8 +78,8 @@ def run(deployment: Deployment, *words: str) -> str:
 
 @pytest.mark.req("SF-4")
 def test_commands_agents_and_tools_see_none_of_our_variables_but_the_marks(deployment: Deployment):
-    bare = run(deployment, "--command", "env")
-    assert own_variables(output_of(deployment, bare)["command"]) == ALLOWED
+    plain_run = run(deployment, "--command", "env")
+    assert own_variables(output_of(deployment, plain_run)["command"]) == ALLOWED
 
     tool = f"outside=env > {deployment.folder}/tool; echo told"
     printing = run(deployment, "print", "--tool", tool)
@@ -94,7 +94,7 @@ def test_commands_agents_and_tools_see_none_of_our_variables_but_the_marks(deplo
 
     with deployment.up("--workers", str(deployment.folder / "printing.py")) as server:
         assert server.http.get("/api/providers").status_code == 200
-        # Asked for its version, the agent has one argument.
+        # With one argument, the agent is only asked for its version.
         assert own_variables((deployment.folder / "agent-1").read_text()) == {"SHOPFLOOR_STORAGE"}
         run_id = server.post("/api/runs", worker="printing", input={})["run_id"]
         wait_until(lambda: deployment.outcome(run_id), "the run to end")

@@ -1,4 +1,4 @@
-"""A disk that fills up while a run is recorded: a small tmpfs in a mount namespace of the test's own."""
+"""A disk that fills up while a run is recorded: a small tmpfs in a private mount namespace."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BIN = Path(sys.executable).parent
 
 
 def on_small_disk(tmp_path: Path, size: str, script: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """Runs a script with $DISK, a disk of that size, as the storage; what it copies to $OUT stays."""
+    """Run a script with $DISK, a disk of that size, as the storage; files that it copies to $OUT are kept."""
     disk, out = tmp_path / "disk", tmp_path / "out"
     disk.mkdir()
     out.mkdir()
@@ -36,7 +36,7 @@ def on_small_disk(tmp_path: Path, size: str, script: str, **env: str) -> subproc
     )
 
 
-def test_writing_goes_on_when_there_is_room_again_and_nothing_is_lost(tmp_path: Path):
+def test_writing_continues_when_there_is_space_again_and_nothing_is_lost(tmp_path: Path):
     script = """
         head -c 400k /dev/zero > $DISK/ballast
         (
@@ -167,8 +167,8 @@ def test_a_full_disk_refuses_requests_that_store_something_and_no_others(tmp_pat
     assert done.returncode == 0, done.stderr
     answers = json.loads((tmp_path / "out" / "answers.json").read_text())
     assert {name: status for name, (status, _) in answers.items()} == dict.fromkeys(answers, 507)
-    for name, (_, said) in answers.items():
-        error = said if name == "execute" else said["error"]
+    for name, (_, body) in answers.items():
+        error = body if name == "execute" else body["error"]
         assert error["code"] == "storage_full"
         assert "free some space" in error["hint"]
     assert json.loads((tmp_path / "out" / "after.json").read_text()) == [200, 200]

@@ -1,4 +1,4 @@
-"""The checks of the fault harness find what they are there for."""
+"""The checks of the fault harness find violations."""
 
 from __future__ import annotations
 

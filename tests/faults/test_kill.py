@@ -1,4 +1,4 @@
-"""SIGKILL at any moment: nothing acknowledged is lost, nothing is torn, nobody is left."""
+"""SIGKILL at any moment: no acknowledged event is lost, no line is torn, no process is left."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ SHOPFLOOR = str(Path(sys.executable).parent / "shopfloor")
 LONG = os.environ.get("SHOPFLOOR_TEST_LONG") == "1"
 KILLS = 10_000 if LONG else 210
 LIVES = 10
-"""How often one log is reopened after a kill before a fresh one is begun."""
+"""How often a log is reopened after a kill before a new log is used."""
 
 
 def kill_once(path: Path, level: Durability, rng: random.Random) -> int:
-    """Starts an appender, kills it, and gives the last event that it had acknowledged."""
+    """Start an appender, kill it, and return the last event that it had acknowledged."""
     reading, writing = fork_context.Pipe(duplex=False)
     appender = fork_context.Process(target=append_until_killed, args=(path, level, rng.randrange(2**32), writing))
     appender.start()
@@ -46,9 +46,9 @@ def kill_once(path: Path, level: Durability, rng: random.Random) -> int:
 
 @pytest.mark.req("TR-3", "TR-5")
 @pytest.mark.parametrize("part", range(7))
-def test_every_acknowledged_event_survives_a_kill_and_the_log_goes_on(storage: Storage, part: int):
+def test_every_acknowledged_event_survives_a_kill_and_the_log_continues(storage: Storage, part: int):
     rng = random.Random(part)
-    path, kept, torn = storage.log_path(new_run_id()), list[bytes](), 0
+    path, acknowledged_lines, torn = storage.log_path(new_run_id()), list[bytes](), 0
     for plan in range(KILLS // 7):
         level = rng.choice(list(Durability))
         acknowledged = kill_once(path, level, rng)
@@ -57,14 +57,14 @@ def test_every_acknowledged_event_survives_a_kill_and_the_log_goes_on(storage: S
         after = [entry.raw for entry in read(path)]
         assert [decode(raw).seq for raw in after] == list(range(1, len(after) + 1))
         assert len(after) >= acknowledged
-        assert after[: len(kept)] == kept
-        kept = after
+        assert after[: len(acknowledged_lines)] == acknowledged_lines
+        acknowledged_lines = after
         if plan % LIVES == LIVES - 1:
             verifier = Verifier(path.stem)
             with path.open("rb") as file:
                 assert [problem for line in file for problem in verifier.line(line)] == []
             path.unlink()
-            path, kept = storage.log_path(new_run_id()), []
+            path, acknowledged_lines = storage.log_path(new_run_id()), []
     print(f"{torn} torn tails were repaired")
 
 

@@ -1,4 +1,4 @@
-"""Memory of the real server: output of commands and large input leave no trace in it."""
+"""Memory of the real server: output of commands and large inputs do not stay in memory."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ output: OUT
 
 
 def memory(pid: int, field: str) -> int:
-    """Give `VmRSS` or `VmHWM` of a process, in bytes."""
+    """Return `VmRSS` or `VmHWM` of a process in bytes."""
     found = re.search(rf"^{field}:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
     assert found is not None
     return int(found[1]) * 1024
@@ -48,7 +48,7 @@ def test_neither_output_nor_input_stays_in_the_memory_of_the_server(tmp_path: Pa
         (tmp_path / "workers" / slug / "worker.yaml").write_text(text)
     with deployment.up() as server:
         pid = server.process.pid
-        # The first run loads what is loaded late.
+        # The first run loads modules lazily.
         first = server.post("/api/runs", worker="large-input", input={"TEXT": "small"})["run_id"]
         wait_until(lambda: deployment.outcome(first), "the first run to end")
 
@@ -64,7 +64,7 @@ def test_neither_output_nor_input_stays_in_the_memory_of_the_server(tmp_path: Pa
             run_id = server.post("/api/runs", worker="large-input", input={"TEXT": "y" * INPUT_BYTES})["run_id"]
             log = deployment.storage.log_path(run_id)
             wait_until(lambda log=log: log.exists() and log.stat().st_size > INPUT_BYTES, "the run to begin")
-            # Watchers of the same run share what is read.
+            # Watchers of the same run share their reads.
             with server.http.stream("GET", f"/api/runs/{run_id}/stream") as stream:
                 size = sum(len(part) for part in stream.iter_raw())
             assert size > INPUT_BYTES
@@ -72,7 +72,7 @@ def test_neither_output_nor_input_stays_in_the_memory_of_the_server(tmp_path: Pa
 
 
 def _check_output(deployment: Deployment, run_id: str) -> None:
-    """The log has every byte; later steps got the end, and the step says so."""
+    """The log has every byte; later steps get the end of the output, and the step reports the truncation."""
     outcome = deployment.outcome(run_id)
     assert outcome is not None
     assert outcome.result["got"] == "got"
@@ -91,7 +91,7 @@ def _check_output(deployment: Deployment, run_id: str) -> None:
 
 
 def _end_of(path: Path) -> bytes:
-    """The last few lines of a log, of which the outcome repeats 1 MiB of output."""
+    """Return the last few lines of a log, whose outcome repeats 1 MiB of output."""
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - 2 * COMMAND_OUTPUT_CHARS))
         return file.read()

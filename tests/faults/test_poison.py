@@ -1,4 +1,4 @@
-"""A worker in Python that blocks the event loop: it is reported, the server can be stopped, and the run fails at last."""
+"""A Python worker that blocks the event loop: it is reported, the server can be stopped, and the run finally fails."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ def deployment(tmp_path: Path) -> Deployment:
 
 
 def blocked(deployment: Deployment, run_id: str) -> int:
-    """How many notes the log has that the run blocks the loop."""
+    """Return the number of notes in the log that the run blocks the loop."""
     return sum(is_loop_blocked(event.payload) for event in deployment.events(run_id))
 
 
 def stopped(server: Server) -> tuple[int, str]:
-    """Stop a server with TERM; give its exit code and what it said."""
+    """Stop a server with TERM; return its exit code and its output."""
     server.process.send_signal(signal.SIGTERM)
-    _, said = server.process.communicate(timeout=TIMEOUT_SECONDS)
-    return server.process.returncode, said.decode()
+    _, stderr = server.process.communicate(timeout=TIMEOUT_SECONDS)
+    return server.process.returncode, stderr.decode()
 
 
 @pytest.mark.req("SF-5")
@@ -67,12 +67,12 @@ def test_a_run_that_blocks_the_event_loop_is_named_stopped_and_fails_in_the_end(
         wait_until(deployment.children, "the command to run")
         run_id = server.post("/api/runs", worker="spinning", input={})["run_id"]
         wait_until(lambda: blocked(deployment, run_id) == 1, "the first note")
-        code, said = stopped(server)
+        code, stderr = stopped(server)
     assert code == 70
-    assert re.search(rf"blocking.py:1[12], in spin \(run {run_id}\)", said), said
-    assert re.search(r'File ".*blocking.py", line 1[12] in spin', said), said
+    assert re.search(rf"blocking.py:1[12], in spin \(run {run_id}\)", stderr), stderr
+    assert re.search(r'File ".*blocking.py", line 1[12] in spin', stderr), stderr
     wait_until(lambda: deployment.children() == [], "the command to be ended with its host")
-    # One that blocked the loop for a while, and went on, is only told of.
+    # A run that blocked the loop for a while and continued is only reported.
     assert blocked(deployment, slow) == 1
     outcome = deployment.outcome(slow)
     assert outcome is not None
@@ -107,8 +107,8 @@ def test_a_command_whose_worker_blocks_the_event_loop_can_be_interrupted(deploym
     (run_id,) = deployment.runs()
     wait_until(lambda: blocked(deployment, run_id) == 1, "the note")
     run.send_signal(signal.SIGINT)
-    _, said = run.communicate(timeout=60)
+    _, stderr = run.communicate(timeout=60)
     assert run.returncode == 130
-    assert re.search(rf"blocking.py:1[12], in spin \(run {run_id}\)", said.decode())
-    assert "Thread" not in said.decode()
+    assert re.search(rf"blocking.py:1[12], in spin \(run {run_id}\)", stderr.decode())
+    assert "Thread" not in stderr.decode()
     wait_until(lambda: deployment.children() == [], "every process to be gone")

@@ -1,4 +1,4 @@
-"""A value of a worker never becomes a command, wherever its placeholder stands."""
+"""A value of a worker is never executed, wherever its placeholder is."""
 
 import os
 import random
@@ -18,8 +18,8 @@ SHELLS = ("sh", "bash")
 
 @pytest.mark.req("SF-1")
 @pytest.mark.parametrize("part", range(PARTS))
-def test_no_value_is_executed_wherever_it_stands(tmp_path, part):
-    """Replay a failure with the seed that it names: `program(random.Random(seed))`."""
+def test_no_value_is_executed_in_any_position(tmp_path, part):
+    """Replay a failure with its seed: `program(random.Random(seed))`."""
     executed = 0
     for seed in range(part, CASES, PARTS):
         rng = random.Random(seed)
@@ -60,7 +60,7 @@ def run(shell, script, variables, folder):
 
 
 def test_the_canary_appears_where_values_are_text_of_the_script(tmp_path):
-    """The test above can fail: with values put in as text, the same programs execute them."""
+    """The test above can fail: if values are inserted as text, the same programs execute them."""
     found = 0
     for seed in range(60):
         rng = random.Random(seed)

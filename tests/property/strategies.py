@@ -1,4 +1,4 @@
-"""Anything that an event can be, made from the types themselves: a new field is tried without a word here."""
+"""Strategies for any event, derived from the types, so that a new field is tested without a change here."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SURROGATES = st.characters(categories=["Cs"])
 
 text = st.text(CHARACTERS | AWKWARD, max_size=20)
 text_with_surrogates = st.text(CHARACTERS | SURROGATES, max_size=20)
-# JSON has numbers of any size; those beyond 64 bits are other parsers' trouble and are tried in the unit tests.
+# JSON has numbers of any size; numbers beyond 64 bits are covered in the unit tests.
 integers = st.integers(-(2**63), 2**64 - 1)
 floats = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -45,7 +45,7 @@ def json_of(strings: st.SearchStrategy[str]) -> st.SearchStrategy[Any]:
 
 
 def payloads_of(strings: st.SearchStrategy[str]) -> dict[str, st.SearchStrategy[Any]]:
-    """Any payload of each of the ten types, whose texts are such strings."""
+    """Any payload of the ten types, with texts from this strategy."""
     made = _Maker(strings)
     infos = msgspec.inspect.multi_type_info(PAYLOAD_TYPES.values())
     return {name: made.of(info) for name, info in zip(PAYLOAD_TYPES, infos, strict=True)}
@@ -120,7 +120,7 @@ def _pair(draw: st.DrawFn, started: type[Payload], ended: type[Payload]) -> tupl
 
 @st.composite
 def runs(draw: st.DrawFn, *, max_steps: int = 3) -> list[tuple[Payload, dict[str, Any]]]:
-    """A run whose events are in order, each with its place; whole, or cut off by a crash."""
+    """A run with its events in order, each with its path; complete, or interrupted by a crash."""
     events: list[tuple[Payload, dict[str, Any]]] = []
     for attempt in range(1, draw(st.integers(1, 2)) + 1):
         events.append((msgspec.structs.replace(draw(PAYLOADS["run.started"]), attempt=attempt), {}))
@@ -131,7 +131,7 @@ def runs(draw: st.DrawFn, *, max_steps: int = 3) -> list[tuple[Payload, dict[str
             first, last = _pair(draw, *kinds)
             events.append((first, place | link))
             for name in draw(st.lists(st.sampled_from(INSIDE), max_size=3)):
-                # Pieces of a message go on where the one before ended: see `test_pieces.py`.
+                # Chunks of a message continue where the one before ended: see `test_partial_messages.py`.
                 payload = draw(PAYLOADS[name].filter(lambda payload: not _is_piece(payload)))
                 if isinstance(payload, ToolResult):
                     call = msgspec.structs.replace(draw(PAYLOADS["tool.call"]), call_id=payload.call_id)
@@ -141,7 +141,7 @@ def runs(draw: st.DrawFn, *, max_steps: int = 3) -> list[tuple[Payload, dict[str
                 events.append((last, place | link))
     if draw(st.booleans()):
         outcome = draw(PAYLOADS["run.completed"])
-        # Only a run that failed, or was cancelled, leaves steps open.
+        # Only a failed or cancelled run leaves steps open.
         ends = sum(isinstance(payload, StepCompleted | CallCompleted) for payload, _ in events)
         is_whole = ends == sum(isinstance(payload, StepStarted | CallStarted) for payload, _ in events)
         status = outcome.status if is_whole else draw(st.sampled_from(["failed", "cancelled"]))
@@ -154,7 +154,7 @@ def _is_piece(payload: Payload) -> bool:
 
 
 def log_of(run: list[tuple[Payload, dict[str, Any]]], parent: str | None = None) -> list[bytes]:
-    """The lines of the run's log, each with its end."""
+    """Return the lines of the run's log, each with its line feed."""
     raw: list[bytes] = []
     for seq, (payload, place) in enumerate(run, 1):
         envelope = {"path": "", "iteration": 0} | place

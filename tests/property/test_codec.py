@@ -1,4 +1,4 @@
-"""What holds for any event, and for any bytes that claim to be one."""
+"""Properties of any event, and of any bytes that may be an event."""
 
 import json
 from typing import Any
@@ -55,7 +55,7 @@ def test_any_event_that_may_be_written_fits_the_schema(line: Line) -> None:
 
 
 @given(st.one_of(*(lines(torn, text_with_surrogates) for torn in TORN.values())))
-def test_what_is_written_of_a_text_with_lone_surrogates_stays_as_it_is(line: Line) -> None:
+def test_a_written_text_with_lone_surrogates_does_not_change(line: Line) -> None:
     raw = encode(line)
     event = decode(raw)
     assert event.problems == ()
@@ -72,7 +72,7 @@ def test_of_a_text_only_the_lone_surrogates_are_replaced(torn: str) -> None:
 
 
 def understood(raw: bytes) -> bool | None:
-    """Whether the bytes are an event without problems; None where they are no event."""
+    """Return True if the bytes are an event without problems, None if they are no event."""
     try:
         return not decode(raw).problems
     except InvalidEvent:
@@ -81,7 +81,7 @@ def understood(raw: bytes) -> bool | None:
 
 @st.composite
 def damaged(draw: st.DrawFn) -> bytes:
-    """A line of which some bytes were changed, lost or put in."""
+    """A line with some bytes changed, removed or inserted."""
     raw = bytearray(encode(draw(lines())))
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, len(raw)))
@@ -91,7 +91,7 @@ def damaged(draw: st.DrawFn) -> bytes:
 
 @st.composite
 def disguised(draw: st.DrawFn) -> bytes:
-    """A JSON object with an envelope's keys and anything under them."""
+    """A JSON object with the keys of an envelope and any values."""
     fields: dict[str, Any] = msgspec.json.decode(encode(draw(lines())))
     for name in draw(st.lists(st.sampled_from([*fields, "child_run_id", "later"]), max_size=3)):
         fields[name] = draw(json_of(text))
@@ -105,7 +105,7 @@ anything = st.binary(max_size=200) | damaged() | disguised()
 
 @given(anything)
 @example(encode(line_of(tool_call("x"))).replace(b"tool.call", b"tool.cast").replace(b'"x"', b'"\xff"'))
-def test_any_bytes_are_an_event_or_are_refused_as_none(raw: bytes) -> None:
+def test_any_bytes_are_an_event_or_are_rejected(raw: bytes) -> None:
     assert understood(raw) in {True, False, None}
     if understood(raw) is not None:
         event = decode(raw)
@@ -123,7 +123,7 @@ def test_the_verifier_has_an_answer_to_any_bytes(raws: list[bytes], end: bytes) 
 
 
 @given(disguised())
-def test_what_the_verifier_passes_is_read_without_a_problem(raw: bytes) -> None:
+def test_a_log_that_the_verifier_accepts_is_read_without_problems(raw: bytes) -> None:
     rules = {broken.rule for broken in Verifier().line(raw + b"\n")}
     if not rules & {"json-object", "utf-8", "envelope", "type", "payload"}:
         assert understood(raw)

@@ -1,4 +1,4 @@
-"""What holds for any log, cut anywhere and read from anywhere."""
+"""Properties of any log, truncated anywhere and read from anywhere."""
 
 import tempfile
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ def log_file(content: bytes = b"") -> Iterator[Path]:
 
 
 def quiet(_: object) -> None:
-    """For garbage that is there on purpose."""
+    """Ignore warnings about intentional garbage."""
 
 
 def lines_read(path: Path, **how: Any) -> list[bytes]:
@@ -37,13 +37,13 @@ def lines_read(path: Path, **how: Any) -> list[bytes]:
 
 
 def whole_lines(lines: list[bytes], size: int) -> list[bytes]:
-    """Those of the lines that end within the first `size` bytes."""
+    """Return the lines that end within the first `size` bytes."""
     ends = [len(b"".join(lines[: number + 1])) for number in range(len(lines))]
     return [line for line, end in zip(lines, ends, strict=True) if end <= size]
 
 
 @given(runs(), st.data())
-def test_any_beginning_of_a_log_reads_as_a_beginning_of_its_events(run: Run, data: st.DataObject) -> None:
+def test_any_prefix_of_a_log_reads_as_a_prefix_of_its_events(run: Run, data: st.DataObject) -> None:
     lines = log_of(run)
     content = b"".join(lines)
     size = data.draw(st.integers(0, len(content)))
@@ -55,7 +55,7 @@ def test_any_beginning_of_a_log_reads_as_a_beginning_of_its_events(run: Run, dat
 
 
 @given(runs(), st.sampled_from([None, PARENT_ID]), st.data())
-def test_any_beginning_of_a_log_can_be_gone_on_with(run: Run, parent: str | None, data: st.DataObject) -> None:
+def test_any_prefix_of_a_log_can_be_continued(run: Run, parent: str | None, data: st.DataObject) -> None:
     lines = log_of(run, parent)
     content = b"".join(lines)
     size = data.draw(st.integers(0, len(content)))
@@ -76,7 +76,7 @@ garbage = st.sampled_from([b"", b"", b"", b"\n", b"oops\n", b"\0" * 5_000 + b"\n
 
 
 @given(sizes, st.data())
-def test_reading_after_any_seq_gives_the_rest_of_reading_all(sizes: list[int], data: st.DataObject) -> None:
+def test_reading_after_any_seq_returns_the_rest_of_the_log(sizes: list[int], data: st.DataObject) -> None:
     lines = raw_log("x" * size for size in sizes)
     with log_file(b"".join(lines)) as path:
         assert lines_read(path) == lines
@@ -110,7 +110,7 @@ def test_keys_in_another_order_are_found_all_the_same(sizes: list[int], data: st
 
 
 @given(runs(max_steps=2), st.lists(st.integers(0, 400), max_size=20))
-def test_a_reader_of_a_log_that_grows_by_any_pieces_gets_each_event_once(run: Run, pieces: list[int]) -> None:
+def test_a_reader_of_a_log_that_grows_by_any_writes_gets_each_event_once(run: Run, pieces: list[int]) -> None:
     lines = log_of(run)
     content = b"".join(lines)
     got: list[bytes] = []
@@ -125,22 +125,22 @@ def test_a_reader_of_a_log_that_grows_by_any_pieces_gets_each_event_once(run: Ru
 
 
 @given(sizes, st.data())
-def test_a_reader_of_a_log_that_was_cut_anywhere_is_told_where_it_ends(sizes: list[int], data: st.DataObject) -> None:
+def test_a_reader_of_a_truncated_log_is_notified_of_its_end(sizes: list[int], data: st.DataObject) -> None:
     lines = raw_log("x" * size for size in sizes)
     content = b"".join(lines)
     size = data.draw(st.integers(0, len(content)))
-    kept = len(whole_lines(lines, size))
+    complete_lines = len(whole_lines(lines, size))
     with log_file(content) as path, Cursor(path) as cursor:
         while cursor.poll():
             pass
         with path.open("r+b") as file:
             file.truncate(size)
-        assert cursor.poll() == ([] if kept == len(lines) else [Reset(kept)])
+        assert cursor.poll() == ([] if complete_lines == len(lines) else [Reset(complete_lines)])
         path.write_bytes(content)
         got: list[bytes] = []
         while items := cursor.poll():
             got += [item.raw + b"\n" for item in items if not isinstance(item, Reset)]
-        assert got == lines[kept:]
+        assert got == lines[complete_lines:]
 
 
 @pytest.mark.req("TR-4", "TR-5", "TR-6", "TR-8")
@@ -154,8 +154,7 @@ def test_any_run_that_is_recorded_in_order_breaks_no_rule(run: Run, parent: str 
         assert [decode(entry.raw).payload for entry in entries] == [payload for payload, _ in run]
 
 
-# Whether an attempt, a step, its end or a result is due is what the engine knows; the writer holds each event against the
-# format.
+# The engine knows which attempt, step or result comes next; the writer checks each event against the format only.
 OF_THE_ENGINE = {"start", "step-once", "step-pair", "tool-pair", "piece"}
 
 places = st.fixed_dictionaries(
@@ -169,7 +168,7 @@ places = st.fixed_dictionaries(
 
 
 @given(st.lists(st.tuples(payloads, places), max_size=12))
-def test_whatever_is_offered_to_the_writer_what_it_takes_breaks_no_rule_of_the_format(events: Run) -> None:
+def test_the_writer_accepts_no_event_that_breaks_the_format(events: Run) -> None:
     taken = 0
     with log_file() as path:
         with Recorder(path, RUN_ID, durability=Durability.OS) as recorder:

@@ -1,4 +1,4 @@
-"""A secret that comes in pieces is masked as one that comes whole."""
+"""A secret that comes in parts is masked like a complete secret."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,11 +10,11 @@ secrets = st.lists(letters, min_size=1, max_size=3)
 
 
 @given(secrets, st.data())
-def test_a_text_is_masked_alike_wherever_it_is_cut_in_two(secrets: list[str], data: st.DataObject) -> None:
+def test_a_text_is_masked_the_same_at_any_split(secrets: list[str], data: st.DataObject) -> None:
     hook = Masking(secrets)
     parts = data.draw(st.lists(st.sampled_from(secrets) | st.text("abc", max_size=6), max_size=6))
     whole = "".join(parts)
-    cut = data.draw(st.integers(0, len(whole)))
-    kept = cut - hook.pending_secret_bytes(whole[:cut].encode())
-    assert 0 <= kept <= cut
-    assert hook.text(whole[:kept]) + hook.text(whole[kept:]) == hook.text(whole)
+    split = data.draw(st.integers(0, len(whole)))
+    stable_chars = split - hook.pending_secret_bytes(whole[:split].encode())
+    assert 0 <= stable_chars <= split
+    assert hook.text(whole[:stable_chars]) + hook.text(whole[stable_chars:]) == hook.text(whole)

@@ -1,4 +1,4 @@
-"""Pieces of messages, for any text and any cut of it."""
+"""Chunks of messages, for any text and any split of it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Typed = tuple[int, ChunkKind, str]
 
 @st.composite
 def typing(draw: st.DrawFn) -> list[Typed]:
-    """What is typed of a message, delta by delta: block by block, each of one kind."""
+    """The deltas of a message, block by block, each block of one kind."""
     deltas: list[Typed] = []
     for block in range(draw(st.integers(1, 3))):
         kind = draw(st.sampled_from(KINDS))
@@ -48,7 +48,7 @@ def typing(draw: st.DrawFn) -> list[Typed]:
 
 
 def pieces_of(deltas: list[Typed], written_after: set[int], mask: Masking | None = None) -> list[AssistantMessage]:
-    """The pieces, where one is written after the deltas with these numbers."""
+    """Return the chunks, if a chunk is written after the deltas with these numbers."""
     message, made = PartialMessage("m"), list[AssistantMessage]()
     for number, (block, kind, text) in enumerate(deltas):
         message.append_text(block, kind, text)
@@ -97,7 +97,7 @@ def joined(pieces: list[AssistantMessage]) -> dict[int, str]:
 
 
 def jq_lines(log: list[Event]) -> list[str]:
-    """The text blocks of a log, as a reader that knows nothing of pieces lists them."""
+    """Return the text blocks of a log, as a reader without support for chunks lists them."""
     said = [event.payload for event in log if isinstance(event.payload, AssistantMessage)]
     return [block.text for message in said for block in message.blocks if isinstance(block, TextBlock)]
 
@@ -106,18 +106,18 @@ CUTS = st.sets(st.integers(0, 18))
 
 
 @given(typing(), CUTS)
-def test_joined_pieces_are_the_beginning_of_the_whole(deltas: list[Typed], cuts: set[int]) -> None:
+def test_joined_chunks_are_a_prefix_of_the_complete_message(deltas: list[Typed], cuts: set[int]) -> None:
     pieces = pieces_of(deltas, cuts)
     assert all(map(is_message_chunk, pieces))
     whole = texts(whole_of(deltas))
     assert all(whole[number].startswith(text) for number, text in joined(pieces).items())
-    # Nothing is left out: after the last of them, all that was typed until then is there.
+    # Nothing is omitted: the chunks together have all text that was received until then.
     if cuts and (last := max((cut for cut in cuts if cut < len(deltas)), default=None)) is not None:
         assert list(joined(pieces).values()) == texts(whole_of(deltas[: last + 1]))
 
 
 @given(typing(), CUTS)
-def test_a_message_that_is_complete_is_the_same_with_pieces_and_without(deltas: list[Typed], cuts: set[int]) -> None:
+def test_a_complete_message_is_the_same_with_and_without_chunks(deltas: list[Typed], cuts: set[int]) -> None:
     whole = whole_of(deltas)
     plain, pieced = events(whole), events(*pieces_of(deltas, cuts), whole)
     assert jq_lines(pieced) == jq_lines(plain)
@@ -126,7 +126,7 @@ def test_a_message_that_is_complete_is_the_same_with_pieces_and_without(deltas: 
 
 
 @given(typing(), CUTS)
-def test_pieces_whose_whole_never_came_are_shown_as_the_message_that_was_cut_off(
+def test_chunks_without_a_complete_message_are_shown_as_an_interrupted_message(
     deltas: list[Typed], cuts: set[int]
 ) -> None:
     pieces = pieces_of(deltas, cuts)
@@ -138,7 +138,7 @@ def test_pieces_whose_whole_never_came_are_shown_as_the_message_that_was_cut_off
 
 
 @given(typing(), CUTS)
-def test_a_log_with_pieces_keeps_the_rules(deltas: list[Typed], cuts: set[int]) -> None:
+def test_a_log_with_chunks_follows_the_rules(deltas: list[Typed], cuts: set[int]) -> None:
     verifier = Verifier(RUN_ID)
     for event in events(*pieces_of(deltas, cuts), whole_of(deltas)):
         fields = {name: getattr(event, name) for name in Line.__struct_fields__}
@@ -146,7 +146,7 @@ def test_a_log_with_pieces_keeps_the_rules(deltas: list[Typed], cuts: set[int]) 
 
 
 @given(typing(), CUTS, CUTS)
-def test_a_stream_tells_pieces_of_the_log_and_what_is_typed_live_as_one_text(
+def test_a_stream_merges_chunks_of_the_log_and_live_deltas_into_one_text(
     deltas: list[Typed], cuts: set[int], lost: set[int]
 ) -> None:
     """Live deltas may be lost; the text is the same in the end."""
@@ -189,7 +189,7 @@ def test_a_stream_tells_pieces_of_the_log_and_what_is_typed_live_as_one_text(
     CUTS,
     st.integers(1, 5),
 )
-def test_no_part_of_a_secret_is_in_a_piece(parts: list[str], cuts: set[int], size: int) -> None:
+def test_no_part_of_a_secret_is_in_a_chunk(parts: list[str], cuts: set[int], size: int) -> None:
     text = "".join(parts)
     mask = Masking([SECRET], key_shapes=True)
     deltas: list[Typed] = [(0, "text", text[at : at + size]) for at in range(0, len(text), size)]
@@ -205,7 +205,7 @@ def test_no_part_of_a_secret_is_in_a_piece(parts: list[str], cuts: set[int], siz
 
 
 @given(st.integers(0, 5), st.integers(0, 5), st.integers(0, 5))
-def test_a_piece_that_does_not_go_on_where_the_one_before_ended_is_reported(first: int, second: int, size: int) -> None:
+def test_a_chunk_that_does_not_continue_the_one_before_is_reported(first: int, second: int, size: int) -> None:
     def piece(offset: int, chunk: str) -> AssistantMessage:
         block = StreamBlock(fidelity="agent_emitted", kind="text", block=0, offset=offset, chunk=chunk)
         return AssistantMessage(message_id="m", blocks=[block])

@@ -1,4 +1,4 @@
-"""What holds for the stream of any log: kept anywhere and carried on, and whatever pieces came before the whole."""
+"""Properties of the stream of any log: stored anywhere and continued, with any deltas before the message."""
 
 from __future__ import annotations
 
@@ -28,48 +28,48 @@ from shopfloor.views import (
 )
 
 
-def stream_of(ones: list[Any], state: StreamState | None = None) -> tuple[StreamState, list[StreamEvent]]:
-    state, told = state or StreamState(), []
-    for one in ones:
+def stream_of(items: list[Any], state: StreamState | None = None) -> tuple[StreamState, list[StreamEvent]]:
+    state, stream_events = state or StreamState(), []
+    for one in items:
         state, more = stream_step(state, one)
-        told += more
-    return state, told
+        stream_events += more
+    return state, stream_events
 
 
-def kept(state: StreamState) -> StreamState:
+def decoded_copy(state: StreamState) -> StreamState:
     return msgspec.json.decode(msgspec.json.encode(state), type=StreamState)
 
 
 def joined(events: list[StreamEvent]) -> dict[str, str]:
-    """What each block says in the end: a block that was told anew says what was told last."""
-    said: dict[str, str] = {}
+    """Return the final text of each block; of a block that was started again, the last text."""
+    texts_by_block: dict[str, str] = {}
     for event in events:
         if isinstance(event, TextStart | ReasoningStart):
-            said[event.id] = ""
+            texts_by_block[event.id] = ""
         elif isinstance(event, TextDelta | ReasoningDelta):
-            said[event.id] += event.delta
-    return {name.partition(":r")[0]: words for name, words in said.items()}
+            texts_by_block[event.id] += event.delta
+    return {name.partition(":r")[0]: words for name, words in texts_by_block.items()}
 
 
 @given(runs_with_tools(), st.data())
-def test_a_stream_that_is_kept_anywhere_and_carried_on_tells_the_same(run: Run, data: st.DataObject) -> None:
+def test_a_stream_that_is_stored_anywhere_and_continued_is_the_same(run: Run, data: st.DataObject) -> None:
     events = events_of(run)
     place = data.draw(st.integers(0, len(events)))
     state, first = stream_of(events[:place])
     assert state_after(events[:place]) == state
-    state, rest = stream_of(events[place:], kept(state))
+    state, rest = stream_of(events[place:], decoded_copy(state))
     assert (state, first + rest) == stream_of(events)
 
 
 @given(runs_with_tools())
 def test_any_stream_can_be_sent_and_read(run: Run) -> None:
-    _, told = stream_of(events_of(run))
-    assert [decode_event(encode_event(event)) for event in told] == told
+    _, stream_events = stream_of(events_of(run))
+    assert [decode_event(encode_event(event)) for event in stream_events] == stream_events
 
 
 @st.composite
 def typed(draw: st.DrawFn) -> tuple[list[Event], list[Event | Delta]]:
-    """A log of one message, and the same with pieces before it: some lost, some of a try that was cut off."""
+    """A log of one message, and the same with deltas before it: some lost, some of an interrupted try."""
     wholes = draw(st.lists(text, min_size=1, max_size=3))
     thinks = draw(st.booleans())
     blocks = [
@@ -103,12 +103,14 @@ def typed(draw: st.DrawFn) -> tuple[list[Event], list[Event | Delta]]:
 
 
 @given(typed())
-def test_pieces_however_cut_or_lost_come_to_the_same_text(logs: tuple[list[Event], list[Event | Delta]]) -> None:
+def test_deltas_of_any_size_with_any_losses_lead_to_the_same_text(
+    logs: tuple[list[Event], list[Event | Delta]],
+) -> None:
     plain, with_pieces = logs
-    state, told = stream_of(with_pieces)
-    assert joined(told) == joined(stream_of(plain)[1])
-    starts = [event.id for event in told if isinstance(event, TextStart | ReasoningStart)]
-    ends = [event.id for event in told if isinstance(event, TextEnd | ReasoningEnd)]
+    state, stream_events = stream_of(with_pieces)
+    assert joined(stream_events) == joined(stream_of(plain)[1])
+    starts = [event.id for event in stream_events if isinstance(event, TextStart | ReasoningStart)]
+    ends = [event.id for event in stream_events if isinstance(event, TextEnd | ReasoningEnd)]
     assert sorted(starts) == sorted(ends)
     assert len(set(starts)) == len(starts)
     assert state.texts.open == {}

@@ -1,4 +1,4 @@
-"""What holds for the views of any log: they can be kept anywhere and carried on, and they stay small."""
+"""Properties of the views of any log: they can be stored anywhere and continued, and stay small."""
 
 from functools import reduce
 from typing import Any, TypeVar
@@ -29,7 +29,7 @@ Run = list[tuple[Payload, dict[str, Any]]]
 
 @st.composite
 def runs_with_tools(draw: st.DrawFn) -> Run:
-    """Any run, in which calls and results share a few ids, so that some of them belong together."""
+    """Any run in which calls and results share a few ids, so that some belong together."""
     call_ids = st.sampled_from("abc")
     return [
         (
@@ -43,7 +43,7 @@ def runs_with_tools(draw: st.DrawFn) -> Run:
 
 
 def events_of(run: Run) -> list[Event]:
-    """The run as events that were never bytes."""
+    """Return the run as events that were never encoded."""
     return [
         Event(
             seq=seq,
@@ -58,7 +58,7 @@ def events_of(run: Run) -> list[Event]:
 
 
 def again(event: Event) -> Event:
-    """The event as it is read back."""
+    """Return the event as it is read from its line."""
     return decode(encode(Line(**{name: getattr(event, name) for name in Line.__struct_fields__})))
 
 
@@ -70,39 +70,43 @@ def timeline_of(events: list[Event], state: Timeline | None = None) -> tuple[Tim
     return timeline_fold(state or Timeline(), events)
 
 
-def kept(state: T) -> T:
-    """The state as it is after it was stored."""
+def decoded_copy(state: T) -> T:
+    """Return the state after it was stored and loaded."""
     return msgspec.json.decode(msgspec.json.encode(state), type=type(state))
 
 
 @given(runs_with_tools(), st.data())
-def test_a_row_that_is_kept_anywhere_and_carried_on_is_the_row_of_all(run: Run, data: st.DataObject) -> None:
+def test_a_row_that_is_stored_anywhere_and_continued_is_the_row_of_the_whole_log(run: Run, data: st.DataObject) -> None:
     events = events_of(run)
     place = data.draw(st.integers(0, len(events)))
-    assert rows_of(events[place:], kept(rows_of(events[:place]))) == rows_of(events)
+    assert rows_of(events[place:], decoded_copy(rows_of(events[:place]))) == rows_of(events)
 
 
 @given(runs_with_tools(), st.data())
-def test_a_timeline_that_is_kept_anywhere_and_carried_on_is_the_timeline_of_all(run: Run, data: st.DataObject) -> None:
+def test_a_timeline_that_is_stored_anywhere_and_continued_is_the_timeline_of_the_whole_log(
+    run: Run, data: st.DataObject
+) -> None:
     events = events_of(run)
     place = data.draw(st.integers(0, len(events)))
     state, first = timeline_of(events[:place])
     waits = reduce(wait_state_step, events[:place], WaitState())
-    state, rest = timeline_fold(kept(state), events[place:], waits)
+    state, rest = timeline_fold(decoded_copy(state), events[place:], waits)
     assert (state, first + rest) == timeline_of(events)
 
 
 @given(runs_with_tools(), st.data())
-def test_spans_that_are_kept_anywhere_and_carried_on_are_the_spans_of_all(run: Run, data: st.DataObject) -> None:
+def test_spans_that_are_stored_anywhere_and_continued_are_the_spans_of_the_whole_log(
+    run: Run, data: st.DataObject
+) -> None:
     events = events_of(run)
     place = data.draw(st.integers(0, len(events)))
     first = spans_fold(Spans(), events[:place])
-    assert spans_fold(kept(first), events[place:]) == spans_fold(Spans(), events)
+    assert spans_fold(decoded_copy(first), events[place:]) == spans_fold(Spans(), events)
     assert first == spans_fold(Spans(), events[:place]), "it was changed by carrying it on"
 
 
 @given(runs_with_tools())
-def test_what_was_written_and_read_folds_as_what_was_meant(run: Run) -> None:
+def test_an_event_that_was_written_and_read_folds_the_same(run: Run) -> None:
     events = events_of(run)
     read = [again(event) for event in events]
     assert rows_of(read) == rows_of(events)
@@ -122,7 +126,7 @@ def test_folding_leaves_the_states_before_as_they_were(run: Run) -> None:
 
 
 @given(runs_with_tools())
-def test_rows_of_a_timeline_are_told_apart_by_event_and_place(run: Run) -> None:
+def test_rows_of_a_timeline_are_unique_by_event_and_index(run: Run) -> None:
     events = events_of(run)
     _, rows = timeline_of(events)
     places = [(row.seq, row.n) for row in rows]
@@ -138,23 +142,23 @@ def test_any_timeline_can_be_shown(run: Run) -> None:
 
 
 @given(runs_with_tools())
-def test_a_row_says_that_a_run_ended_exactly_when_its_log_does(run: Run) -> None:
+def test_a_row_is_ended_exactly_when_its_log_is(run: Run) -> None:
     row = rows_of(events_of(run))
-    assert row.ended is (row.status in ("completed", "failed", "cancelled"))
-    assert row.ended is (run[-1][0].event_type == "run.completed")
+    assert row.is_ended is (row.status in ("completed", "failed", "cancelled"))
+    assert row.is_ended is (run[-1][0].event_type == "run.completed")
     assert row.last_seq == len(run)
 
 
 # Bounded state
 
 CALL_ID = "toolu_" + "0" * 24
-"""About as long as the ids of providers are."""
+"""An id about as long as the ids of providers."""
 TIMELINE_BYTES = TIMELINE_OPEN_CALLS * 80
 ROW_BYTES = 2_000
 
 
 def many_calls(count: int) -> list[Event]:
-    """A run that makes calls and never hears of them again."""
+    """A run with calls that never get a result."""
     made: list[Payload] = [RunStarted(name="w", kind="worker", attempt=1, host="h", task="t")]
     for number in range(count):
         call_id = f"{CALL_ID}{number}"
@@ -180,12 +184,12 @@ def test_the_calls_that_are_forgotten_are_the_oldest() -> None:
     state, _ = timeline_of(many_calls(TIMELINE_OPEN_CALLS + 2))
     assert f"{CALL_ID}1" not in state.open_calls
     assert f"{CALL_ID}2" in state.open_calls
-    state, _ = timeline_of(many_calls(1), kept(state))
+    state, _ = timeline_of(many_calls(1), decoded_copy(state))
     assert len(state.open_calls) == TIMELINE_OPEN_CALLS
 
 
 @given(runs_with_tools())
-def test_what_is_answered_is_forgotten(run: Run) -> None:
+def test_an_answered_call_is_removed(run: Run) -> None:
     state, _ = timeline_of(events_of(run))
     still_open: set[str] = set()
     for payload, _ in run:

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.providers.streams import PROGRAMS, Stream, ids, streams
 from tests.providers.test_http_normalizers import BODIES, body
+from tests.providers.test_http_normalizers import normalizer as http_normalizer
 from tests.sample_events import GOLDEN, PAYLOADS, line_of
 from tests.sdk.rules import checked, folded, inputs_of
 from tests.sdk.vocabulary import ERROR_TYPES, EVENTS, VOCABULARY, event_faults, http_message, shape_faults

@@ -1,4 +1,4 @@
-"""Decoders that several threads build at once."""
+"""Decoders that several threads build at the same time."""
 
 from __future__ import annotations
 
@@ -45,6 +45,6 @@ print("all decoded")
 
 
 def test_threads_that_decode_a_type_for_the_first_time_do_not_crash_the_process():
-    # In a process of its own: without the lock it ends with a segmentation fault.
+    # In a separate process: without the lock it ends with a segmentation fault.
     ended = subprocess.run([sys.executable, "-c", RACE], capture_output=True, text=True, timeout=120)
     assert (ended.returncode, ended.stdout) == (0, "all decoded\n"), ended.stderr

@@ -34,7 +34,7 @@ def begin(storage: Storage, run_id: str) -> Recorder:
     return recorder
 
 
-def say(recorder: Recorder, text: str) -> None:
+def append_message(recorder: Recorder, text: str) -> None:
     recorder.append(AssistantMessage(blocks=[TextBlock(fidelity="router", text=text)]), path="s")
 
 
@@ -51,7 +51,7 @@ def few_files():
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_more_logs_than_files_may_be_open_are_taken_up(storage: Storage, few_files: None):
+def test_more_logs_than_open_files_are_ingested(storage: Storage, few_files: None):
     for _ in range(400):
         begin(storage, new_run_id()).close()
 
@@ -64,7 +64,7 @@ def test_more_logs_than_files_may_be_open_are_taken_up(storage: Storage, few_fil
     anyio.run(main)
 
 
-def test_events_are_taken_up_as_they_come_and_the_run_is_let_go_at_its_outcome(storage: Storage):
+def test_events_are_ingested_live_and_the_run_is_released_at_its_outcome(storage: Storage):
     async def main() -> None:
         store = MemoryStore()
         ingest = create_ingest(storage, store)
@@ -72,8 +72,8 @@ def test_events_are_taken_up_as_they_come_and_the_run_is_let_go_at_its_outcome(s
         recorder = begin(storage, run_id)
         storage.announce(run_id)
         assert await ingest.catch_up() == 1
-        say(recorder, "one")
-        say(recorder, "two")
+        append_message(recorder, "one")
+        append_message(recorder, "two")
         assert await ingest.step() == 2
         assert await ingest.step() == 0
         item = await store.get_run(run_id)
@@ -89,7 +89,7 @@ def test_events_are_taken_up_as_they_come_and_the_run_is_let_go_at_its_outcome(s
     anyio.run(main)
 
 
-def test_a_log_that_is_announced_before_it_is_there_is_taken_up_when_it_is_announced_again(storage: Storage):
+def test_a_log_that_is_announced_too_early_is_ingested_when_it_is_announced_again(storage: Storage):
     async def main() -> None:
         store = MemoryStore()
         ingest = create_ingest(storage, store)
@@ -107,7 +107,7 @@ def test_a_log_that_is_announced_before_it_is_there_is_taken_up_when_it_is_annou
     anyio.run(main)
 
 
-def test_a_second_keeper_goes_on_where_the_first_was_and_both_at_once_do_no_harm(storage: Storage):
+def test_a_second_ingest_continues_where_the_first_was_and_both_at_once_are_safe(storage: Storage):
     async def main() -> None:
         store = await SqliteStore.open(storage.database)
         run_id = new_run_id()
@@ -117,7 +117,7 @@ def test_a_second_keeper_goes_on_where_the_first_was_and_both_at_once_do_no_harm
         await first.catch_up()
         await second.catch_up()
         for number in range(50):
-            say(recorder, str(number))
+            append_message(recorder, str(number))
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(first.step)
                 tasks.start_soon(second.step)
@@ -132,7 +132,7 @@ def test_a_second_keeper_goes_on_where_the_first_was_and_both_at_once_do_no_harm
     anyio.run(main)
 
 
-def test_changes_are_told_to_those_who_listen_newest_state_only(storage: Storage):
+def test_listeners_get_the_newest_state_of_changes_only(storage: Storage):
     async def main() -> None:
         ingest = create_ingest(storage, MemoryStore())
         run_id = new_run_id()
@@ -140,7 +140,7 @@ def test_changes_are_told_to_those_who_listen_newest_state_only(storage: Storage
         storage.announce(run_id)
         async with ingest.subscribe() as changes:
             await ingest.catch_up()
-            say(recorder, "one")
+            append_message(recorder, "one")
             await ingest.catch_up()
             (item,) = await anext(changes)
             assert isinstance(item, RunItem)
@@ -155,8 +155,8 @@ def test_changes_are_told_to_those_who_listen_newest_state_only(storage: Storage
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
-@pytest.mark.parametrize("kept", [0, 1, 3])
-def test_a_log_that_has_lost_its_end_has_its_views_made_anew(storage: Storage, kind: str, kept: int):
+@pytest.mark.parametrize("kept_events", [0, 1, 3])
+def test_the_views_of_a_log_that_lost_its_end_are_rebuilt(storage: Storage, kind: str, kept_events: int):
     async def main() -> None:
         store = MemoryStore() if kind == "memory" else await SqliteStore.open(storage.database)
         run_id = new_run_id()
@@ -164,26 +164,30 @@ def test_a_log_that_has_lost_its_end_has_its_views_made_anew(storage: Storage, k
         storage.announce(run_id)
         recorder.append(StepStarted(name="s", kind="command", try_=1), path="s")
         for number in range(5):
-            say(recorder, str(number))
+            append_message(recorder, str(number))
         recorder.close()
         await create_ingest(storage, store).catch_up()
         await store.pin(run_id, pinned=True)
 
         path = storage.log_path(run_id)
-        path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:kept]))
+        path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:kept_events]))
         ingest = create_ingest(storage, store)
         await ingest.catch_up()
         item = await store.get_run(run_id)
-        assert (item.row.last_seq if item else 0) == kept
+        assert (item.row.last_seq if item else 0) == kept_events
 
         with Recorder(path, run_id) as recorder:
             recorder.append(RunStarted(name="w", kind="worker", attempt=2, host="h"))
-            say(recorder, "once more")
+            append_message(recorder, "once more")
             end(recorder)
         await ingest.catch_up()
         item = await store.get_run(run_id)
         assert item is not None
-        assert (item.row.status, item.row.last_seq, item.row.messages) == ("completed", kept + 3, max(0, kept - 2) + 1)
+        assert (item.row.status, item.row.last_seq, item.row.messages) == (
+            "completed",
+            kept_events + 3,
+            max(0, kept_events - 2) + 1,
+        )
         assert (item.pinned, item.event_count) == (True, len(await store.timeline(run_id, limit=99)))
         fresh = MemoryStore()
         await create_ingest(storage, fresh).catch_up(everything=True)
@@ -195,30 +199,30 @@ def test_a_log_that_has_lost_its_end_has_its_views_made_anew(storage: Storage, k
     anyio.run(main)
 
 
-def test_a_log_that_is_deleted_while_it_is_followed_disturbs_nobody(storage: Storage):
+def test_a_log_that_is_deleted_while_it_is_followed_does_not_disturb_others(storage: Storage):
     async def main() -> None:
         ingest = create_ingest(storage, store := MemoryStore())
-        gone, kept = new_run_id(), new_run_id()
-        for run_id in (gone, kept):
+        deleted, kept_events = new_run_id(), new_run_id()
+        for run_id in (deleted, kept_events):
             storage.announce(run_id)
-        begin(storage, gone).close()
-        recorder = begin(storage, kept)
+        begin(storage, deleted).close()
+        recorder = begin(storage, kept_events)
         await ingest.catch_up()
-        storage.log_path(gone).unlink()
+        storage.log_path(deleted).unlink()
         end(recorder)
         assert await ingest.catch_up() == 1
-        item = await store.get_run(kept)
+        item = await store.get_run(kept_events)
         assert item is not None
-        assert item.row.ended
+        assert item.row.is_ended
 
     anyio.run(main)
 
 
 def damaged(storage: Storage, find: bytes, put: bytes) -> str:
-    """A log that has no outcome, and one thing wrong in it."""
+    """A log without an outcome and with one defect."""
     run_id = new_run_id()
     with begin(storage, run_id) as recorder:
-        say(recorder, "one")
+        append_message(recorder, "one")
     path = storage.log_path(run_id)
     whole = path.read_bytes()
     assert find in whole
@@ -235,7 +239,7 @@ def damaged(storage: Storage, find: bytes, put: bytes) -> str:
         (b'"type":"run.started"', b'"type":"run.begun"'),
     ],
 )
-def test_a_log_that_is_damaged_harms_nobody_but_itself(storage: Storage, find: bytes, put: bytes):
+def test_a_damaged_log_does_not_affect_other_logs(storage: Storage, find: bytes, put: bytes):
     broken = [damaged(storage, find, put), damaged(storage, find, put)]
     whole = new_run_id()
     end(begin(storage, whole))
@@ -243,14 +247,14 @@ def test_a_log_that_is_damaged_harms_nobody_but_itself(storage: Storage, find: b
     async def main() -> None:
         async with local_backend(storage) as backend:
             await backend.ingest.catch_up(everything=True)
-            await reconcile(backend)  # which looks at each of them, and failed on all
+            await reconcile(backend)  # which reads each of them, and failed on all
             assert await backend.store.known_runs() == {*broken, whole}
 
     anyio.run(main)
 
 
 @pytest.mark.parametrize("kind", ["link", "folder", "pipe"])
-def test_what_is_no_log_does_not_keep_the_others_from_being_listed(storage: Storage, kind: str):
+def test_files_that_are_no_logs_do_not_hide_logs(storage: Storage, kind: str):
     whole, odd = new_run_id(), new_run_id()
     end(begin(storage, whole))
     path = storage.log_path(odd)
@@ -275,7 +279,7 @@ def test_announcements_that_were_lost_hide_no_later_run(storage: Storage):
             end(begin(storage, run_id))
             storage.announce(run_id)
         await create_ingest(storage, store).catch_up()
-        storage.announcements.write_bytes(runs[0].encode()[:20])  # and what a full disk left
+        storage.announcements.write_bytes(runs[0].encode()[:20])  # and the rest of a full disk
         end(begin(storage, runs[3]))
         storage.announce(runs[3])
         await create_ingest(storage, store).catch_up()
@@ -284,19 +288,19 @@ def test_announcements_that_were_lost_hide_no_later_run(storage: Storage):
     anyio.run(main)
 
 
-def test_an_open_run_whose_state_an_older_version_kept_is_searched_whole(storage: Storage):
+def test_an_open_run_with_the_state_of_an_older_version_is_indexed_completely(storage: Storage):
     async def main() -> None:
         store = MemoryStore()
         run_id = new_run_id()
         recorder = begin(storage, run_id)
-        say(recorder, "early")
+        append_message(recorder, "early")
         storage.announce(run_id)
         await create_ingest(storage, store).catch_up()
         known = (await store.view_states([run_id]))[run_id]
         await store.truncate_views(run_id, 0)
         await store.apply([ViewUpdate(row=known.row, state=b'{"open_calls":{},"told":null}', timeline=[])])
         assert (await store.list_runs(RunFilter(search="early"), limit=5)).total == 0
-        say(recorder, "late")
+        append_message(recorder, "late")
         await create_ingest(storage, store).catch_up()
         for words in ("early", "late"):
             assert (await store.list_runs(RunFilter(search=words), limit=5)).total == 1
@@ -305,16 +309,16 @@ def test_an_open_run_whose_state_an_older_version_kept_is_searched_whole(storage
     anyio.run(main)
 
 
-def test_a_run_with_too_much_text_says_where_its_search_stops(storage: Storage, monkeypatch: pytest.MonkeyPatch):
+def test_a_run_with_too_much_text_knows_where_its_index_stops(storage: Storage, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(search_index, "SEARCH_RUN_CHARS", 10)
 
     async def main() -> None:
         store = MemoryStore()
         run_id = new_run_id()
         recorder = begin(storage, run_id)
-        say(recorder, "early")
-        say(recorder, "a long text")
-        say(recorder, "late")
+        append_message(recorder, "early")
+        append_message(recorder, "a long text")
+        append_message(recorder, "late")
         end(recorder)
         await create_ingest(storage, store).catch_up(everything=True)
         (item,) = (await store.list_runs(RunFilter(search="early"), limit=5)).items
@@ -328,7 +332,7 @@ def test_a_run_with_too_much_text_says_where_its_search_stops(storage: Storage, 
     anyio.run(main)
 
 
-def test_announcements_are_emptied_when_there_are_many_and_nobody_is_missed(storage: Storage):
+def test_many_announcements_are_cleared_and_none_is_missed(storage: Storage):
     runs = [new_run_id() for _ in range(30)]
 
     async def follow() -> None:
@@ -347,7 +351,7 @@ def test_announcements_are_emptied_when_there_are_many_and_nobody_is_missed(stor
             tasks.cancel_scope.cancel()
         assert await store.feed_position() <= storage.announcements.stat().st_size
         await store.close()
-        # A list without a server takes up what comes then, and a new database everything.
+        # A list without a server ingests later events; a new database ingests everything.
         late = new_run_id()
         storage.announce(late)
         end(begin(storage, late))
@@ -361,7 +365,7 @@ def test_announcements_are_emptied_when_there_are_many_and_nobody_is_missed(stor
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_rows_are_whole_where_ingest_was_cancelled_in_the_middle_of_long_logs(storage: Storage, seed: int) -> None:
+def test_rows_are_complete_after_ingest_was_cancelled_in_the_middle_of_long_logs(storage: Storage, seed: int) -> None:
     random = Random(seed)
 
     async def main() -> None:
@@ -395,7 +399,7 @@ async def _write_long(logs: LocalLogs, run_id: str, random: Random) -> None:
         await log.append(RunCompleted(name="long", kind="agent", status="completed"))
 
 
-def test_a_log_whose_last_line_is_no_event_is_listed_and_taken_up_once(storage: Storage) -> None:
+def test_a_log_whose_last_line_is_no_event_is_listed_and_ingested_once(storage: Storage) -> None:
     run_id = new_run_id()
 
     async def main() -> None:
@@ -415,7 +419,7 @@ def test_a_log_whose_last_line_is_no_event_is_listed_and_taken_up_once(storage: 
 
 
 class SlowStore(MemoryStore):
-    """A store whose transactions take longer than the pauses of a busy writer."""
+    """A store whose transactions take longer than the intervals of a busy writer."""
 
     async def apply(self, changes: Sequence[ViewUpdate], *, feed_position: int | None = None) -> None:
         await anyio.sleep(0.03)

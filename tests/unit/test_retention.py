@@ -1,4 +1,4 @@
-"""Deleting runs, and ending those whose host is gone."""
+"""Deleting runs, and ending runs whose host is lost."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def record(storage: Storage, *, parent: str | None = None, status: str | None = 
     return run_id
 
 
-def with_office(storage: Storage, work: Callable[[StorageBackend], Awaitable[None]]) -> None:
+def with_backend(storage: Storage, work: Callable[[StorageBackend], Awaitable[None]]) -> None:
     async def main() -> None:
         async with local_backend(storage) as backend:
             await backend.ingest.catch_up(everything=True)
@@ -50,14 +50,14 @@ def with_office(storage: Storage, work: Callable[[StorageBackend], Awaitable[Non
 
 
 async def rebuilt(backend: StorageBackend) -> set[str]:
-    """The runs that are listed after a rebuild."""
+    """Return the runs that are listed after a rebuild."""
     await backend.store.clear_views()
     await backend.ingest.catch_up(everything=True)
     return await backend.store.known_runs()
 
 
-def test_a_deleted_run_is_gone_with_its_sub_runs_and_stays_gone_after_a_rebuild(storage: Storage):
-    kept = record(storage)
+def test_a_run_is_deleted_with_its_sub_runs_and_stays_deleted_after_a_rebuild(storage: Storage):
+    other_run = record(storage)
     root = record(storage)
     child = record(storage, parent=root)
     grandchild = record(storage, parent=child)
@@ -66,13 +66,13 @@ def test_a_deleted_run_is_gone_with_its_sub_runs_and_stays_gone_after_a_rebuild(
 
     async def work(backend: StorageBackend) -> None:
         assert set(await delete_run(backend, root)) == {root, child, grandchild}
-        assert await rebuilt(backend) == {kept}
+        assert await rebuilt(backend) == {other_run}
 
-    with_office(storage, work)
-    assert [path.name for path in storage.transcripts.iterdir()] == [f"{kept}.jsonl"]
+    with_backend(storage, work)
+    assert [path.name for path in storage.transcripts.iterdir()] == [f"{other_run}.jsonl"]
 
 
-def test_a_tombstone_is_there_before_anything_is_deleted_so_that_a_crash_in_between_brings_nothing_back(
+def test_a_tombstone_exists_before_anything_is_deleted_so_that_a_crash_restores_nothing(
     storage: Storage,
 ):
     run_id = record(storage)
@@ -81,10 +81,10 @@ def test_a_tombstone_is_there_before_anything_is_deleted_so_that_a_crash_in_betw
         await backend.store.add_tombstone(run_id)
         assert await rebuilt(backend) == set()
 
-    with_office(storage, work)
+    with_backend(storage, work)
 
 
-def test_only_what_has_ended_can_be_deleted_and_what_failed_only_by_force(storage: Storage):
+def test_only_ended_runs_can_be_deleted_and_failed_runs_only_by_force(storage: Storage):
     running, failed = record(storage, status=None), record(storage, status="failed")
     parent_of_running = record(storage)
     record(storage, parent=parent_of_running, status=None)
@@ -100,7 +100,7 @@ def test_only_what_has_ended_can_be_deleted_and_what_failed_only_by_force(storag
         with pytest.raises(RunNotFound):
             await delete_run(backend, failed, force=True)
 
-    with_office(storage, work)
+    with_backend(storage, work)
 
 
 def test_pruning_goes_by_when_a_run_ended_and_leaves_the_pinned_ones(storage: Storage):
@@ -114,7 +114,7 @@ def test_pruning_goes_by_when_a_run_ended_and_leaves_the_pinned_ones(storage: St
         assert await backend.store.known_runs() == {runs[0], running}
         assert (await backend.store.list_runs(RunFilter(), limit=9)).total == 2
 
-    with_office(storage, work)
+    with_backend(storage, work)
     written = [(entry["action"], entry["by"], entry["run_id"]) for entry in LocalAudit(storage.audit).read()]
     assert sorted(written) == sorted(("run.deleted", "test", run_id) for run_id in runs[1:])
 
@@ -137,7 +137,7 @@ def test_a_tree_is_pruned_as_a_whole_or_not_at_all(storage: Storage):
         await backend.store.pin(with_pin[2], pinned=False)
         assert await prune(backend, before="2999-01-01T00:00:00.000Z", by="test") == 4
 
-    with_office(storage, work)
+    with_backend(storage, work)
 
 
 def test_a_tree_with_a_run_that_ended_later_is_kept(storage: Storage):
@@ -152,10 +152,10 @@ def test_a_tree_with_a_run_that_ended_later_is_kept(storage: Storage):
         assert await backend.store.known_runs() == {root, child}
         assert await prune(backend, before="2999-01-01T00:00:00.000Z", by="test") == 2
 
-    with_office(storage, work)
+    with_backend(storage, work)
 
 
-def test_an_orphan_gets_one_outcome_that_says_where_it_was(storage: Storage):
+def test_an_orphan_gets_one_outcome_with_its_last_step(storage: Storage):
     run_id, ports = record(storage, status=None, child=new_run_id()), memory_backend(storage)
     with Recorder(storage.log_path(run_id), run_id) as recorder:
         recorder.append(StepStarted(name="build", kind="command", try_=1), path="each.3.build", iteration=3)
@@ -176,7 +176,7 @@ def test_an_orphan_gets_one_outcome_that_says_where_it_was(storage: Storage):
         assert [problem for line in file for problem in verifier.line(line)] == []
 
 
-def test_an_orphan_whose_worker_asked_outside_of_any_step_has_a_sound_log(storage: Storage):
+def test_an_orphan_with_a_question_outside_of_any_step_has_a_valid_log(storage: Storage):
     run_id = record(storage, status=None)
     question = ToolCall(
         name="ask",

@@ -46,7 +46,7 @@ def read_log_status(args: Namespace, path: Path) -> LogStatus:
             case _:
                 pass
     run = escape_controls(path.stem)
-    status = display_status("waiting" if waits.waiting else "running", has_active_host=has_active_host(path, host))
+    status = display_status("waiting" if waits.is_waiting else "running", has_active_host=has_active_host(path, host))
     match status:
         case "waiting" if calls:
             answered = fetch_answered_calls(args, path)

@@ -116,7 +116,7 @@ class TranscriptFormatter:
         yield from self.end()
 
     def event(self, event: Event) -> Iterator[str]:
-        for shown in self._partial.take(event):
+        for shown in self._partial.feed(event):
             yield from self._event(shown)
 
     def end(self) -> Iterator[str]:
@@ -234,7 +234,7 @@ class TranscriptFormatter:
     def _headline(self, event: Event) -> Iterable[str]:
         match event.payload:
             case RunStarted() as run:
-                what = "resumed" if self._waits.waiting else f"attempt {run.attempt}"
+                what = "resumed" if self._waits.is_waiting else f"attempt {run.attempt}"
                 return [self._paint(f"▶ {what} on {escape_controls(run.host)}", "cyan")]
             case RunCompleted() as run:
                 return self._outcome(run)

@@ -158,8 +158,8 @@ def _label(row: TreeRow, style: Style, runs: Mapping[str, _Run]) -> str:
         parts.append(_run_label(runs[row.run.run_id], style))
     if row.missing_run_id is not None:
         parts.append(style.paint(f"run {escape_controls(row.missing_run_id)}: there is no transcript of it", "yellow"))
-    if row.again is not None:
-        parts.append(style.paint(f"run {escape_controls(row.again)} stands above already", "yellow"))
+    if row.repeated_run_id is not None:
+        parts.append(style.paint(f"run {escape_controls(row.repeated_run_id)} stands above already", "yellow"))
     return " → ".join(parts)
 
 
@@ -182,7 +182,7 @@ def _run_label(known: _Run, style: Style) -> str:
     head = f"{style.paint(f'run {escape_controls(run.run_id[:8])}', 'bold')} {one_line(run.name, PREVIEW_CHARS)}"
     return _parts(
         f"{head} {style.paint(f'{_SIGNS[state]} {state}', _LOOKS[state])}",
-        one_line(run.error or run.waits.held or "", PREVIEW_CHARS),
+        one_line(run.error or run.waits.hold_reason or "", PREVIEW_CHARS),
         style.paint(format_duration(run.duration_ms), "dim"),
     )
 

@@ -60,7 +60,7 @@ class Progress:
                 self.run_id = run_id
             case TextStart(id=name) | ReasoningStart(id=name):
                 kind = "text" if isinstance(event, TextStart) else "thinking"
-                self._open[name] = StreamedBlock(id=name, kind=kind, place="", message_id=_message_id(name))
+                self._open[name] = StreamedBlock(id=name, kind=kind, step_key="", message_id=_message_id(name))
             case TextDelta(id=name, delta=text) | ReasoningDelta(id=name, delta=text):
                 if name in self._open:
                     self._open[name] = self._open[name].with_text(text)
@@ -71,7 +71,7 @@ class Progress:
                 self._inputs[call_id] = StreamedInput(broken=True)
             case ToolInputDelta(tool_call_id=call_id, input_text_delta=text):
                 if call_id in self._inputs:
-                    self._inputs[call_id] = self._inputs[call_id].told(text)
+                    self._inputs[call_id] = self._inputs[call_id].with_text(text)
             case _:
                 self._since[encode_event(event)] += 1
                 if isinstance(event, ToolInputAvailable):
@@ -98,14 +98,14 @@ class Progress:
 
     def with_open_texts(self, state: StreamState) -> StreamState:
         """Return the state of a stream that has also sent the texts and inputs which the caller has in part."""
-        open_, rounds = dict(state.texts.open), dict(state.texts.rounds)
+        open_, rounds = dict(state.texts.open), dict(state.texts.restarts)
         for name, block in self._open.items():
             if found := _TEXT_ID.fullmatch(name):
                 open_[found["key"]] = block
                 if found["round"]:
                     rounds[found["key"]] = int(found["round"]) - 1
         inputs = {**state.texts.inputs, **self._inputs}
-        texts = msgspec.structs.replace(state.texts, open=open_, rounds=rounds, inputs=inputs)
+        texts = msgspec.structs.replace(state.texts, open=open_, restarts=rounds, inputs=inputs)
         return msgspec.structs.replace(state, texts=texts)
 
 

@@ -73,17 +73,17 @@ class _FollowedLog:
         short = None if self.short is None else [*self.short, *entries]
         row = row_fold(self.row, events)
         packed = None
-        if row.ended:
+        if row.is_ended:
             packed = archived() if short is None else pack(archive(_events(short)))
         self.seq, self.row, waits = events[-1].seq, row, self.row.waits
         is_short = short is not None and sum(len(entry.raw) for entry in short) <= INGEST_CACHED_LOG_BYTES
-        self.short = short if is_short and not row.ended else None
+        self.short = short if is_short and not row.is_ended else None
         timeline, timeline_rows = timeline_fold(self.state.timeline, events, waits)
         search, pieces = search_fold(self.state.search, row, events)
         self.state = _FoldState(timeline, search)
         return ViewUpdate(
             row=row,
-            state=b"" if row.ended else _encode(self.state),
+            state=b"" if row.is_ended else _encode(self.state),
             timeline=timeline_rows,
             archive=packed,
             search=pieces,
@@ -301,7 +301,7 @@ class Ingest:
             with suppress(_Unreadable):
                 if change := followed.fold(entries, partial(_require_archive, archives, run_id)):
                     changes.append(change)
-            if followed.row.ended:
+            if followed.row.is_ended:
                 del self._followed[run_id]
         return changes
 
@@ -312,7 +312,7 @@ class Ingest:
             update = (await self._feed.updates({run_id: seq}, limit=INGEST_EVENTS)).get(run_id)
             if update is None or not update.entries:
                 raise _Unreadable
-            await anyio.to_thread.run_sync(lambda entries: made.take(_events(entries)), update.entries)
+            await anyio.to_thread.run_sync(lambda entries: made.feed(_events(entries)), update.entries)
             seq = update.entries[-1].seq
         return await anyio.to_thread.run_sync(lambda: pack(made.finish()))
 
@@ -335,7 +335,7 @@ class Ingest:
                 folded = known.get(run_id)
                 if folded is None:
                     self._follow(run_id, RunRow(id=run_id))
-                elif not folded.row.ended:
+                elif not folded.row.is_ended:
                     await self._follow_from(folded)
 
     async def _follow_from(self, folded: ViewState) -> None:

@@ -274,7 +274,7 @@ class Lifecycle:
         if outcome is not None:
             await self._resumption.notify_parent(run_id, parent)
         elif attempt.interruption == "suspended" and (
-            attempt.slot_usage.has_activity or not replay_state.waits.waiting
+            attempt.slot_usage.has_activity or not replay_state.waits.is_waiting
         ):
             # The run got what it waited for while it was being suspended.
             claim.is_resumed_again = True

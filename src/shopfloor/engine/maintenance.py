@@ -66,7 +66,7 @@ async def end_orphan(
     """
     run, partial = Outline(), PartialMessages()
     async for event in events_of(ports.reader, run_id):
-        partial.take(event)
+        partial.feed(event)
         run = outline((event,), run)
     if not run.events or run.is_ended:
         return False

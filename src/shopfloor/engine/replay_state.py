@@ -122,7 +122,7 @@ class ReplayState(msgspec.Struct):
         was_blocked, self.is_blocked = self.is_blocked, is_loop_blocked(event.payload)
         self.waits = wait_state_step(self.waits, event)
         self.spending = spending_step(self.spending, event)
-        self.partial.take(event)
+        self.partial.feed(event)
         step_key = StepKey(event.path, event.iteration)
         match event.payload:
             case RunStarted() as started:

@@ -21,7 +21,7 @@ async def delete_run(ports: StoragePorts, run_id: str, *, force: bool = False) -
         raise RunNotFound(f"there is no run {run_id}")
     subtree = await _subtree(ports.store, root)
     for item in subtree:
-        if not item.row.ended:
+        if not item.row.is_ended:
             raise RunRunning(f"the run {item.row.id} has not ended", hint="cancel it first")
     if subtree[0].row.status == "failed" and not force:
         raise NeedsForce(

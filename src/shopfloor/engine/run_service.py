@@ -215,7 +215,7 @@ class RunService:
         run = await self._ports.store.get_run(run_id)
         if run is None:
             raise RunNotFound(f"there is no run {run_id}")
-        if run.row.ended:
+        if run.row.is_ended:
             raise RunEnded(f"the run {run_id} has ended already ({run.row.status})")
         if run.row.kind == AGENT and run.row.parent_run_id is not None:
             await self._reject_sub_agent(run_id, run.row.parent_run_id)
@@ -233,7 +233,7 @@ class RunService:
         run = await self._ports.store.get_run(run_id)
         if run is None:
             raise RunNotFound(f"there is no run {run_id}")
-        if run.row.ended:
+        if run.row.is_ended:
             raise RunEnded(f"the run {run_id} has ended already ({run.row.status})", hint="start a new run")
         if self._registry.is_caller_process:
             await self._resumption.resume_here(run_id)

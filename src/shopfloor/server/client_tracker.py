@@ -55,7 +55,7 @@ class ClientTracker:
             with anyio.CancelScope(shield=True):
                 await self._leave(run_id)
 
-    async def release(self, run_id: str) -> None:
+    async def unbind(self, run_id: str) -> None:
         """Unbind a run that has ended or waits for an answer, before the server ends its streams."""
         await self._services.watchers.unbind(run_id)
 
@@ -65,7 +65,7 @@ class ClientTracker:
             return
         if self._tasks is None or self._shutdown_event.is_set():
             # The server ended the stream, not the client: the next server resumes the run.
-            await self.release(run_id)
+            await self.unbind(run_id)
             return
         self._tasks.start_soon(self._cancel_unless_watched, run_id, disconnect_id)
 

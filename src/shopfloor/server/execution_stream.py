@@ -145,7 +145,7 @@ async def execute_worker(request: Request, params: ExecuteParams) -> Response:
     client_tracker = get_client_tracker(request)
     shutdown_event: anyio.Event = request.app.state.shutdown_event
     return EventStream(
-        execution_frames(services.store, services.logs, run_id, state, lambda: client_tracker.release(run_id)),
+        execution_frames(services.store, services.logs, run_id, state, lambda: client_tracker.unbind(run_id)),
         heartbeat_seconds=services.heartbeat_seconds,
         shutdown_event=shutdown_event,
         context=client_tracker.track_client(run_id, bound=not body.detach),

@@ -21,7 +21,7 @@ from shopfloor.server.response_models import FoundEvents, LogPage, SpanList
 from shopfloor.server.responses import describe_bytes, describe_json, get_services, json_response
 from shopfloor.server.run_tree import get_span_cache
 from shopfloor.server.sse import closing
-from shopfloor.views import LogHit, LogSearcher, Spans, brief
+from shopfloor.views import LogHit, LogSearcher, Spans, truncate_event
 
 LOG_MEDIA_TYPE = "application/x-ndjson"
 Events = list[dict[str, Any]]
@@ -52,7 +52,7 @@ def _raw(entries: list[Entry]) -> Events:
 
 
 def _brief(entries: list[Entry]) -> Events:
-    return cast("Events", [msgspec.Raw(brief(entry.raw)) for entry in entries])
+    return cast("Events", [msgspec.Raw(truncate_event(entry.raw)) for entry in entries])
 
 
 @operations("GET", "/api/runs/{run_id}/log.jsonl", describe_bytes(LOG_MEDIA_TYPE, "An event on each line."), RunParams)

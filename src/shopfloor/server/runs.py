@@ -63,7 +63,7 @@ async def worker_detail(request: Request, params: DetailParams) -> Response:
     """Return a run with its result, its transcript and the calls that it waits for."""
     services = get_services(request)
     run = await get_owned_run(services.store, params.worker_id, params.agent_id)
-    if not (params.transcript and run.row.ended and run.has_transcript):
+    if not (params.transcript and run.row.is_ended and run.has_transcript):
         return json_response(
             await build_worker_detail(
                 run, services.logs, awaits=await find_pending_calls(services.store, services.logs, run)

@@ -25,7 +25,7 @@ from shopfloor.server.responses import describe_stream, get_services
 from shopfloor.server.run_tree import TreeUpdate, follow_tree
 from shopfloor.server.services import Services
 from shopfloor.server.sse import EventStream, Frames, closing, frame, log_frame
-from shopfloor.views import SubRunCalls, brief
+from shopfloor.views import SubRunCalls, truncate_event
 
 _END = frame(b"end", b"{}")
 _encode = msgspec.json.Encoder().encode
@@ -255,7 +255,7 @@ async def _shorten(batch: list[Entry | Reset | Delta]) -> list[Entry | Reset | D
 
 
 def _shorten_now(batch: list[Entry | Reset | Delta]) -> list[Entry | Reset | Delta]:
-    return [Entry(item.seq, item.type, brief(item.raw)) if isinstance(item, Entry) else item for item in batch]
+    return [Entry(item.seq, item.type, truncate_event(item.raw)) if isinstance(item, Entry) else item for item in batch]
 
 
 def _encode_page_update(run_id: str, update: Entry | Reset | Delta, cursors: dict[str, int]) -> bytes:

@@ -1,4 +1,4 @@
-"""Pure functions from a log to a shape that somebody reads. No clock, no I/O."""
+"""Views: pure functions from a log to a form for readers, with no clock and no I/O."""
 
 from shopfloor.views.agent_event_types import AGENT_EVENT_TYPES, FleetEvent
 from shopfloor.views.agent_events import FleetEventState, fleet_event_step
@@ -26,10 +26,13 @@ from shopfloor.views.spending import Spending, UsageTotal, add_costs, add_usage,
 from shopfloor.views.stream import (
     CLIENT_TOOL,
     StreamState,
+    SubRunCalls,
     entry_step,
     format_note,
+    join_call_id,
     replay,
     resume_stream,
+    split_call_id,
     start_event,
     stream_step,
 )
@@ -70,17 +73,14 @@ from shopfloor.views.stream_events import (
 from shopfloor.views.text_deltas import StreamedBlock, StreamedInput
 from shopfloor.views.timeline import Timeline, TimelineRow, preview, timeline_fold
 from shopfloor.views.tree import LoadOutline, TreeRow, tree
-from shopfloor.views.truncation import as_text, brief, cut
+from shopfloor.views.truncation import as_text, truncate_bytes, truncate_event
 from shopfloor.views.wait_state import (
     DEFINITION_CHANGED,
     RATE_LIMIT,
-    SubRunCalls,
     WaitState,
     definition_wait_message,
     describe_pending_call,
     format_step_key,
-    join_call_id,
-    split_call_id,
     wait_state_step,
 )
 
@@ -155,8 +155,6 @@ __all__ = [
     "add_usage",
     "archive",
     "as_text",
-    "brief",
-    "cut",
     "decode_event",
     "definition_wait_message",
     "describe_pending_call",
@@ -194,6 +192,8 @@ __all__ = [
     "timeline_fold",
     "to_error_event",
     "tree",
+    "truncate_bytes",
+    "truncate_event",
     "wait_state_step",
     "without_chunks",
 ]

@@ -1,15 +1,14 @@
-"""The ten `agent.*` signals: what each says of an event, for whoever watches agents from outside.
+"""The ten `agent.*` fleet events and their payloads.
 
-A payload has all the fields that its type promises, in camelCase. What is not known is `null`, never a number that
-somebody could take for a fact: a cost of 0 would read as free, an exit code of 0 as success. Fields that may be left
-out are left out then. What we count ourselves (`toolCalls`, `filesChanged`) is always a number, a capability that
-nobody told of is `false`, and `thinking.tokensUsed` is the part that is known to be thinking, which may be 0.
+A payload has all the fields that its type promises, in camelCase. An unknown value is `null`, never a number that a
+reader could take for a fact: a cost of 0 would read as free, an exit code of 0 as success. Optional fields are omitted
+when unknown. Counts of our own (`toolCalls`, `filesChanged`) are always numbers, an undeclared capability is `false`,
+and `thinking.tokensUsed` counts only tokens that are known to be thinking, so it may be 0.
 """
 
 from __future__ import annotations
 
 import math
-from datetime import datetime
 from typing import Any, Final, Literal, get_args
 
 import msgspec
@@ -28,6 +27,7 @@ from shopfloor.log import (
     ToolResult,
     Usage,
 )
+from shopfloor.views.truncation import ms_between
 
 AgentEventType = Literal[
     "agent.spawned",
@@ -42,19 +42,19 @@ AgentEventType = Literal[
     "agent.terminated",
 ]
 AGENT_EVENT_TYPES: Final[tuple[str, ...]] = get_args(AgentEventType)
-"""The closed set of them."""
+"""All types of agent event; the set is closed."""
 
 Reason = Literal["user_cancel", "timeout", "error", "system"]
 """Why a session was ended from outside."""
 
 _ACCESS_MODES = frozenset({"subscription", "api", "local"})
 _LIMITED_MODES = frozenset({"subscription", "api"})
-_CUT = "\n… (cut)"
-_BASIC = {"codeGeneration": False, "webSearch": False}
+_TRUNCATION_MARK = "\n… (cut)"
+_DEFAULT_CAPABILITIES = {"codeGeneration": False, "webSearch": False}
 
 
 class FleetEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What is told. `seq` and `n` say which event it comes from, and which of its signals it is."""
+    """An event about an agent. `seq` is the log event it comes from, `n` its index among that event's fleet events."""
 
     run_id: str
     seq: int
@@ -63,48 +63,48 @@ class FleetEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     payload: dict[str, Any]
     timestamp: str
     provider: str
-    """Whose it is: not every payload says so, and whoever listens may want one provider's alone."""
+    """The agent's provider, for subscribers that filter by provider: not every payload names it."""
 
 
-class Agent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A session, as its signals know it while it is open."""
+class AgentSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The facts about an open session that its events need."""
 
     name: str
-    """`<run id>:<path>:<iteration>:<try>` of its step; `<run id>` for a sub-agent that has no step."""
+    """`<run id>:<path>:<iteration>:<try>` of the session's step; `<run id>` for a sub-agent without a step."""
     resumed_attempt: int = 0
-    """The attempt that goes on with the same try, where that is not the one which began it."""
+    """The attempt that resumed the try, if that is not the attempt which started it; otherwise 0."""
     spawned: bool = True
-    """Whether it was told of. One that is not is told of when it says or does something."""
+    """True once `agent.spawned` was sent. A session without it gets it with its first message or call."""
     provider: str
     access_mode: str | None = None
     capabilities: dict[str, bool] = {}
     process: bool = False
-    """Whether it has one of its own: then it leaves an exit code when it ends by itself."""
-    began: str
+    """True if the session has a process of its own, which leaves an exit code when it ends by itself."""
+    started_at: str
     ready: bool = False
-    failed: str | None = None
-    """The code of an error that it cannot get over, where one was told."""
+    error_code: str | None = None
+    """The code of the fatal error that was already reported, if any."""
     tool_calls: int = 0
     files: int = 0
 
     @property
     def id(self) -> str:
-        """Unique per session, and always the same for the same log."""
+        """The session's `agentId`: unique per session, and always the same for the same log."""
         return f"{self.name}:{self.resumed_attempt}" if self.resumed_attempt else self.name
 
 
 class Metrics(msgspec.Struct, frozen=True, kw_only=True):
-    """What a session took."""
+    """Duration, tokens and cost of a session."""
 
     duration_ms: int | None
     usage: Usage | None
     cost_usd: float | None
 
 
-def spawned(agent: Agent, event: Event, host: str | None, process: Process | None = None) -> FleetEvent:
-    """A process that is not known is one of nulls: a sub-agent has none of its own."""
+def spawned_event(agent: AgentSession, event: Event, host: str | None, process: Process | None = None) -> FleetEvent:
+    """Build `agent.spawned`. The fields of an unknown process are null: a sub-agent has no process of its own."""
     payload: dict[str, Any] = {
-        **_whose(agent, event),
+        **_agent_and_provider_ids(agent, event),
         "workerId": host,
         "accessMode": agent.access_mode if agent.access_mode in _ACCESS_MODES else None,
         "process": {
@@ -113,72 +113,76 @@ def spawned(agent: Agent, event: Event, host: str | None, process: Process | Non
             "args": [*process.args] if process else [],
             "cwd": process.cwd if process else None,
         },
-        "capabilities": _BASIC | agent.capabilities,
+        "capabilities": _DEFAULT_CAPABILITIES | agent.capabilities,
     }
-    return _signal(agent, event, "agent.spawned", payload)
+    return _build_event(agent, event, "agent.spawned", payload)
 
 
-def ready(agent: Agent, event: Event, note: Note) -> FleetEvent:
-    """Its context is loaded where it says what it begins with."""
+def ready_event(agent: AgentSession, event: Event, note: Note) -> FleetEvent:
+    """Build `agent.ready`. `contextLoaded` is true if the agent reports the context it starts with."""
     initialization = {
-        "duration": ms_between(agent.began, event.timestamp),
+        "duration": ms_between(agent.started_at, event.timestamp),
         "contextLoaded": note.ready is not None,
         "contextTokens": note.ready.context_tokens if note.ready else None,
     }
-    return _signal(agent, event, "agent.ready", {**_whose(agent, event), "initialization": initialization})
+    return _build_event(
+        agent, event, "agent.ready", {**_agent_and_provider_ids(agent, event), "initialization": initialization}
+    )
 
 
-def thinking(agent: Agent, event: Event, message: AssistantMessage) -> list[FleetEvent]:
-    """One for all that an event has of it; its content is empty where the provider keeps it to itself."""
+def thinking_events(agent: AgentSession, event: Event, message: AssistantMessage) -> list[FleetEvent]:
+    """Build one `agent.thinking` for all thinking in the message. Its content is empty if the provider withholds it."""
     thoughts = [block.thinking for block in message.blocks if isinstance(block, ThinkingBlock)]
     if not thoughts:
         return []
-    told = {"content": "\n\n".join(thoughts), "tokensUsed": message.usage.reasoning if message.usage else 0}
-    return [_signal(agent, event, "agent.thinking", {**_who(agent, event), "thinking": told})]
+    thinking = {"content": "\n\n".join(thoughts), "tokensUsed": message.usage.reasoning if message.usage else 0}
+    return [_build_event(agent, event, "agent.thinking", {**_agent_ids(agent, event), "thinking": thinking})]
 
 
-def tool_call(agent: Agent, event: Event, call: ToolCall) -> FleetEvent:
+def tool_call_event(agent: AgentSession, event: Event, call: ToolCall) -> FleetEvent:
+    """Build `agent.tool_call`."""
     tool = {"name": call.name, "input": call.input, "startedAt": event.timestamp}
-    return _signal(agent, event, "agent.tool_call", {**_who(agent, event), "tool": tool})
+    return _build_event(agent, event, "agent.tool_call", {**_agent_ids(agent, event), "tool": tool})
 
 
-def tool_result(agent: Agent, event: Event, result: ToolResult, began: str | None) -> FleetEvent:
-    """A command that failed is no success, whether its agent calls that an error or not."""
-    took = result.duration_ms
-    if took is None and began is not None:
-        took = ms_between(began, event.timestamp)
+def tool_result_event(agent: AgentSession, event: Event, result: ToolResult, started_at: str | None) -> FleetEvent:
+    """Build `agent.tool_result`. A command that failed is no success, even if its agent reports no error."""
+    duration_ms = result.duration_ms
+    if duration_ms is None and started_at is not None:
+        duration_ms = ms_between(started_at, event.timestamp)
     tool: dict[str, Any] = {
         "name": result.name,
-        "duration": took,
+        "duration": duration_ms,
         "success": result.error is None and not result.exit_code,
     }
-    tool |= _known(output=result.output, error=result.error)
-    return _signal(agent, event, "agent.tool_result", {**_who(agent, event), "tool": tool})
+    tool |= _without_none(output=result.output, error=result.error)
+    return _build_event(agent, event, "agent.tool_result", {**_agent_ids(agent, event), "tool": tool})
 
 
-def file_change(agent: Agent, event: Event, change: FileChange) -> FleetEvent:
+def file_change_event(agent: AgentSession, event: Event, change: FileChange) -> FleetEvent:
+    """Build `agent.file_change`, with a diff of at most `AGENT_DIFF_CHARS` characters."""
     diff = change.diff
     if diff is not None and len(diff) > AGENT_DIFF_CHARS:
-        # One that was cut so already comes out as it was.
-        diff = f"{diff[:AGENT_DIFF_CHARS]}{_CUT}"
-    told = {"path": change.path, "action": change.action}
-    told |= _known(linesAdded=change.lines_added, linesRemoved=change.lines_removed, diff=diff)
-    return _signal(agent, event, "agent.file_change", {**_who(agent, event), "file": told})
+        # A diff that was already truncated this way comes out unchanged.
+        diff = f"{diff[:AGENT_DIFF_CHARS]}{_TRUNCATION_MARK}"
+    file = {"path": change.path, "action": change.action}
+    file |= _without_none(linesAdded=change.lines_added, linesRemoved=change.lines_removed, diff=diff)
+    return _build_event(agent, event, "agent.file_change", {**_agent_ids(agent, event), "file": file})
 
 
-def retried_error(agent: Agent, event: Event, note: Note) -> FleetEvent:
-    """A model call that failed and is made again: the session goes on."""
-    action = {"type": "retry"} | _known(retryCount=note.try_)
+def retry_event(agent: AgentSession, event: Event, note: Note) -> FleetEvent:
+    """Build `agent.error` for a model call that failed and is retried; the session continues."""
+    action = {"type": "retry"} | _without_none(retryCount=note.try_)
     return _error(agent, event, note.code, note.message, recoverable=True, context=_context(note), action=action)
 
 
-def fatal_error(agent: Agent, event: Event, note: Note) -> FleetEvent:
-    """What the session does not get over, in its own words."""
-    return failed(agent, event, note.code, note.message, context=_context(note))
+def fatal_error_event(agent: AgentSession, event: Event, note: Note) -> FleetEvent:
+    """Build `agent.error` for an error that ends the session, with the agent's own message."""
+    return failure_event(agent, event, note.code, note.message, context=_context(note))
 
 
-def failed(
-    agent: Agent,
+def failure_event(
+    agent: AgentSession,
     event: Event,
     code: str | None,
     message: str | None,
@@ -186,14 +190,17 @@ def failed(
     recoverable: bool | None = None,
     context: dict[str, Any] | None = None,
 ) -> FleetEvent:
-    """The session ends with it. Another try of its step would be another session, so this one's action is to abort."""
+    """Build `agent.error` for an error that ends the session.
+
+    The action is `abort`, even if the step is retried: another try is another session.
+    """
     if recoverable is None:
-        recoverable = _passes(code)
+        recoverable = _is_retryable(code)
     return _error(agent, event, code, message, recoverable=recoverable, context=context, action={"type": "abort"})
 
 
 def _error(
-    agent: Agent,
+    agent: AgentSession,
     event: Event,
     code: str | None,
     message: str | None,
@@ -204,84 +211,86 @@ def _error(
 ) -> FleetEvent:
     code = code or AgentFailed.code
     error: dict[str, Any] = {"code": code, "message": message or code, "recoverable": recoverable}
-    error |= _known(context=context)
-    payload = {**_whose(agent, event), "error": error, "action": action}
-    return _signal(agent, event, "agent.error", payload)
+    error |= _without_none(context=context)
+    payload = {**_agent_and_provider_ids(agent, event), "error": error, "action": action}
+    return _build_event(agent, event, "agent.error", payload)
 
 
-def rate_limited(agent: Agent, event: Event, limit: Limit | None, wait: float | None = None) -> FleetEvent:
-    """`wait` is how long it says that it waits; else that is until the limit's reset. Nobody waits for a warning."""
+def rate_limited_event(agent: AgentSession, event: Event, limit: Limit | None, wait: float | None = None) -> FleetEvent:
+    """Build `agent.rate_limited`.
+
+    `wait` is the announced delay in seconds. Without it, the delay lasts until a rejecting limit resets; a warning
+    causes no delay.
+    """
     if wait is None and limit is not None and limit.reset_at is not None and limit.status == "rejected":
         ms = ms_between(event.timestamp, limit.reset_at)
         wait = None if ms is None else math.ceil(ms / 1000)
     current = limit.current if limit else None
-    # A use without a whole is a part of 1.
-    most = limit.max if limit and limit.max is not None else None if current is None else 1.0
+    # Usage without a maximum is a fraction of 1.
+    maximum = limit.max if limit and limit.max is not None else None if current is None else 1.0
     payload: dict[str, Any] = {
-        **_whose(agent, event),
+        **_agent_and_provider_ids(agent, event),
         "accessMode": agent.access_mode if agent.access_mode in _LIMITED_MODES else None,
         "limit": {
             "type": limit.kind if limit else "requests",
             "current": current,
-            "max": most,
+            "max": maximum,
             "resetAt": limit.reset_at if limit else None,
         },
-        "action": {"type": "wait"} | _known(waitSeconds=wait),
+        "action": {"type": "wait"} | _without_none(waitSeconds=wait),
     }
-    return _signal(agent, event, "agent.rate_limited", payload)
+    return _build_event(agent, event, "agent.rate_limited", payload)
 
 
-def completed(agent: Agent, event: Event, metrics: Metrics, *, success: bool, exit_code: int | None) -> FleetEvent:
-    read, written = _tokens(metrics.usage)
+def completed_event(
+    agent: AgentSession, event: Event, metrics: Metrics, *, success: bool, exit_code: int | None
+) -> FleetEvent:
+    """Build `agent.completed`, for a session that ended by itself."""
+    input_tokens, output_tokens = _input_and_output_tokens(metrics.usage)
     payload: dict[str, Any] = {
-        **_whose(agent, event),
+        **_agent_and_provider_ids(agent, event),
         "result": {"success": success, "exitCode": exit_code},
         "metrics": {
             "duration": metrics.duration_ms,
-            "tokensInput": read,
-            "tokensOutput": written,
-            "tokensTotal": _sum(read, written),
+            "tokensInput": input_tokens,
+            "tokensOutput": output_tokens,
+            "tokensTotal": _sum(input_tokens, output_tokens),
             "toolCalls": agent.tool_calls,
             "filesChanged": agent.files,
             "cost": metrics.cost_usd,
         },
     }
-    return _signal(agent, event, "agent.completed", payload)
+    return _build_event(agent, event, "agent.completed", payload)
 
 
-def terminated(agent: Agent, event: Event, metrics: Metrics, reason: Reason, signal: str | None = None) -> FleetEvent:
+def terminated_event(
+    agent: AgentSession, event: Event, metrics: Metrics, reason: Reason, signal: str | None = None
+) -> FleetEvent:
+    """Build `agent.terminated`, for a session that was ended from outside."""
     payload: dict[str, Any] = {
-        **_whose(agent, event),
+        **_agent_and_provider_ids(agent, event),
         "reason": reason,
-        **_known(signal=signal),
+        **_without_none(signal=signal),
         "metrics": {
             "duration": metrics.duration_ms,
-            "tokensUsed": _sum(*_tokens(metrics.usage)),
+            "tokensUsed": _sum(*_input_and_output_tokens(metrics.usage)),
             "cost": metrics.cost_usd,
         },
     }
-    return _signal(agent, event, "agent.terminated", payload)
+    return _build_event(agent, event, "agent.terminated", payload)
 
 
 def is_rate_limit(note: Note) -> bool:
+    """Return True if the note is about a rate limit, by its error code or HTTP status."""
     return note.code == RateLimited.code or note.status == RateLimited.status
 
 
-def capabilities_of(told: dict[str, Any] | None) -> dict[str, bool]:
-    """Those that are a yes or a no, under the names that the signals have."""
-    return {_camel(name): value for name, value in (told or {}).items() if isinstance(value, bool)}
+def parse_capabilities(declared: dict[str, Any] | None) -> dict[str, bool]:
+    """Return the boolean capabilities, with their names in camelCase."""
+    return {_camel(name): value for name, value in (declared or {}).items() if isinstance(value, bool)}
 
 
-def ms_between(began: str, ended: str) -> int | None:
-    try:
-        took = datetime.fromisoformat(ended) - datetime.fromisoformat(began)
-    except (ValueError, TypeError, OverflowError):
-        # Providers' times come as they like: not a time at all, or one without its zone.
-        return None
-    return max(0, round(took.total_seconds() * 1000))
-
-
-def _signal(agent: Agent, event: Event, kind: AgentEventType, payload: dict[str, Any]) -> FleetEvent:
+def _build_event(agent: AgentSession, event: Event, kind: AgentEventType, payload: dict[str, Any]) -> FleetEvent:
     return FleetEvent(
         run_id=event.run_id,
         seq=event.seq,
@@ -292,30 +301,30 @@ def _signal(agent: Agent, event: Event, kind: AgentEventType, payload: dict[str,
     )
 
 
-def _who(agent: Agent, event: Event) -> dict[str, Any]:
+def _agent_ids(agent: AgentSession, event: Event) -> dict[str, Any]:
     return {"agentId": agent.id, "taskId": event.run_id}
 
 
-def _whose(agent: Agent, event: Event) -> dict[str, Any]:
-    return {**_who(agent, event), "providerId": agent.provider}
+def _agent_and_provider_ids(agent: AgentSession, event: Event) -> dict[str, Any]:
+    return {**_agent_ids(agent, event), "providerId": agent.provider}
 
 
-def _known(**fields: Any) -> dict[str, Any]:
+def _without_none(**fields: Any) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
 def _context(note: Note) -> dict[str, Any] | None:
-    return _known(status=note.status, tries=note.tries, retryAfter=note.retry_after) or None
+    return _without_none(status=note.status, tries=note.tries, retryAfter=note.retry_after) or None
 
 
-def _passes(code: str | None) -> bool:
-    """Whether an error of this kind may be gone another time."""
+def _is_retryable(code: str | None) -> bool:
+    """Return True if an error with this code may not occur again on a retry."""
     kind = error_class(code or AgentFailed.code)
     return issubclass(kind, RunFailed) and kind.retryable
 
 
-def _tokens(usage: Usage | None) -> tuple[int | None, int | None]:
-    """Read and written."""
+def _input_and_output_tokens(usage: Usage | None) -> tuple[int | None, int | None]:
+    """Return the tokens read and the tokens written."""
     return (None, None) if usage is None else (usage.input + usage.cache_read + usage.cache_write, usage.output)
 
 

@@ -1,4 +1,4 @@
-"""Finding words in a log: in the values of its events, however they are written."""
+"""Search for a text in one log: in the decoded values of its events."""
 
 from __future__ import annotations
 
@@ -15,53 +15,57 @@ from shopfloor.views.search import HIT_BEGIN, HIT_END, strip_hit_marks
 _decode_payload = json_decoder(dict[str, msgspec.Raw]).decode
 _decode = msgspec.json.Decoder().decode
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-# Characters that others write as escapes and we do not: where there are any, only decoding tells what stands there.
-_FOREIGN: Final = re.compile(rb"\\(?:u(?!00[01])|/)").search
-_BEFORE: Final = 40
+# JSON escapes that other programs write and our encoder does not. A line with such escapes has to be decoded before it
+# can be searched.
+_has_foreign_escape: Final = re.compile(rb"\\(?:u(?!00[01])|/)").search
+_CHARS_BEFORE_HIT: Final = 40
 
 
 class LogHit(msgspec.Struct, frozen=True):
-    """An event in whose payload the text stands."""
+    """An event whose payload contains the text."""
 
     seq: int
     type: str
-    snippet: Annotated[str, msgspec.Meta(description="Where it stands first, between U+E000 and U+E001.")]
+    snippet: Annotated[
+        str, msgspec.Meta(description="The text around the first hit. The hit is between U+E000 and U+E001.")
+    ]
 
 
 class LogSearcher:
-    """Looks for a text, whatever its case. Most events are passed over by their bytes alone."""
+    """A case-insensitive search for a text. Most events are rejected by their bytes alone, without decoding."""
 
     def __init__(self, text: str) -> None:
-        self._find = re.compile(re.escape(text), re.IGNORECASE).search
-        # Lone surrogates stand in no log: bytes that are never found.
+        self._search = re.compile(re.escape(text), re.IGNORECASE).search
+        # Lone surrogates occur in no log, so their replacement is never found.
         escaped = msgspec.json.encode(text.lower().encode("utf-8", "replace").decode())[1:-1]
-        self._bytes = escaped if text.isascii() else None
-        self._text = escaped.decode()
+        self._ascii_needle = escaped if text.isascii() else None
+        self._needle = escaped.decode()
 
     def find(self, entry: Entry) -> LogHit | None:
-        if not self._may_have(entry.raw):
+        """Return the first hit in an event, or None."""
+        if not self._may_contain(entry.raw):
             return None
         try:
             payload = _decode(_decode_payload(entry.raw)["payload"])
         except (*_UNREADABLE, KeyError):
             return None
-        if _is_piece(payload):
-            # The message that follows has the same text, in one.
+        if _is_chunk(payload):
+            # The complete message follows in the log and has the same text.
             return None
         for value in _strings(payload):
-            if hit := self._find(value):
+            if hit := self._search(value):
                 return LogHit(entry.seq, entry.type, _snippet(value, *hit.span()))
         return None
 
-    def _may_have(self, raw: bytes) -> bool:
-        if self._bytes is not None:
-            found = self._bytes in raw.lower()
+    def _may_contain(self, raw: bytes) -> bool:
+        if self._ascii_needle is not None:
+            found = self._ascii_needle in raw.lower()
         else:
-            found = not raw.isascii() and self._text in raw.decode("utf-8", "replace").lower()
-        return found or (b"\\" in raw and _FOREIGN(raw) is not None)
+            found = not raw.isascii() and self._needle in raw.decode("utf-8", "replace").lower()
+        return found or (b"\\" in raw and _has_foreign_escape(raw) is not None)
 
 
-def _is_piece(payload: Any) -> bool:
+def _is_chunk(payload: Any) -> bool:
     blocks: Any = cast("dict[str, Any]", payload).get("blocks") if isinstance(payload, dict) else None
     if not isinstance(blocks, list) or not blocks:
         return False
@@ -72,7 +76,7 @@ def _is_piece(payload: Any) -> bool:
 
 
 def _strings(payload: Any) -> list[str]:
-    """The texts inside, in order. No recursion: whoever wrote it may have nested it deeply."""
+    """Return the strings inside a value, in order. Not recursive: a log may have deeply nested values."""
     found: list[str] = []
     stack: list[Any] = [payload]
     while stack:
@@ -87,11 +91,11 @@ def _strings(payload: Any) -> list[str]:
 
 
 def _snippet(text: str, start: int, end: int) -> str:
-    """On one line, at most so many characters with its marks; the hit itself is shown first of all."""
-    room = LOG_HIT_CHARS - len(f"{HIT_BEGIN}{HIT_END}……")
-    hit = text[start : min(end, start + room)]
-    before = text[max(0, start - min(_BEFORE, room - len(hit))) : start]
-    after = text[end : end + room - len(hit) - len(before)]
+    """Return the hit and its surroundings on one line, at most `LOG_HIT_CHARS` with marks; the hit has priority."""
+    limit_chars = LOG_HIT_CHARS - len(f"{HIT_BEGIN}{HIT_END}……")
+    hit = text[start : min(end, start + limit_chars)]
+    before = text[max(0, start - min(_CHARS_BEFORE_HIT, limit_chars - len(hit))) : start]
+    after = text[end : end + limit_chars - len(hit) - len(before)]
     first = "…" if len(before) < start else ""
     last = "…" if end + len(after) < len(text) else ""
     marked = f"{strip_hit_marks(before)}{HIT_BEGIN}{strip_hit_marks(hit)}{HIT_END}{strip_hit_marks(after)}"

@@ -1,4 +1,4 @@
-"""The outline of a run: what it is, how it stands, its steps and its sub-runs."""
+"""The outline of a run: its identity, its state, its steps and its sub-runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _QUESTION_KIND = "ask"
 
 
 class Step(msgspec.Struct):
-    """A step, or a sub-run where it has a `child_run_id`, or a question that no step asks."""
+    """A step; a sub-run, if it has a `child_run_id`; or a question that is asked outside of any step."""
 
     path: str
     iteration: int
@@ -36,12 +36,14 @@ class Step(msgspec.Struct):
     error: str | None = None
     duration_ms: int | None = None
     asks: str | None = None
-    """What it waits for somebody to give; of a question, what was asked."""
+    """What the step waits for, on one line; for a question, its text."""
     is_question: bool = False
-    """True for a question that no step asks: the log has no start of it, and no end."""
+    """True for a question outside of any step: the log has no start and no end event for it."""
 
 
 class Outline(msgspec.Struct):
+    """The state of the fold: one run without its messages."""
+
     run_id: str = ""
     parent_run_id: str | None = None
     root_run_id: str | None = None
@@ -59,15 +61,16 @@ class Outline(msgspec.Struct):
     steps: dict[tuple[str, int, int], Step] = {}
     waits: WaitState = NO_WAITS
     open_calls: dict[str, Step] = {}
-    """The steps whose calls wait for somebody outside, by call."""
+    """The steps whose calls wait for an answer from outside, by call id."""
 
     @property
     def state(self) -> RunState:
-        # Without its beginning, as where that line is damaged, nobody can answer it or go on with it.
-        return self.outcome if self.is_ended else "waiting" if self.waits.waiting and self.attempt else "running"
+        """The state of the run."""
+        # A run whose first line is damaged (attempt 0) can be neither answered nor resumed, so it is not `waiting`.
+        return self.outcome if self.is_ended else "waiting" if self.waits.is_waiting and self.attempt else "running"
 
     def state_of(self, step: Step, called: Outline | None = None) -> RunState:
-        """The state of a step. A step that called a run, given as `called`, is in the state of that run."""
+        """Return the state of a step. A step that called a run, passed as `called`, has the state of that run."""
         if step.done:
             return "failed" if step.error else "completed"
         if self.is_ended:
@@ -78,7 +81,7 @@ class Outline(msgspec.Struct):
 
 
 def outline(events: Iterable[Event], state: Outline | None = None) -> Outline:
-    """Fold events into a new outline, or into `state`, that of the events before them."""
+    """Fold events into a new outline, or into `state`, the outline of the events before them."""
     state = state or Outline()
     for event in events:
         _fold(state, event)
@@ -89,7 +92,7 @@ def _fold(state: Outline, event: Event) -> None:
     state.events += 1
     match event.payload:
         case RunStarted() as started:
-            _begin(state, event, started)
+            _start_run(state, event, started)
         case RunCompleted() as ended:
             state.is_ended, state.outcome = True, ended.status
             state.error = ended.error and f"{ended.error.code}: {ended.error.message}"
@@ -102,17 +105,17 @@ def _fold(state: Outline, event: Event) -> None:
             if known is not None:
                 known.done, known.error, known.duration_ms, known.asks = True, step.error, step.duration_ms, None
         case ToolCall(awaits=awaits) as call if awaits is not None and awaits.kind != DEFINITION_CHANGED:
-            _wait(state, event, call, describe_pending_call(call.name, awaits.kind, call.input))
+            _open_call(state, event, call, describe_pending_call(call.name, awaits.kind, call.input))
         case ToolResult(call_id=call_id) as result if call_id in state.open_calls:
-            _answer(state.open_calls.pop(call_id), result)
+            _close_call(state.open_calls.pop(call_id), result)
         case _:
             pass
     state.waits = wait_state_step(state.waits, event)
 
 
-def _wait(state: Outline, event: Event, call: ToolCall, asks: str) -> None:
-    """The call belongs to the open step at its place; a question outside of any step is a line of its own."""
-    step = next((one for one in _steps_at(state, event) if not one.done), None)
+def _open_call(state: Outline, event: Event, call: ToolCall, asks: str) -> None:
+    """Assign a pending call to the open step at its path; a question outside of any step becomes a `Step` itself."""
+    step = next((candidate for candidate in _steps_at(state, event) if not candidate.done), None)
     if step is None:
         key = (event.path, event.iteration, 1)
         step = state.steps[key] = Step(*key, name=call.name, kind=_QUESTION_KIND, is_question=True)
@@ -120,7 +123,7 @@ def _wait(state: Outline, event: Event, call: ToolCall, asks: str) -> None:
     state.open_calls[call.call_id] = step
 
 
-def _answer(step: Step, result: ToolResult) -> None:
+def _close_call(step: Step, result: ToolResult) -> None:
     if step.is_question:
         step.done, step.error, step.duration_ms = True, result.error, result.duration_ms
     else:
@@ -128,11 +131,11 @@ def _answer(step: Step, result: ToolResult) -> None:
 
 
 def _steps_at(state: Outline, event: Event) -> list[Step]:
-    here = (event.path, event.iteration)
-    return [step for (*place, _), step in reversed(state.steps.items()) if tuple(place) == here]
+    position = (event.path, event.iteration)
+    return [step for (path, iteration, _), step in reversed(state.steps.items()) if (path, iteration) == position]
 
 
-def _begin(state: Outline, event: Event, started: RunStarted) -> None:
+def _start_run(state: Outline, event: Event, started: RunStarted) -> None:
     state.attempt, state.host = started.attempt, started.host
     if not state.run_id:
         state.run_id = event.run_id
@@ -143,9 +146,9 @@ def _begin(state: Outline, event: Event, started: RunStarted) -> None:
 
 
 def steps_by_parent(run: Outline) -> dict[str | None, list[Step]]:
-    """The steps under the path of the step that encloses them; None for those of the run itself.
+    """Return the steps by the path of the step that encloses them; by None for the steps of the run itself.
 
-    A loop's index in a path is nobody's path, and is passed over.
+    A loop's index in a path belongs to no step and is skipped.
     """
     paths = {path for path, _, _ in run.steps}
     enclosed: dict[str | None, list[Step]] = {}

@@ -1,5 +1,7 @@
-"""Messages of which a log has pieces. The whole message takes the place of its pieces; if it never follows, they are
-shown as the message that was cut off."""
+"""Messages that a log has in chunks (ADR 14).
+
+The complete message replaces its chunks; if it never follows, the chunks are shown as an interrupted message.
+"""
 
 from __future__ import annotations
 
@@ -18,19 +20,22 @@ from shopfloor.log import (
     supersedes_chunks,
 )
 
-_CONCERNED = (AssistantMessage, StepCompleted, CallCompleted, RunCompleted)
-"""What a message of which there are pieces may depend on."""
+_RELEVANT_PAYLOADS = (AssistantMessage, StepCompleted, CallCompleted, RunCompleted)
+"""The payloads that can complete or interrupt a message in chunks."""
 
 
 class PartialMessages:
-    """Folds the events of a run, in order. Keeps the text of messages that are not complete, and nothing else."""
+    """A fold over the events of a run, in order. Its only state is the text of incomplete messages."""
 
     def __init__(self) -> None:
         self._open: dict[str, tuple[Event, PartialMessage]] = {}
-        """By the message's id, with the event of its first piece."""
+        """The incomplete messages by id, each with the event of its first chunk."""
 
-    def take(self, event: Event) -> list[Event]:
-        """The events to show when this one comes: none for a piece, and before the end of a step what it cut off."""
+    def feed(self, event: Event) -> list[Event]:
+        """Return the events to show for the next event.
+
+        A chunk shows nothing. The end of a step is preceded by the messages that it interrupted.
+        """
         match event.payload:
             case AssistantMessage(message_id=message_id) as message if message_id is not None:
                 if is_message_chunk(message):
@@ -40,9 +45,9 @@ class PartialMessages:
                 if supersedes_chunks(message):
                     self._open.pop(message_id, None)
             case StepCompleted() | CallCompleted() if self._open:
-                here = (event.path, event.iteration)
-                ended = [key for key, (first, _) in self._open.items() if (first.path, first.iteration) == here]
-                return [*self._cut_off(ended), event]
+                step = (event.path, event.iteration)
+                interrupted = [key for key, (first, _) in self._open.items() if (first.path, first.iteration) == step]
+                return [*self._close_interrupted(interrupted), event]
             case RunCompleted() if self._open:
                 return [*self.rest(), event]
             case _:
@@ -50,37 +55,37 @@ class PartialMessages:
         return [event]
 
     def feed_all(self, events: Iterable[Event]) -> Iterator[Event]:
-        """The events to show when these come."""
+        """Yield the events to show for the next events."""
         for event in events:
             payload = event.payload
-            # Most logs have no pieces: then no message depends on another.
+            # Most logs have no chunks: then no event affects another.
             if (
-                isinstance(payload, _CONCERNED)
+                isinstance(payload, _RELEVANT_PAYLOADS)
                 if self._open
                 else isinstance(payload, AssistantMessage) and is_message_chunk(payload)
             ):
-                yield from self.take(event)
+                yield from self.feed(event)
             else:
                 yield event
 
     @property
     def is_open(self) -> bool:
-        """Whether there are messages that are not complete."""
+        """True if there are incomplete messages."""
         return bool(self._open)
 
     def rest(self) -> list[Event]:
-        """The messages that are not complete where the log ends, each as the event of one that was cut off."""
-        return self._cut_off(list(self._open))
+        """Return the messages that are incomplete at the end of the log, as events of interrupted messages."""
+        return self._close_interrupted(list(self._open))
 
     def settle(self, later: Iterable[Event]) -> None:
-        """Forget the messages whose whole is among later events, which are not shown themselves."""
+        """Forget the messages that `later` events complete. The later events themselves are not shown."""
         for event in later if self._open else ():
             if isinstance(event.payload, AssistantMessage) and supersedes_chunks(event.payload):
                 self._open.pop(event.payload.message_id or "", None)
             if not self._open:
                 return
 
-    def _cut_off(self, message_ids: list[str]) -> list[Event]:
+    def _close_interrupted(self, message_ids: list[str]) -> list[Event]:
         events: list[Event] = []
         for message_id in message_ids:
             first, partial = self._open.pop(message_id)
@@ -90,7 +95,7 @@ class PartialMessages:
 
 
 def without_chunks(events: Iterable[Event]) -> Iterator[Event]:
-    """The events with whole messages only. One that was cut off stands where that is known for sure."""
+    """Yield the events with complete messages only; an interrupted message comes before the end of its step."""
     partial = PartialMessages()
     yield from partial.feed_all(events)
     yield from partial.rest()

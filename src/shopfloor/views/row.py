@@ -1,4 +1,4 @@
-"""The row of a run: what a list shows of it."""
+"""The row of a run, with its status: what lists, pages and commands show of it."""
 
 from __future__ import annotations
 
@@ -29,26 +29,27 @@ from shopfloor.views.wait_state import NO_WAITS, WaitState, wait_state_step
 
 RunState = Literal["queued", "running", "waiting", "completed", "failed", "cancelled"]
 INTERRUPTED: Final = "interrupted"
-"""Shown of a run that would be running, if a process worked on it. It is no status of its own: it can be resumed."""
+"""Shown instead of `running` for a run without an active host. Not a stored status: the run can be resumed."""
 
 
 def is_interrupted(status: str, *, has_active_host: bool) -> bool:
-    """Whether a run with this status was cut off. A run that waits for somebody needs no process meanwhile."""
+    """Return True if a run with this status was interrupted. A waiting run needs no host while it waits."""
     return status == "running" and not has_active_host
 
 
 def display_status(status: str, *, has_active_host: bool) -> str:
+    """Return the status to show: `interrupted` for a running run without an active host."""
     return INTERRUPTED if is_interrupted(status, has_active_host=has_active_host) else status
 
 
-_MOST = 2**53
-_FREE = frozenset({UserMessage, ToolCall, ToolResult})
-"""What costs nothing by itself."""
-_NO_PROVIDERS = ("builtin", "plugin", "command", None)
+_MAX_STORABLE = 2**53
+_FREE_PAYLOADS = frozenset({UserMessage, ToolCall, ToolResult})
+"""Payloads that have no usage or cost of their own."""
+_TYPES_WITHOUT_PROVIDER = ("builtin", "plugin", "command", None)
 
 
 class RunRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of the fold and the row at once. Bounded, as what it waits for is."""
+    """The row, which is also the state of the fold. Bounded, because `WaitState` and `Spending` are."""
 
     id: str = ""
     parent_run_id: str | None = None
@@ -66,13 +67,13 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     error_message: str | None = None
     error_hint: str | None = None
     provider: str | None = None
-    """What powers it: of its newest session, or of the run itself where it is a bare one."""
+    """The provider of the newest session, or of the run itself if the run was handed to a provider directly."""
     model: str | None = None
     """The model that wrote the newest message."""
     host: str | None = None
     attempt: int = 0
     interruptions: int = 0
-    """How many attempts began because an earlier one was cut off. One that takes up an answer is not among them."""
+    """The number of attempts that started because an earlier attempt was interrupted, not because of an answer."""
     queued_at: str | None = None
     started_at: str = ""
     completed_at: str | None = None
@@ -81,32 +82,33 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     messages: int = 0
     spending: Spending = Spending()
     children: int = 0
-    """How many runs it has called."""
+    """The number of runs that this run has called."""
     waits: WaitState = NO_WAITS
     outside: bool = False
-    """It waits, and nothing can happen until somebody outside acts: it needs no host until then."""
+    """True if the run waits and nothing can happen until a client or a person acts: it needs no host until then."""
     wake_at: str | None = None
-    """When the first of its waits ends by itself; empty where that may be at any time."""
+    """When the first of its waits ends by itself; empty if that may be at any time."""
     last_seq: int = 0
 
     @property
     def awaits(self) -> tuple[str, ...]:
-        """The calls that somebody outside has to answer."""
+        """The ids of the calls that a client or a person has to answer."""
         return tuple(self.waits.calls)
 
     @property
     def waits_for(self) -> list[str] | None:
-        """The kinds of what it waits for, while it does."""
+        """The kinds of what the run waits for; None if it does not wait."""
         return self.waits.waits_for if self.status == "waiting" else None
 
     @property
-    def ended(self) -> bool:
+    def is_ended(self) -> bool:
+        """True if the run has an outcome."""
         return self.completed_at is not None
 
 
 def row_fold(row: RunRow, events: Sequence[Event]) -> RunRow:
-    """The row after the events, the next of its run."""
-    row = _opened(row, events)
+    """Return the row after the next events of its run."""
+    row = _with_first_event(row, events)
     last_seq, messages, tool_calls, waits = row.last_seq, row.messages, row.tool_calls, row.waits
     model = row.model
     last: Event | None = None
@@ -114,7 +116,7 @@ def row_fold(row: RunRow, events: Sequence[Event]) -> RunRow:
         last, last_seq = event, event.seq
         match event.payload:
             case AssistantMessage() as message:
-                # What an agent's program notes by itself is no message of anybody's; a piece is no message yet.
+                # A note of the agent's program has no blocks and is no message; a chunk is no message yet.
                 messages += bool(message.blocks) and not is_message_chunk(message)
                 model = model if message.model is None or message.synthetic else message.model
             case UserMessage() as message:
@@ -128,60 +130,64 @@ def row_fold(row: RunRow, events: Sequence[Event]) -> RunRow:
                     waits = wait_state_step(waits, event)
             case StepStarted() | CallStarted() as step:
                 waits = wait_state_step(waits, event)
-                row = _begun(row, step)
+                row = _with_step_started(row, step)
             case StepCompleted() | CallCompleted():
                 waits = wait_state_step(waits, event)
             case RunStarted() as started:
-                row = replace(row, **_started(row, event, started, waited=waits.waiting))
+                row = replace(row, **_run_started_fields(row, event, started, was_waiting=waits.is_waiting))
             case RunCompleted() as ended:
-                row = replace(row, **_completed(event, ended))
+                row = replace(row, **_run_completed_fields(event, ended))
             case _:
                 pass
-    waits = NO_WAITS if row.ended else waits
-    # Without its beginning, as where that line is damaged, nobody can answer it or go on with it.
-    waiting = waits.waiting and row.attempt > 0
+    waits = NO_WAITS if row.is_ended else waits
+    # A run whose first line is damaged (attempt 0) can be neither answered nor resumed, so it is not `waiting`.
+    is_waiting = waits.is_waiting and row.attempt > 0
     return replace(
         row,
         last_seq=last_seq,
         messages=messages,
         tool_calls=tool_calls,
         model=model,
-        spending=reduce(spending_step, [one for one in events if type(one.payload) not in _FREE], row.spending),
+        spending=reduce(
+            spending_step, [event for event in events if type(event.payload) not in _FREE_PAYLOADS], row.spending
+        ),
         waits=waits,
-        status=row.status if row.ended else "waiting" if waiting else "running",
-        outside=row.outside if last is None else waiting and (waits.awaits_definition or _rests(last)),
+        status=row.status if row.is_ended else "waiting" if is_waiting else "running",
+        outside=row.outside
+        if last is None
+        else is_waiting and (waits.awaits_definition or _needs_outside_action(last)),
         wake_at=waits.wake_at,
     )
 
 
 def queued_row(run_id: str, started: RunStarted) -> RunRow:
-    """The row of a run that has not started, of the event that will be its first."""
+    """Return the row of a run that has not started, from the event that will be its first."""
     parent = None if started.parent is None else started.parent["run_id"]
     row = RunRow(id=run_id, parent_run_id=parent, status="queued", started_at=started.queued_at or "")
-    return replace(row, **_first_facts(row, started))
+    return replace(row, **_first_attempt_fields(row, started))
 
 
 def _provider_of(worker_type: str | None) -> str | None:
-    """The provider that a run of this type is handed to as it is; None where there is none, or a worker decides."""
-    return None if worker_type in _NO_PROVIDERS else worker_type
+    """Return the provider that a run of this type is handed to; None if it has none or its worker decides."""
+    return None if worker_type in _TYPES_WITHOUT_PROVIDER else worker_type
 
 
-def _begun(row: RunRow, step: StepStarted | CallStarted) -> RunRow:
+def _with_step_started(row: RunRow, step: StepStarted | CallStarted) -> RunRow:
     if isinstance(step, CallStarted):
         return replace(row, children=row.children + 1)
     return row if step.session is None else replace(row, provider=step.session.provider)
 
 
-def _rests(last: Event | None) -> bool:
-    """Whether nothing can happen until somebody outside acts: the last that happened is that they were asked.
+def _needs_outside_action(last: Event | None) -> bool:
+    """Return True if nothing can happen until a client or a person acts, because the last event requests that.
 
-    After anything else another branch may be between two steps, which no log tells; so somebody has to look.
+    After any other event another branch may be between two steps, which the log does not show; so a host has to check.
     """
     return last is not None and isinstance(last.payload, ToolCall) and last.payload.awaits is not None
 
 
-def _opened(row: RunRow, events: Sequence[Event]) -> RunRow:
-    """With what the first event tells of its run, also where it is none that we understand."""
+def _with_first_event(row: RunRow, events: Sequence[Event]) -> RunRow:
+    """Return the row with the ids and the start time of the first event, whatever its type."""
     if row.started_at or not events:
         return row
     run_id = row.id or events[0].run_id
@@ -189,14 +195,14 @@ def _opened(row: RunRow, events: Sequence[Event]) -> RunRow:
     return replace(row, id=run_id, parent_run_id=parent, root_run_id=run_id, started_at=at)
 
 
-def _started(row: RunRow, event: Event, started: RunStarted, *, waited: bool) -> dict[str, Any]:
-    change: dict[str, Any] = {"attempt": _storable(started.attempt), "host": started.host}
+def _run_started_fields(row: RunRow, event: Event, started: RunStarted, *, was_waiting: bool) -> dict[str, Any]:
+    change: dict[str, Any] = {"attempt": _clamp_storable(started.attempt), "host": started.host}
     if row.attempt:
-        return change | {"interruptions": row.interruptions + (not waited)}
-    return change | _first_facts(row, started)
+        return change | {"interruptions": row.interruptions + (not was_waiting)}
+    return change | _first_attempt_fields(row, started)
 
 
-def _first_facts(row: RunRow, started: RunStarted) -> dict[str, Any]:
+def _first_attempt_fields(row: RunRow, started: RunStarted) -> dict[str, Any]:
     return {
         "root_run_id": started.root_run_id or row.id,
         "name": started.name,
@@ -211,7 +217,7 @@ def _first_facts(row: RunRow, started: RunStarted) -> dict[str, Any]:
     }
 
 
-def _completed(event: Event, ended: RunCompleted) -> dict[str, Any]:
+def _run_completed_fields(event: Event, ended: RunCompleted) -> dict[str, Any]:
     return {
         "status": ended.status,
         "result": None if ended.result is None else as_text(ended.result),
@@ -219,10 +225,10 @@ def _completed(event: Event, ended: RunCompleted) -> dict[str, Any]:
         "error_message": ended.error and ended.error.message,
         "error_hint": (ended.error.hint or None) if ended.error else None,
         "completed_at": event.timestamp,
-        "duration_ms": ended.duration_ms if ended.duration_ms is None else _storable(ended.duration_ms),
+        "duration_ms": ended.duration_ms if ended.duration_ms is None else _clamp_storable(ended.duration_ms),
     }
 
 
-def _storable(number: int) -> int:
-    """A number from a file, of a size that any database takes."""
-    return max(-_MOST, min(number, _MOST))
+def _clamp_storable(number: int) -> int:
+    """Return a number from a log, clamped to a range that every database can store."""
+    return max(-_MAX_STORABLE, min(number, _MAX_STORABLE))

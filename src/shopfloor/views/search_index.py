@@ -1,4 +1,4 @@
-"""The text of a run that can be searched, in pieces: a run that grows is indexed as it grows."""
+"""The searchable text of a run, in chunks, so that a run is indexed while it grows."""
 
 from __future__ import annotations
 
@@ -29,54 +29,55 @@ from shopfloor.views.row import RunRow
 from shopfloor.views.search import indexed_text
 
 ROW_CHUNK: Final = 0
-"""The piece that has the row's task, result and error; the others are numbered from 1."""
+"""The number of the chunk with the row's task, result and error; the others are numbered from 1."""
 
 
 class SearchChunk(msgspec.Struct, frozen=True, gc=False):
-    """A part of a run's text. A piece with the same number takes the place of the earlier one."""
+    """A part of a run's text. A chunk replaces the earlier chunk with the same number."""
 
     number: int
     text: str
 
 
 class SearchState(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The state of the fold: the piece that still grows. Bounded by `SEARCH_CHUNK_CHARS`."""
+    """The state of the fold: the chunk that still grows. Bounded by `SEARCH_CHUNK_CHARS`."""
 
     number: int = 1
     text: str = ""
     source: str = ""
-    """The output or message that the text ends with: its continuation follows without a line break."""
+    """The output or message at the end of the text; its continuation follows without a line break."""
     chars: int = 0
-    """How much has been taken."""
+    """The number of characters indexed so far."""
     stopped_at: int | None = None
-    """The event at which the limit was reached: it is indexed in part, and nothing after it is."""
+    """The `seq` of the event at which the limit was reached: only its beginning is indexed, and no later event."""
 
 
 def search_fold(state: SearchState, row: RunRow, events: Sequence[Event]) -> tuple[SearchState, list[SearchChunk]]:
-    """The state after the next events of a run, and the pieces that are new or have changed.
+    """Return the state after the next events of a run, and the chunks that are new or have changed.
 
     `row` is the row after these events.
     """
-    pieces = _Pieces(state)
-    is_begun = False
+    builder = _ChunkBuilder(state)
+    is_started = False
     for event in events:
-        is_begun = is_begun or isinstance(event.payload, RunStarted)
-        for source, text in _texts(event) if pieces.stopped_at is None else ():
-            if text and not (source is not None and (text == row.task or pieces.has(source, text))):
-                pieces.add(event.seq, source, text)
-    changed = pieces.changed()
-    if row.ended or is_begun:
-        result = None if row.result is not None and row.result in pieces.open_text else row.result
+        is_started = is_started or isinstance(event.payload, RunStarted)
+        for source, text in _texts(event) if builder.stopped_at is None else ():
+            if text and not (source is not None and (text == row.task or builder.has(source, text))):
+                builder.add(event.seq, source, text)
+    changed = builder.changed()
+    if row.is_ended or is_started:
+        result = None if row.result is not None and row.result in builder.open_text else row.result
         parts = (row.task, result, row.error_message, row.error_hint)
         text = "\n".join(part for part in parts if part)[:SEARCH_RUN_CHARS]
         changed.insert(0, SearchChunk(ROW_CHUNK, indexed_text(text)))
-    return pieces.state(), changed
+    return builder.state(), changed
 
 
-class _Pieces:
-    """Texts cut into pieces. Where a cut is depends on the log alone, not on how many events come at once:
+class _ChunkBuilder:
+    """A splitter of texts into chunks.
 
-    two processes that fold the same run write the same pieces.
+    The boundaries depend on the log alone, not on how the events are batched, so that two processes that fold the same
+    run write the same chunks.
     """
 
     def __init__(self, state: SearchState) -> None:
@@ -84,42 +85,42 @@ class _Pieces:
         self.open_text: str = state.text
         self.stopped_at = state.stopped_at
         self._closed: list[SearchChunk] = []
-        self._has_news = False
+        self._has_changed = False
 
     def has(self, source: str, text: str) -> bool:
-        """Whether a text is there: the same text comes as message, as result of a step, and as outcome."""
+        """Return True if the text is already there: a log repeats it as message, step result and outcome."""
         return not (source and source == self._source) and text in self.open_text
 
     def add(self, seq: int, source: str | None, text: str) -> None:
         if self.stopped_at is not None:
             return
         continues = bool(source) and source == self._source
-        room = SEARCH_RUN_CHARS - self._chars
-        if len(text) > room:
-            self.stopped_at, text = seq, text[:room]
+        remaining_chars = SEARCH_RUN_CHARS - self._chars
+        if len(text) > remaining_chars:
+            self.stopped_at, text = seq, text[:remaining_chars]
         self._chars += len(text)
-        self._source, self._has_news = source or "", True
-        seam = "" if continues or not self.open_text else "\n"
-        # A long text in parts: each close copies what is open.
+        self._source, self._has_changed = source or "", True
+        separator = "" if continues or not self.open_text else "\n"
+        # Add a long text in parts, because each close copies the open text.
         for start in range(0, len(text), SEARCH_CHUNK_CHARS):
-            self.open_text += seam + text[start : start + SEARCH_CHUNK_CHARS]
-            seam = ""
+            self.open_text += separator + text[start : start + SEARCH_CHUNK_CHARS]
+            separator = ""
             while len(self.open_text) > SEARCH_CHUNK_CHARS:
                 self._close()
 
     def _close(self) -> None:
-        """Close the piece. The next begins a little before its end: no word or short phrase is cut in both."""
+        """Close the chunk. The next chunk overlaps its end, so that no word or short phrase is cut in both."""
         end = SEARCH_CHUNK_CHARS
         self._closed.append(SearchChunk(self._number, indexed_text(self.open_text[:end])))
         self._number += 1
         overlap = self.open_text[end - SEARCH_OVERLAP_CHARS : end]
-        # From a blank on, so that the overlap begins with a whole word.
+        # The overlap starts after a blank, so that its first word is complete.
         blank = overlap.find(" ")
         self.open_text = overlap[blank + 1 :] + self.open_text[end:]
 
     def changed(self) -> list[SearchChunk]:
-        """The pieces that are new or have changed, with the one that still grows."""
-        if self._has_news:
+        """Return the chunks that are new or have changed, including the open chunk."""
+        if self._has_changed:
             return [*self._closed, SearchChunk(self._number, indexed_text(self.open_text))]
         return []
 
@@ -128,13 +129,16 @@ class _Pieces:
 
 
 def _texts(event: Event) -> Iterable[tuple[str | None, str]]:
-    """The texts of an event, each with what it is a continuation of: '' for a text that is whole, None for a tool's."""
+    """Return the texts of an event, each with its source.
+
+    The source is the output or message that a text continues, '' for a complete text, or None for a tool's text.
+    """
     match event.payload:
         case ToolCall() as call:
             return ((None, _text_of(call.input, call.name)),)
         case ToolResult() as result:
-            said = _text_of(result.output) if result.error is None else _text_of([result.error, result.output])
-            return ((None, said), *((None, _text_of([file.path, file.diff])) for file in result.files or ()))
+            text = _text_of(result.output) if result.error is None else _text_of([result.error, result.output])
+            return ((None, text), *((None, _text_of([file.path, file.diff])) for file in result.files or ()))
         case AssistantMessage() | UserMessage() as message:
             return _message_texts(event, message)
         case StepCompleted() | CallCompleted() as step:
@@ -148,7 +152,7 @@ def _texts(event: Event) -> Iterable[tuple[str | None, str]]:
 
 
 def _message_texts(event: Event, message: AssistantMessage | UserMessage) -> list[tuple[str, str]]:
-    # Lists and no generators: it is asked of every message of every log.
+    # Lists instead of generators for speed: this runs for every message of every log.
     if isinstance(message, AssistantMessage):
         texts = [] if message.note is None else [("", message.note.message or "")]
     else:
@@ -164,7 +168,7 @@ def _message_texts(event: Event, message: AssistantMessage | UserMessage) -> lis
 def _block_text(event: Event, message: AssistantMessage | UserMessage, block: Any) -> tuple[str, str] | None:
     match block:
         case TextBlock() if block.stream:
-            # Output comes in pieces that may end in the middle of a word; a message comes whole.
+            # Output comes in parts that may end in the middle of a word; a message is complete.
             return f"{_source(event, message)}:{block.stream}", block.text
         case TextBlock():
             return "", block.text
@@ -173,14 +177,14 @@ def _block_text(event: Event, message: AssistantMessage | UserMessage, block: An
         case CommandBlock():
             return "", block.command
         case StreamBlock() if block.offset is not None:
-            # A piece of a message that is being typed: the whole, or the interrupted message, follows (ADR 14).
+            # A chunk of a streaming message: the complete or the interrupted message follows (ADR 14).
             return None
         case StreamBlock():
             return ("" if block.unparsed else f"{_source(event, message)}:stream"), block.chunk
         case UnknownBlock():
             return "", _text_of(block.data)
         case _:
-            # The tools' own events tell of calls and results.
+            # Calls and results have events of their own.
             return None
 
 
@@ -191,11 +195,11 @@ def _source(event: Event, message: AssistantMessage | UserMessage) -> str:
 
 
 def _text_of(value: Any, *before: str) -> str:
-    """The names and values inside, in order, a line each. Not as JSON, whose escapes are no words."""
+    """Return the names and values inside, in order, one per line. Not JSON, because its escapes are no words."""
     if isinstance(value, str) and not before:
         return value
     found: list[str] = [*before]
-    # No recursion: it may be deep.
+    # Not recursive: the value may be deeply nested.
     stack: list[Any] = [value]
     while stack:
         value = stack.pop()

@@ -1,7 +1,7 @@
-"""What a run has spent: the one fold of tokens and cost, for its row, its replay state and the events of its agents.
+"""The spending of a run: one fold of tokens and cost, for its row, its replay state and its fleet events.
 
-Messages tell what they cost as they come. When a session of an agent ends, its own total takes the place of what its
-messages told; of any other step its messages count. A session that was cut off has spent what it told.
+Each message reports its own usage. When a session of an agent ends, its total replaces the sum of its messages; for
+any other step the messages count. An interrupted session has spent what its messages reported.
 """
 
 from __future__ import annotations
@@ -24,18 +24,20 @@ from shopfloor.views.wait_state import keep_newest, step_key_of
 
 
 class UsageTotal(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Tokens, and their cost as far as it is known."""
+    """Tokens and their cost, as far as it is known."""
 
     usage: Usage = Usage()
     cost: Cost | None = None
     is_priced: bool = True
-    """False where some of the tokens have no price."""
+    """False if some of the tokens have no price."""
 
     @property
     def cost_usd(self) -> float | None:
+        """The cost in US dollars; None if unknown."""
         return None if self.cost is None else self.cost.usd
 
     def plus(self, usage: Usage | None, cost: Cost | None) -> UsageTotal:
+        """Return the total with `usage` and `cost` added."""
         is_priced = usage is None or (cost is not None and cost.usd is not None)
         return self + UsageTotal(usage or Usage(), cost, is_priced)
 
@@ -50,56 +52,57 @@ NO_USAGE = UsageTotal()
 
 
 class StepSpending(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a step that goes on has spent."""
+    """The spending of an open step."""
 
     before: UsageTotal = NO_USAGE
-    """In sessions that are over: part of the run's `settled`."""
-    told: UsageTotal = NO_USAGE
-    """By the messages of the session that goes on."""
+    """The spending in earlier sessions, which the run's `settled` includes."""
+    reported: UsageTotal = msgspec.field(default=NO_USAGE, name="told")
+    """The spending that the messages of the current session reported."""
 
 
 class Spending(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The state of the fold. Bounded, as the open steps are."""
+    """The state of the fold. Bounded by the number of open steps."""
 
     settled: UsageTotal = NO_USAGE
-    """In steps and sessions that are over."""
+    """The spending of ended steps and sessions."""
     steps: dict[str, StepSpending] = {}
-    """The steps that go on and have spent something, by their places."""
+    """The open steps that have spent something, by step key."""
     sub: UsageTotal = NO_USAGE
-    """By the runs that it called, with those that they called."""
+    """The spending of all runs below this run."""
 
     @property
     def own(self) -> UsageTotal:
-        """What the run has spent itself, as far as it is known by now."""
-        return sum((step.told for step in self.steps.values()), self.settled)
+        """The spending of the run itself, as far as known."""
+        return sum((step.reported for step in self.steps.values()), self.settled)
 
     @property
     def tree(self) -> UsageTotal:
-        """With what its sub-runs spent."""
+        """The spending of the run and its sub-runs."""
         return self.own + self.sub
 
-    def of_step(self, place: str) -> StepSpending:
-        return self.steps.get(place, _NO_STEP)
+    def of_step(self, step_key: str) -> StepSpending:
+        """Return the spending of an open step."""
+        return self.steps.get(step_key, _NO_STEP)
 
 
 _NO_STEP = StepSpending()
 
 
 def spending_step(state: Spending, event: Event) -> Spending:
-    """The state after the event, the next of its run."""
+    """Return the state after the next event of its run."""
     match event.payload:
         case AssistantMessage(usage=usage, cost=cost) as message:
             if usage is None and cost is None:
                 return state
-            place = step_key_of(event)
+            step_key = step_key_of(event)
             if message.note is not None and message.note.kind == "left":
-                # The whole of what the session has spent until it was left.
-                return _settle(state, place, usage, cost)
-            step = state.of_step(place)
-            told = replace(step, told=step.told.plus(usage, cost))
-            return replace(state, steps=keep_newest({**state.steps, place: told}))
+                # The message has the total of a session that was left open.
+                return _settle(state, step_key, usage, cost)
+            step = state.of_step(step_key)
+            step = replace(step, reported=step.reported.plus(usage, cost))
+            return replace(state, steps=keep_newest({**state.steps, step_key: step}))
         case StepStarted():
-            # A further try, though nobody may have written how the one before ended.
+            # Another try: the log may not have the end of the one before.
             return _end_step(state, step_key_of(event))
         case StepCompleted() as step:
             total = (step.usage, step.cost) if step.kind == "agent" else (None, None)
@@ -108,37 +111,39 @@ def spending_step(state: Spending, event: Event) -> Spending:
         case CallCompleted() as step:
             return replace(state, sub=state.sub.plus(step.usage, step.cost))
         case RunStarted():
-            for place in state.steps:
-                state = _settle(state, place, None, None)
+            for step_key in state.steps:
+                state = _settle(state, step_key, None, None)
             return state
         case RunCompleted() as run:
-            return Spending(_total(state.own, run.usage, run.cost), sub=_total(state.sub, run.sub_usage, run.sub_cost))
+            return Spending(
+                _prefer_total(state.own, run.usage, run.cost), sub=_prefer_total(state.sub, run.sub_usage, run.sub_cost)
+            )
         case _:
             return state
 
 
-def _settle(state: Spending, place: str, usage: Usage | None, cost: Cost | None) -> Spending:
-    """End a session: its own total counts, or else what its messages told."""
-    step = state.of_step(place)
-    over = step.told if usage is None and cost is None else NO_USAGE.plus(usage, cost)
-    settled = StepSpending(before=step.before + over)
-    return replace(state, settled=state.settled + over, steps=keep_newest({**state.steps, place: settled}))
+def _settle(state: Spending, step_key: str, usage: Usage | None, cost: Cost | None) -> Spending:
+    """End a session. Its own total counts; without a total, what its messages reported."""
+    step = state.of_step(step_key)
+    total = step.reported if usage is None and cost is None else NO_USAGE.plus(usage, cost)
+    settled = StepSpending(before=step.before + total)
+    return replace(state, settled=state.settled + total, steps=keep_newest({**state.steps, step_key: settled}))
 
 
-def _end_step(state: Spending, place: str, usage: Usage | None = None, cost: Cost | None = None) -> Spending:
-    if usage is None and cost is None and place not in state.steps:
+def _end_step(state: Spending, step_key: str, usage: Usage | None = None, cost: Cost | None = None) -> Spending:
+    if usage is None and cost is None and step_key not in state.steps:
         return state
-    state = _settle(state, place, usage, cost)
-    return replace(state, steps={one: step for one, step in state.steps.items() if one != place})
+    state = _settle(state, step_key, usage, cost)
+    return replace(state, steps={key: step for key, step in state.steps.items() if key != step_key})
 
 
-def _total(known: UsageTotal, usage: Usage | None, cost: Cost | None) -> UsageTotal:
-    """The run's own totals at its outcome, where it has them."""
+def _prefer_total(known: UsageTotal, usage: Usage | None, cost: Cost | None) -> UsageTotal:
+    """Return the totals that the run's outcome has, or else the known totals."""
     return UsageTotal(usage or known.usage, cost or known.cost, known.is_priced)
 
 
 def add_usage(one: Usage, other: Usage | None) -> Usage:
-    """Tokens of both."""
+    """Return the sum of two usages."""
     if other is None:
         return one
     return Usage(
@@ -151,7 +156,7 @@ def add_usage(one: Usage, other: Usage | None) -> Usage:
 
 
 def add_costs(one: Cost | None, other: Cost | None) -> Cost | None:
-    """Both together, as far as they are known."""
+    """Return the sum of two costs, as far as they are known."""
     if one is None or other is None:
         return one or other
     if one.usd is None or other.usd is None:

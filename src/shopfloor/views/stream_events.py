@@ -1,7 +1,8 @@
-"""The events that a client of a run reads: one JSON object each, told apart by `type`.
+"""The events that a client of a run reads, their JSON form, and errors as events. The field `type` is the tag.
 
-The TypeScript SDK validates each event against a closed vocabulary and drops what does not fit, so every event fits
-it, with what only we have in fields of our own. `stream_wire` has the events whose type only we have.
+The TypeScript SDK validates each event against a closed vocabulary and drops events that do not fit. So every event
+fits that vocabulary, with additional fields of our own. Events of types that only Shopfloor has (`question`, `notice`,
+`usage`) are sent as a `resource-update`, which the SDK passes on: `name` is the type, `value` has the fields.
 """
 
 from __future__ import annotations
@@ -33,132 +34,161 @@ from shopfloor.errors import (
 )
 
 
-def _name() -> Literal["name"]:
+def _default_display() -> Literal["name"]:
     return "name"
 
 
-class _Event(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", omit_defaults=True, gc=False):
+class _StreamEvent(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", omit_defaults=True, gc=False
+):
     seq: int = 0
-    """Set by the SDK: the log is told up to here, and `stream(after=seq)` goes on. The server sends it as the id."""
+    """The log position of the event, set by the SDK: `stream(after=seq)` continues here. The server sends it as the
+    SSE id."""
 
     @property
     def type(self) -> str:
-        """What it is, in the word of the wire."""
+        """The event's type as sent."""
         return str(self.__struct_config__.tag)
 
 
-class Start(_Event, frozen=True, kw_only=True, tag="start"):
-    """An execution, or the rest of one, begins to be told."""
+class Start(_StreamEvent, frozen=True, kw_only=True, tag="start"):
+    """The start of a stream, or of a resumed stream."""
 
     execution_id: str
 
 
-class WorkerStart(_Event, frozen=True, kw_only=True, tag="worker-start"):
+class WorkerStart(_StreamEvent, frozen=True, kw_only=True, tag="worker-start"):
+    """The start of the run."""
+
     worker_id: str
     worker_slug: str
     description: str | None = None
 
 
-class BlockStart(_Event, frozen=True, kw_only=True, tag="block-start"):
-    """A step begins. `block_id` is its path, with `#<iteration>` in a loop's later rounds, `~<try>` in later tries."""
+class BlockStart(_StreamEvent, frozen=True, kw_only=True, tag="block-start"):
+    """The start of a step. `block_id` is its path, with `#<iteration>` in a loop and `~<try>` in later tries."""
 
     block_id: str
     block_name: str
     block_type: str
-    # By a factory, so that it is sent although it is the default.
-    display: Literal["hidden", "name", "description", "stream"] = msgspec.field(default_factory=_name)
-    """How an interface shows the step: by its name."""
+    # A factory, so that the default is sent and not omitted.
+    display: Literal["hidden", "name", "description", "stream"] = msgspec.field(default_factory=_default_display)
+    """How an interface shows the step."""
     child_id: str | None = None
-    """The sub-run, where the step is one."""
+    """The id of the sub-run, if the step is a sub-run."""
 
 
-class BlockEnd(_Event, frozen=True, kw_only=True, tag="block-end"):
+class BlockEnd(_StreamEvent, frozen=True, kw_only=True, tag="block-end"):
+    """The end of a step."""
+
     block_id: str
     block_name: str
     block_type: str
     error: str | None = None
 
 
-class TextStart(_Event, frozen=True, kw_only=True, tag="text-start"):
+class TextStart(_StreamEvent, frozen=True, kw_only=True, tag="text-start"):
+    """The start of a text block."""
+
     id: str
 
 
-class TextDelta(_Event, frozen=True, kw_only=True, tag="text-delta"):
-    id: str
-    delta: str
+class TextDelta(_StreamEvent, frozen=True, kw_only=True, tag="text-delta"):
+    """The next part of a text block."""
 
-
-class TextEnd(_Event, frozen=True, kw_only=True, tag="text-end"):
-    id: str
-
-
-class ReasoningStart(_Event, frozen=True, kw_only=True, tag="reasoning-start"):
-    id: str
-
-
-class ReasoningDelta(_Event, frozen=True, kw_only=True, tag="reasoning-delta"):
     id: str
     delta: str
 
 
-class ReasoningEnd(_Event, frozen=True, kw_only=True, tag="reasoning-end"):
+class TextEnd(_StreamEvent, frozen=True, kw_only=True, tag="text-end"):
+    """The end of a text block."""
+
     id: str
 
 
-class ToolInputStart(_Event, frozen=True, kw_only=True, tag="tool-input-start"):
+class ReasoningStart(_StreamEvent, frozen=True, kw_only=True, tag="reasoning-start"):
+    """The start of a thinking block."""
+
+    id: str
+
+
+class ReasoningDelta(_StreamEvent, frozen=True, kw_only=True, tag="reasoning-delta"):
+    """The next part of a thinking block."""
+
+    id: str
+    delta: str
+
+
+class ReasoningEnd(_StreamEvent, frozen=True, kw_only=True, tag="reasoning-end"):
+    """The end of a thinking block."""
+
+    id: str
+
+
+class ToolInputStart(_StreamEvent, frozen=True, kw_only=True, tag="tool-input-start"):
+    """The start of a call's input."""
+
     tool_call_id: str
     tool_name: str
 
 
-class ToolInputDelta(_Event, frozen=True, kw_only=True, tag="tool-input-delta"):
+class ToolInputDelta(_StreamEvent, frozen=True, kw_only=True, tag="tool-input-delta"):
+    """The next part of a call's input, as JSON text."""
+
     tool_call_id: str
     input_text_delta: str
 
 
-class ToolInputAvailable(_Event, frozen=True, kw_only=True, tag="tool-input-available"):
+class ToolInputAvailable(_StreamEvent, frozen=True, kw_only=True, tag="tool-input-available"):
+    """A call with its complete input."""
+
     tool_call_id: str
     tool_name: str
     input: Any
 
 
-class ToolOutputAvailable(_Event, frozen=True, kw_only=True, tag="tool-output-available"):
+class ToolOutputAvailable(_StreamEvent, frozen=True, kw_only=True, tag="tool-output-available"):
+    """The result of a call."""
+
     tool_call_id: str
     tool_name: str
     output: Any
 
 
-class ToolOutputError(_Event, frozen=True, kw_only=True, tag="tool-output-error"):
+class ToolOutputError(_StreamEvent, frozen=True, kw_only=True, tag="tool-output-error"):
+    """The error of a call."""
+
     tool_call_id: str
     tool_name: str
     error: str
 
 
 class RequestedCall(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A tool that somebody outside has to execute."""
+    """A tool call that the client has to execute."""
 
     tool_call_id: str
     tool_name: str
     args: Any
     block_index: int = 0
-    """The call's place in the request. An SDK that executes the call itself sends it back with the result: it has shown
-    the result to its caller then, and the stream that goes on does not repeat it."""
+    """The call's index in the request. An SDK that executes the call itself sends the index back with the result: it
+    has then shown the result to its caller, and the resumed stream does not repeat the result."""
 
 
-class ToolRequest(_Event, frozen=True, kw_only=True, tag="tool-request"):
-    """The run waits for the results of these."""
+class ToolRequest(_StreamEvent, frozen=True, kw_only=True, tag="tool-request"):
+    """A request to execute calls; the run waits for their results."""
 
     tool_calls: list[RequestedCall]
 
 
-class ClientToolRequest(_Event, frozen=True, kw_only=True, tag="client-tool-request"):
-    """The same, to whoever gave the SDK no handler for them: execute them and call `continue_()`."""
+class ClientToolRequest(_StreamEvent, frozen=True, kw_only=True, tag="client-tool-request"):
+    """A request to execute calls for which the SDK has no handler: execute them and call `continue_()`."""
 
     execution_id: str
     tool_calls: list[RequestedCall]
 
 
-class Question(_Event, frozen=True, kw_only=True, tag="question"):
-    """A worker asks a person. Where it waits for the answer, the stream ends with `finish`, reason `question`."""
+class Question(_StreamEvent, frozen=True, kw_only=True, tag="question"):
+    """A worker's question to a person. If the run waits for the answer, `finish` follows with the reason `question`."""
 
     execution_id: str
     call_id: str
@@ -168,8 +198,8 @@ class Question(_Event, frozen=True, kw_only=True, tag="question"):
     until: str | None = None
 
 
-class Notice(_Event, frozen=True, kw_only=True, tag="notice"):
-    """What an agent's program says that no model said: that it tries again, that a tool was denied, …"""
+class Notice(_StreamEvent, frozen=True, kw_only=True, tag="notice"):
+    """A notice of the agent's program, not of a model, such as a retry or a denied tool."""
 
     kind: str
     message: str
@@ -177,8 +207,8 @@ class Notice(_Event, frozen=True, kw_only=True, tag="notice"):
     retry_after: float | None = None
 
 
-class UsageEvent(_Event, frozen=True, kw_only=True, tag="usage"):
-    """Tokens and cost of one message, or of all that an agent did in its step."""
+class UsageEvent(_StreamEvent, frozen=True, kw_only=True, tag="usage"):
+    """Tokens and cost of one message, or of an agent's whole step."""
 
     model: str | None = None
     input_tokens: int = 0
@@ -206,21 +236,23 @@ ErrorType = Literal[
 ErrorSource = Literal["platform", "provider", "tool"]
 
 
-class ErrorEvent(_Event, frozen=True, kw_only=True, tag="error"):
-    """Something went wrong. Made by `error_event`, which finds the type and the source of a code."""
+class ErrorEvent(_StreamEvent, frozen=True, kw_only=True, tag="error"):
+    """An error. Built by `error_event`, which derives type and source from the code."""
 
     message: str
     error_type: ErrorType
     source: ErrorSource
     code: str
-    """The exact reason: a code of `docs/reference/errors.md`, or one of the worker's own."""
-    # By a factory, so that `false` is sent and not left out: clients go by it.
+    """A code of `docs/reference/errors.md`, or a code of the worker's own."""
+    # A factory, so that `false` is sent and not omitted: clients depend on the field.
     retryable: bool = msgspec.field(default_factory=bool)
     retry_after: float | None = None
     hint: str | None = None
 
 
-class WorkerResult(_Event, frozen=True, kw_only=True, tag="worker-result"):
+class WorkerResult(_StreamEvent, frozen=True, kw_only=True, tag="worker-result"):
+    """The outcome of the run."""
+
     worker_id: str
     output: Any = None
     error: str | None = None
@@ -229,8 +261,8 @@ class WorkerResult(_Event, frozen=True, kw_only=True, tag="worker-result"):
 FinishReason = Literal["stop", "tool-calls", "question", "waiting", "error", "cancelled"]
 
 
-class Finish(_Event, frozen=True, kw_only=True, tag="finish"):
-    """The last event for now: the run ended, or it waits. Made by `finish`."""
+class Finish(_StreamEvent, frozen=True, kw_only=True, tag="finish"):
+    """The last event for now: the run ended, or it waits. Built by `finish`."""
 
     finish_reason: Literal["stop", "tool-calls", "error", "other"]
     reason: FinishReason
@@ -238,7 +270,7 @@ class Finish(_Event, frozen=True, kw_only=True, tag="finish"):
 
 
 def finish(reason: FinishReason) -> Finish:
-    """The event that ends a stream for this reason."""
+    """Return the event that ends a stream for this reason."""
     match reason:
         case "stop" | "tool-calls" | "error":
             return Finish(finish_reason=reason, reason=reason)
@@ -247,7 +279,7 @@ def finish(reason: FinishReason) -> Finish:
 
 
 class UnknownEvent(msgspec.Struct, frozen=True):
-    """An event of a later version: passed on as it is. Never sent by us."""
+    """An event of a later version, passed on unchanged. The server of this version never sends it."""
 
     type: str
     data: dict[str, Any]
@@ -279,10 +311,10 @@ StreamEvent = (
     | WorkerResult
     | Finish
 )
-"""What a stream is made of; clients also meet `UnknownEvent`."""
+"""The events of a stream; clients may also receive `UnknownEvent`."""
 
 DONE: Final = "[DONE]"
-"""What a stream says last, instead of an event."""
+"""The data of the last SSE message, instead of an event."""
 
 
 _ERROR_TYPES: Final[dict[type[ShopfloorError], ErrorType]] = {
@@ -301,7 +333,7 @@ _ERROR_TYPES: Final[dict[type[ShopfloorError], ErrorType]] = {
     BudgetExceeded: "quota_exceeded_error",
     ShopfloorError: "internal_error",
 }
-"""The type of an error is that of the nearest class above it which is listed here."""
+"""Error types by class: an error has the type of its nearest listed base class."""
 
 
 def error_event(
@@ -312,7 +344,7 @@ def error_event(
     retry_after: float | None = None,
     hint: str | None = None,
 ) -> ErrorEvent:
-    """The event of an error with this code. A code that is none of ours is a worker's own failure."""
+    """Return the event of an error with this code. An unknown code is a failure of the worker itself."""
     kind = error_class(code)
     kind = RunFailed if kind is ShopfloorError and code != ShopfloorError.code else kind
     source: ErrorSource = "platform"
@@ -320,7 +352,7 @@ def error_event(
         source = "tool" if issubclass(kind, ToolFailed) else "provider"
     return ErrorEvent(
         message=message,
-        error_type=next(_ERROR_TYPES[one] for one in kind.__mro__ if one in _ERROR_TYPES),
+        error_type=next(_ERROR_TYPES[base] for base in kind.__mro__ if base in _ERROR_TYPES),
         source=source,
         code=code,
         retryable=retryable,
@@ -330,15 +362,15 @@ def error_event(
 
 
 def to_error_event(error: ShopfloorError) -> ErrorEvent:
-    """The event that says an error of ours."""
-    passing = error.retryable if isinstance(error, RunFailed) else isinstance(error, StorageError | DatabaseBusy)
-    after = error.retry_after if isinstance(error, RunFailed) else None
-    return error_event(error.message, error.code, retryable=passing, retry_after=after, hint=error.hint)
+    """Return the event of a `ShopfloorError`."""
+    retryable = error.retryable if isinstance(error, RunFailed) else isinstance(error, StorageError | DatabaseBusy)
+    retry_after = error.retry_after if isinstance(error, RunFailed) else None
+    return error_event(error.message, error.code, retryable=retryable, retry_after=retry_after, hint=error.hint)
 
 
-_OWN: Final = (Question, Notice, UsageEvent)
-"""The events that only we have."""
-_OWN_TYPES: Final = frozenset(str(one.__struct_config__.tag) for one in _OWN)
+_SHOPFLOOR_EVENTS: Final = (Question, Notice, UsageEvent)
+"""The events that are not in the vocabulary of the TypeScript SDK."""
+_SHOPFLOOR_TYPES: Final = frozenset(str(event.__struct_config__.tag) for event in _SHOPFLOOR_EVENTS)
 
 
 class _ResourceUpdate(msgspec.Struct, frozen=True, kw_only=True, tag="resource-update", tag_field="type"):
@@ -356,10 +388,10 @@ def _decoder() -> msgspec.json.Decoder[StreamEvent | _ResourceUpdate]:
 
 
 def encode_event(event: StreamEvent | UnknownEvent) -> bytes:
-    """The event as it is sent: JSON, on one line."""
+    """Return the event as it is sent: JSON on one line."""
     if isinstance(event, UnknownEvent):
         return _encode(event.data)
-    if isinstance(event, _OWN):
+    if isinstance(event, _SHOPFLOOR_EVENTS):
         fields: dict[str, Any] = msgspec.to_builtins(event)
         name: str = fields.pop("type")
         return _encode(_ResourceUpdate(name=name, value=fields))
@@ -367,15 +399,15 @@ def encode_event(event: StreamEvent | UnknownEvent) -> bytes:
 
 
 def decode_event(raw: bytes | str) -> StreamEvent | UnknownEvent:
-    """The event that was sent. Raises `msgspec.MsgspecError` for what is no event at all."""
+    """Return the event that was sent. Raises `msgspec.MsgspecError` if `raw` is no JSON object."""
     try:
         event = _decoder().decode(raw)
         if not isinstance(event, _ResourceUpdate):
             return event
-        if event.name in _OWN_TYPES:
+        if event.name in _SHOPFLOOR_TYPES:
             return convert({**event.value, "type": event.name}, StreamEvent)
     except msgspec.ValidationError:
         pass
-    # Of a later version: a type that we do not know, or one that has changed.
+    # An event of a later version: its type is unknown or has changed.
     data = _decode_any(raw)
     return UnknownEvent(str(data.get("type", "")), data)

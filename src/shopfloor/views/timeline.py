@@ -1,4 +1,4 @@
-"""The timeline of a run: a compact list of what happened, for a live view."""
+"""The timeline of a run: a compact list of its steps, calls and errors, for a live view."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from shopfloor.log import (
     ToolCall,
     ToolResult,
 )
-from shopfloor.views.truncation import as_text, cut, ms_between
+from shopfloor.views.truncation import as_text, ms_between, truncate_bytes
 from shopfloor.views.wait_state import NO_WAITS, WaitState, wait_state_step
 
 TimelineType = Literal["status", "tool_started", "tool_completed", "error"]
 _SUMMARY_TOOL = "update_summary"
-# What says the most about a call, where its input has it.
-_TELLING = ("command", "file_path", "path", "url", "query", "pattern", "prompt", "description")
+# The input fields that describe a call best, in this order.
+_PREVIEW_FIELDS = ("command", "file_path", "path", "url", "query", "pattern", "prompt", "description")
 
 
 class TimelineRow(msgspec.Struct, frozen=True, gc=False):
-    """`seq` and `n` say which event it comes from, and which of its rows it is."""
+    """A row of the timeline. `seq` is the event it comes from, `n` its index among that event's rows."""
 
     seq: int
     n: int
@@ -40,25 +40,25 @@ class TimelineRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class Timeline(msgspec.Struct, frozen=True):
-    """The state of the fold: the calls that are open, and the last error that was told."""
+    """The state of the fold: the open calls, and the last error that has a row."""
 
     open_calls: dict[str, tuple[str, int]] = {}
-    """When each began, and with which event."""
-    told: str | None = None
+    """The start time and the `seq` of each call."""
+    last_error: str | None = msgspec.field(default=None, name="told")
 
 
 def timeline_fold(
     state: Timeline, events: Sequence[Event], waits: WaitState = NO_WAITS
 ) -> tuple[Timeline, list[TimelineRow]]:
-    """The state after the events, the next of its run, and what they add to the timeline.
+    """Return the state after the next events of a run, and the rows that they add to the timeline.
 
-    `waits` is what the run waited for before these events.
+    `waits` is the wait state of the run before these events.
     """
-    open_calls, told = state.open_calls.copy(), state.told
+    open_calls, last_error = state.open_calls.copy(), state.last_error
     rows: list[TimelineRow] = []
     folded = 0
-    """How many of the events `waits` has."""
-    for place, event in enumerate(events):
+    """The number of events that `waits` includes."""
+    for index, event in enumerate(events):
         match event.payload:
             case ToolCall() as call:
                 open_calls[call.call_id] = (event.timestamp, event.seq)
@@ -66,69 +66,69 @@ def timeline_fold(
                     del open_calls[next(iter(open_calls))]
                 rows.append(_call(event, call))
             case ToolResult() as result:
-                began = open_calls.pop(result.call_id, None)
+                started = open_calls.pop(result.call_id, None)
                 if result.name != _SUMMARY_TOOL or result.fidelity != "router":
-                    rows.append(_result(event, result, began))
+                    rows.append(_result(event, result, started))
             case StepStarted() | CallStarted() as step:
                 rows.append(_row(event, "status", {"status": step.name}))
             case StepCompleted() | CallCompleted() as step if step.error:
-                told = _cut(step.error)
-                rows.append(_row(event, "error", {"message": told, "step": event.path}))
+                last_error = _truncate(step.error)
+                rows.append(_row(event, "error", {"message": last_error, "step": event.path}))
             case RunStarted() as run:
                 status = "starting" if run.attempt == 1 else f"starting, attempt {run.attempt}"
-                waits, folded = reduce(wait_state_step, events[folded:place], waits), place
-                status = "going on" if waits.waiting else status
+                waits, folded = reduce(wait_state_step, events[folded:index], waits), index
+                status = "going on" if waits.is_waiting else status
                 rows.append(_row(event, "status", {"status": status}))
             case RunCompleted() as run:
-                rows += _outcome(event, run, told)
+                rows += _outcome(event, run, last_error)
             case _:
                 pass
-    return Timeline(open_calls, told), rows
+    return Timeline(open_calls, last_error), rows
 
 
 def _row(event: Event, kind: TimelineType, data: dict[str, Any], n: int = 0) -> TimelineRow:
     return TimelineRow(event.seq, n, kind, data, event.timestamp)
 
 
-def _outcome(event: Event, run: RunCompleted, told: str | None) -> list[TimelineRow]:
+def _outcome(event: Event, run: RunCompleted, last_error: str | None) -> list[TimelineRow]:
     status = {"status": run.status}
-    if run.error is None or _cut(run.error.message) == told:
+    if run.error is None or _truncate(run.error.message) == last_error:
         return [_row(event, "status", status)]
-    error = {"message": _cut(run.error.message), "code": run.error.code}
+    error = {"message": _truncate(run.error.message), "code": run.error.code}
     return [_row(event, "error", error), _row(event, "status", status, 1)]
 
 
 def _call(event: Event, call: ToolCall) -> TimelineRow:
-    given: Any = call.input
-    if call.name == _SUMMARY_TOOL and call.fidelity == "router" and isinstance(given, dict):
-        return _row(event, "status", {"status": _cut(str(cast("dict[str, Any]", given).get("summary")))})
-    return _row(event, "tool_started", {"tool_name": call.name, "preview": preview(given)})
+    arguments: Any = call.input
+    if call.name == _SUMMARY_TOOL and call.fidelity == "router" and isinstance(arguments, dict):
+        return _row(event, "status", {"status": _truncate(str(cast("dict[str, Any]", arguments).get("summary")))})
+    return _row(event, "tool_started", {"tool_name": call.name, "preview": preview(arguments)})
 
 
-def _result(event: Event, result: ToolResult, began: tuple[str, int] | None) -> TimelineRow:
-    took = result.duration_ms
-    if took is None and began is not None:
-        took = ms_between(began[0], event.timestamp)
-    data: dict[str, Any] = {"tool_name": result.name, "duration_ms": took}
-    if began is not None:
-        data["call_seq"] = began[1]
+def _result(event: Event, result: ToolResult, started: tuple[str, int] | None) -> TimelineRow:
+    duration_ms = result.duration_ms
+    if duration_ms is None and started is not None:
+        duration_ms = ms_between(started[0], event.timestamp)
+    data: dict[str, Any] = {"tool_name": result.name, "duration_ms": duration_ms}
+    if started is not None:
+        data["call_seq"] = started[1]
     if result.error is not None:
         data["error"] = result.error[:PREVIEW_CHARS]
     return _row(event, "tool_completed", data)
 
 
-def _cut(text: str) -> str:
-    """A timeline is a list to look over; the log has it whole."""
-    return cut(text, ARCHIVE_ARGS_BYTES)
+def _truncate(text: str) -> str:
+    """Return the text truncated: the log has the full text."""
+    return truncate_bytes(text, ARCHIVE_ARGS_BYTES)
 
 
 def preview(value: Any) -> str:
-    """The most telling part of a tool's input, on one line, at most 200 characters."""
+    """Return the most descriptive part of a tool's input, on one line of at most 200 characters."""
     if isinstance(value, dict):
         fields = cast("dict[str, Any]", value)
-        for name in _TELLING:
-            if isinstance(told := fields.get(name), str):
-                value = told
+        for name in _PREVIEW_FIELDS:
+            if isinstance(field := fields.get(name), str):
+                value = field
                 break
     value = as_text(value)
     line = " ".join(value[: PREVIEW_CHARS * 4].split())

@@ -1,4 +1,4 @@
-"""Values as text, and text within bounds."""
+"""Values as text, text within a size limit, and events with their long texts truncated."""
 
 from __future__ import annotations
 
@@ -13,33 +13,39 @@ from shopfloor.log import AssistantMessage, UserMessage
 
 _encode = msgspec.json.Encoder().encode
 _CHAR_BYTES = 4
-"""The most that a character takes in UTF-8."""
+"""The largest size of a character in UTF-8."""
 
 
 def as_text(value: Any) -> str:
-    """A value as somebody reads it: text as it is, anything else as JSON on one line."""
+    """Return a value as readable text: a string unchanged, anything else as JSON on one line."""
     return value if isinstance(value, str) else msgspec.json.format(_encode(value), indent=0).decode()
 
 
-def cut(text: str, most: int, *, whole: int | None = None) -> str:
-    """`text` in at most `most` bytes of UTF-8, cut on a character and marked where it is cut."""
-    if whole is None and len(text) * _CHAR_BYTES <= most:
+def truncate_bytes(text: str, limit_bytes: int, *, total_bytes: int | None = None) -> str:
+    """Return `text` in at most `limit_bytes` of UTF-8, cut between characters, with a mark where it was cut.
+
+    `total_bytes` is the size of the full text, if `text` is only its beginning.
+    """
+    if total_bytes is None and len(text) * _CHAR_BYTES <= limit_bytes:
         return text
     data = text.encode()
-    size = whole if whole is not None else len(data)
-    if size <= most:
+    size = total_bytes if total_bytes is not None else len(data)
+    if size <= limit_bytes:
         return text
     mark = f"… [cut: {size:,} bytes in all]"
-    return data[: most - len(mark.encode())].decode("utf-8", "ignore") + mark
+    return data[: limit_bytes - len(mark.encode())].decode("utf-8", "ignore") + mark
 
 
-def ms_between(began: str, ended: str) -> int | None:
-    """Milliseconds; None where one of them is no time. A clock that was set back makes it 0."""
+def ms_between(started_at: str, ended_at: str) -> int | None:
+    """Return the milliseconds between two timestamps: 0 if the clock was set back, None if either is no time.
+
+    Providers' timestamps may be malformed or without a time zone.
+    """
     try:
-        took = datetime.fromisoformat(ended) - datetime.fromisoformat(began)
-    except (ValueError, TypeError):
+        duration = datetime.fromisoformat(ended_at) - datetime.fromisoformat(started_at)
+    except (ValueError, TypeError, OverflowError):
         return None
-    return max(0, round(took.total_seconds() * 1000))
+    return max(0, round(duration.total_seconds() * 1000))
 
 
 _decode_fields = json_decoder(dict[str, msgspec.Raw]).decode
@@ -47,25 +53,28 @@ _decode = msgspec.json.Decoder().decode
 
 _MESSAGES: Final = frozenset({AssistantMessage.event_type, UserMessage.event_type})
 _PROSE: Final = frozenset({"text", "thinking"})
-_PIECE: Final = frozenset({"chunk"})
+_CHUNK: Final = frozenset({"chunk"})
 _SCALAR_CHARS: Final = 8
-"""What a number counts as: about what it takes."""
+"""The size that a number, boolean or null counts as, about its length in JSON."""
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
-def brief(raw: bytes, most_chars: int = TRUNCATED_TEXT_CHARS) -> bytes:
-    """The event of a line. Where anything was cut, it has `cut`: how many bytes the whole line has."""
-    if len(raw) < most_chars:
+def truncate_event(raw: bytes, limit_chars: int = TRUNCATED_TEXT_CHARS) -> bytes:
+    """Return a log line with its long texts truncated.
+
+    If anything was cut, the event has a field `cut`: the size of the full line in bytes.
+    """
+    if len(raw) < limit_chars:
         return raw
     try:
         fields = _decode_fields(raw)
-        cutting = _Cutting(most_chars)
-        payload = _encode(cutting.payload(_event_type(fields), _decode(fields["payload"])))
-        if not cutting.cut:
+        truncation = _Truncation(limit_chars)
+        payload = _encode(truncation.payload(_event_type(fields), _decode(fields["payload"])))
+        if not truncation.is_cut:
             return raw
     except (*_UNREADABLE, KeyError):
-        # What nobody can read whole, nobody can read in part.
-        return _shell(raw)
+        # A payload that cannot be decoded cannot be truncated either.
+        return _without_payload(raw)
     fields["payload"] = msgspec.Raw(payload)
     fields["cut"] = msgspec.Raw(_encode(len(raw)))
     return _encode(fields)
@@ -83,7 +92,7 @@ class _Head(msgspec.Struct):
 _decode_head = json_decoder(_Head).decode
 
 
-def _shell(raw: bytes) -> bytes:
+def _without_payload(raw: bytes) -> bytes:
     try:
         head = _decode_head(raw)
     except _UNREADABLE:
@@ -91,13 +100,13 @@ def _shell(raw: bytes) -> bytes:
     return _encode({"seq": head.seq, "type": head.type, "payload": None, "cut": len(raw)})
 
 
-class _Cutting:
-    """Copies what fits. What is left out is not looked at: an event can be large in many ways."""
+class _Truncation:
+    """A copy of the part of an event that fits. The rest is never visited: an event can be large in many ways."""
 
-    def __init__(self, most_chars: int) -> None:
-        self.cut = False
-        self._most = most_chars
-        self._left = TRUNCATED_EVENT_CHARS
+    def __init__(self, limit_chars: int) -> None:
+        self.is_cut = False
+        self._limit_chars = limit_chars
+        self._remaining_chars = TRUNCATED_EVENT_CHARS
 
     def payload(self, event_type: str, payload: Any) -> Any:
         if event_type not in _MESSAGES or not isinstance(payload, dict):
@@ -106,53 +115,53 @@ class _Cutting:
         blocks = fields.get("blocks")
         if not isinstance(blocks, list):
             return self._value(fields)
-        said = {name: value for name, value in fields.items() if name != "blocks"}
-        # First what was said: it is what people read.
-        kept = self._entries([*cast("list[Any]", blocks)], self._block)
-        return {**self._fields(said), "blocks": kept}
+        other_fields = {name: value for name, value in fields.items() if name != "blocks"}
+        # The blocks get their share of the size first: they are what people read.
+        copied_blocks = self._entries([*cast("list[Any]", blocks)], self._block)
+        return {**self._fields(other_fields), "blocks": copied_blocks}
 
     def _block(self, block: Any) -> Any:
         if not isinstance(block, dict):
             return self._value(block)
         fields = cast("dict[str, Any]", block)
-        return self._fields(fields, prose=_PIECE if fields.get("kind") in _PROSE else _PROSE)
+        return self._fields(fields, prose=_CHUNK if fields.get("kind") in _PROSE else _PROSE)
 
     def _value(self, value: Any) -> Any:
         match value:
             case str():
-                return self._text(value, self._most)
+                return self._text(value, self._limit_chars)
             case dict():
                 return self._fields(cast("dict[str, Any]", value))
             case list():
                 return self._entries(cast("list[Any]", value), self._value)
             case _:
-                self._left -= _SCALAR_CHARS
+                self._remaining_chars -= _SCALAR_CHARS
                 return value
 
-    def _text(self, text: str, most: int) -> str:
-        most = max(0, min(most, self._left))
-        self._left -= min(len(text), most)
-        if len(text) <= most:
+    def _text(self, text: str, limit_chars: int) -> str:
+        limit_chars = max(0, min(limit_chars, self._remaining_chars))
+        self._remaining_chars -= min(len(text), limit_chars)
+        if len(text) <= limit_chars:
             return text
-        self.cut = True
-        return text[:most]
+        self.is_cut = True
+        return text[:limit_chars]
 
-    def _entries(self, values: list[Any], keep: Any) -> list[Any]:
-        kept: list[Any] = []
+    def _entries(self, values: list[Any], copy: Any) -> list[Any]:
+        copied: list[Any] = []
         for value in values[:TRUNCATED_ENTRIES]:
-            if self._left <= 0:
+            if self._remaining_chars <= 0:
                 break
-            kept.append(keep(value))
-        self.cut = self.cut or len(kept) < len(values)
-        return kept
+            copied.append(copy(value))
+        self.is_cut = self.is_cut or len(copied) < len(values)
+        return copied
 
     def _fields(self, fields: dict[str, Any], *, prose: frozenset[str] = frozenset()) -> dict[str, Any]:
-        kept: dict[str, Any] = {}
+        copied: dict[str, Any] = {}
         for name, value in fields.items():
-            if len(kept) == TRUNCATED_ENTRIES or self._left <= 0:
-                self.cut = True
+            if len(copied) == TRUNCATED_ENTRIES or self._remaining_chars <= 0:
+                self.is_cut = True
                 break
-            said = isinstance(value, str) and name in prose
-            short = self._text(name, self._most)
-            kept[short] = self._text(value, TRUNCATED_MESSAGE_CHARS) if said else self._value(value)
-        return kept
+            is_prose = isinstance(value, str) and name in prose
+            short_name = self._text(name, self._limit_chars)
+            copied[short_name] = self._text(value, TRUNCATED_MESSAGE_CHARS) if is_prose else self._value(value)
+        return copied

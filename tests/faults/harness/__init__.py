@@ -1,1 +1,1 @@
-"""The fault harness: a server under load, faults at times that a seed decides, and what has to hold afterwards."""
+"""The fault harness: a server under load, faults at random times from a seed, and invariants afterwards."""

@@ -1,4 +1,4 @@
-"""`python -m tests.faults.harness --seed 7`: the campaign of a seed; with `--minutes`, of the seeds that follow, too."""
+"""`python -m tests.faults.harness --seed 7`: run the campaign of a seed; with `--minutes`, of further seeds too."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     print(line, flush=True)
 
 
 def _one(seed: int, args: argparse.Namespace, faults: list[str]) -> bool:
-    """Whether everything held."""
-    began = time.monotonic()
-    _say(f"seed {seed}: python -m tests.faults.harness --seed {seed} --seconds {args.seconds:g}" + _only(args))
+    """Run the campaigns and return True if every invariant held."""
+    started_at = time.monotonic()
+    _print_line(f"seed {seed}: python -m tests.faults.harness --seed {seed} --seconds {args.seconds:g}" + _only(args))
     if args.keep is not None:
         Path(args.keep).mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f"faults-{seed}-", dir=args.keep))
     workers = args.workers.split(",") if args.workers else list(KINDS)
-    found = campaign.run(seed, folder, seconds=args.seconds, faults=faults, workers=workers, say=_say)
+    found = campaign.run(seed, folder, seconds=args.seconds, faults=faults, workers=workers, report=_print_line)
     for line in found:
-        _say(f"  VIOLATION {line}")
-    _say(f"seed {seed}: {len(found)} violations in {time.monotonic() - began:.0f} s")
+        _print_line(f"  VIOLATION {line}")
+    _print_line(f"seed {seed}: {len(found)} violations in {time.monotonic() - started_at:.0f} s")
     if found:
         stderr = folder / "stderr"
         tail = stderr.read_text(errors="replace")[-6000:] if stderr.exists() else ""
-        _say(f"  kept in {folder}; the end of the server's stderr:\n{tail}")
+        _print_line(f"  kept in {folder}; the end of the server's stderr:\n{tail}")
     else:
         shutil.rmtree(folder)
     return not found
@@ -63,7 +63,7 @@ def _only(args: argparse.Namespace) -> str:
 def main() -> int:
     args = _arguments()
     if not args.inside_namespace:
-        # The disk that is filled is a mount of its own, which nobody else sees.
+        # The disk that is filled is a private mount, invisible to other processes.
         words = [sys.executable, "-m", "tests.faults.harness", INSIDE, *sys.argv[1:]]
         return subprocess.run(["unshare", "-rm", *words], cwd=ROOT).returncode
     faults = args.only.split(",") if args.only else list(FAULTS)
@@ -75,7 +75,7 @@ def main() -> int:
         seed += 1
         if time.monotonic() >= deadline:
             break
-    _say(
+    _print_line(
         f"{seed - args.seed} campaigns; violations with the seeds {failed}"
         if failed
         else f"{seed - args.seed} campaigns: everything held"

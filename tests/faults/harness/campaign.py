@@ -1,4 +1,4 @@
-"""A campaign: from a seed to a schedule of faults, the schedule under load, and what has to hold afterwards."""
+"""A campaign: from a seed to a schedule of faults, the schedule under load, and the invariants afterwards."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tests.faults.harness.server import Deployment, Server, Violation
 from tests.model_server.server import in_process
 
 FAULT_SECONDS = (0.3, 3.0)
-"""How long it goes well between two faults."""
+"""The range of seconds between two faults."""
 LOAD_RUNS = 6
-"""How many runs are dispatched between two faults, at least, unless that takes longer than `LOAD_SECONDS`."""
+"""The minimum number of runs between two faults, unless that takes longer than `LOAD_SECONDS`."""
 LOAD_SECONDS = 20.0
 DRAIN_SECONDS = 180.0
-"""How long it may take until every run has ended, once there are no more faults."""
+"""The time limit for all runs to end after the last fault."""
 DISK_BYTES = 256 * 2**20
-# The library that other programs use for this, libfaketime, makes the threads of Python wait for each other without end.
+# The usual library for this, libfaketime, causes deadlocks between the threads of Python.
 _CLOCK = """
 import os, time
 
@@ -48,11 +48,11 @@ def offset():
 time.time = lambda: real_time() + offset()
 time.time_ns = lambda: real_time_ns() + int(offset() * 1e9)
 """
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 class Action(msgspec.Struct, frozen=True):
-    """A fault, so many seconds after the one before it, with the seed of what it leaves to chance."""
+    """A fault, the seconds since the fault before, and the seed of its random choices."""
 
     wait_seconds: float
     fault: str
@@ -60,11 +60,11 @@ class Action(msgspec.Struct, frozen=True):
 
 
 def schedule(seed: int, seconds: float, faults: list[str]) -> list[Action]:
-    """The faults of a campaign: the same seed is the same list."""
+    """Return the faults of a campaign; the same seed has the same faults."""
     rng = random.Random(seed)
     actions: list[Action] = []
     length = 0.0
-    # At least one; each may take a while itself, most of all a restart.
+    # At least one fault. Each takes time itself, a restart most of all.
     while length < seconds:
         wait = round(rng.uniform(*FAULT_SECONDS), 2)
         (name,) = rng.choices(faults, [FAULTS[name].weight for name in faults])
@@ -75,7 +75,7 @@ def schedule(seed: int, seconds: float, faults: list[str]) -> list[Action]:
 
 @contextlib.contextmanager
 def _small_disk(folder: Path) -> Generator[Path]:
-    """A disk of its own, which the campaign can fill. It takes a mount namespace."""
+    """Mount a separate disk that the campaign can fill. Requires a mount namespace."""
     folder.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(folder)], check=True)
     try:
@@ -85,18 +85,18 @@ def _small_disk(folder: Path) -> Generator[Path]:
 
 
 def _clock_env(folder: Path, clock: Path) -> dict[str, str]:
-    """The environment in which the wall clock of Python programs is off by what the file says."""
+    """Return an environment in which the wall clock of Python programs is shifted by the offset in a file."""
     clock.write_text("0")
     (folder / "deployment").mkdir()
     (folder / "deployment" / "sitecustomize.py").write_text(_CLOCK)
     return {"PYTHONPATH": str(folder / "deployment"), "HARNESS_CLOCK": str(clock)}
 
 
-def run(seed: int, folder: Path, *, seconds: float, faults: list[str], workers: list[str], say: Say) -> list[str]:
-    """Run the campaign of that seed in an empty folder, and give what does not hold."""
+def run(seed: int, folder: Path, *, seconds: float, faults: list[str], workers: list[str], report: Report) -> list[str]:
+    """Run the campaign of that seed in an empty folder, and return the violations."""
     actions = schedule(seed, seconds, faults)
     for action in actions:
-        say(f"  after {action.wait_seconds:g} s: {action.fault} ({action.seed})")
+        report(f"  after {action.wait_seconds:g} s: {action.fault} ({action.seed})")
     with _small_disk(folder / "disk") as disk, in_process(folder, MODEL) as model:
         clock = folder / "clock"
         env = {**model.env, **(_clock_env(folder, clock) if any(one.fault == "clock" for one in actions) else {})}
@@ -104,7 +104,7 @@ def run(seed: int, folder: Path, *, seconds: float, faults: list[str], workers: 
         server = Server(deployment)
         driver = Driver(deployment, server, random.Random(seed), workers)
         try:
-            return _under_load(FaultContext(deployment, server, driver, clock), actions, say)
+            return _under_load(FaultContext(deployment, server, driver, clock), actions, report)
         except Violation as violation:
             return [str(violation)]
         finally:
@@ -113,7 +113,7 @@ def run(seed: int, folder: Path, *, seconds: float, faults: list[str], workers: 
                 shutil.copytree(deployment.storage.root, folder / "storage")
 
 
-def _under_load(context: FaultContext, actions: list[Action], say: Say) -> list[str]:
+def _under_load(context: FaultContext, actions: list[Action], report: Report) -> list[str]:
     server, driver = context.server, context.driver
     found: list[str] = []
     server.start()
@@ -138,7 +138,7 @@ def _under_load(context: FaultContext, actions: list[Action], say: Say) -> list[
     if not any(FAULTS[action.fault].noisy for action in actions):
         found += invariants.stderr_defects(context.deployment)
     ledger = driver.ledger
-    say(
+    report(
         f"  {len(ledger.runs)} of {len(ledger.kinds)} dispatches, {len(ledger.answers)} answers and "
         f"{len(ledger.cancels)} cancels acknowledged; {server.starts} starts; "
         f"{server.peak_memory_bytes // 2**20} MiB; refusals: {ledger.refusals}"
@@ -147,16 +147,16 @@ def _under_load(context: FaultContext, actions: list[Action], say: Say) -> list[
 
 
 def _let_work(context: FaultContext, seconds: float) -> None:
-    """Wait so long, and on a busy machine until there is some load; but not for ever, should it be refused."""
-    runs, began = context.driver.ledger.runs, time.monotonic()
+    """Wait for the seconds and, with a time limit, until some runs were dispatched."""
+    runs, started_at = context.driver.ledger.runs, time.monotonic()
     before = len(runs)
     time.sleep(seconds)
-    while len(runs) < before + LOAD_RUNS and time.monotonic() < began + LOAD_SECONDS and context.server.is_alive():
+    while len(runs) < before + LOAD_RUNS and time.monotonic() < started_at + LOAD_SECONDS and context.server.is_alive():
         time.sleep(0.05)
 
 
 def _stuck(context: FaultContext) -> list[str]:
-    """The runs that do not end, although the faults have stopped."""
+    """Return the runs that do not end although the faults have stopped."""
     ended = EndedRuns(context.deployment.storage)
     deadline = time.monotonic() + DRAIN_SECONDS
     while True:
@@ -165,7 +165,7 @@ def _stuck(context: FaultContext) -> list[str]:
         if not stuck:
             return []
         if context.server.has_run_out_of_memory():
-            # A fault did it, which was over before the server had ended.
+            # The cause is a fault that was over before the server had ended.
             context.server.ensure_up()
         if not context.server.is_alive():
             code = context.server.wait_for_exit()

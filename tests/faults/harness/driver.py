@@ -1,4 +1,4 @@
-"""The driver: dispatches, answers and cancels, and remembers what the server has acknowledged."""
+"""The driver: dispatches, answers and cancels runs, and records what the server has acknowledged."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from tests.faults.harness.server import SHOPFLOOR, Deployment, Server, Violation
 
 PAUSE_SECONDS = 0.05
 MAX_OPEN_RUNS = 60
-"""With more, no new run is dispatched: the queue would only grow."""
+"""The number of open runs above which no run is dispatched, because the queue would only grow."""
 PLAIN_COMMANDS = 2
 _NO_CONNECTION = (httpx.TransportError, httpx.TimeoutException)
 
 
 class Ledger:
-    """What was asked, and what of it was acknowledged with a 2xx."""
+    """The requests, and those that were acknowledged with a 2xx."""
 
     def __init__(self) -> None:
         self.runs: dict[str, str] = {}
-        """Acknowledged dispatches: the run, by its key."""
+        """The runs of acknowledged dispatches, by key."""
         self.kinds: dict[str, str] = {}
-        """Every key that was asked for, acknowledged or not, and the worker."""
+        """The worker of every requested key, acknowledged or not."""
         self.answers: set[tuple[str, str]] = set()
         self.cancels: set[str] = set()
         self.refusals: dict[str, int] = {}
-        """How often a request got another answer, by status and code."""
+        """The number of other responses, by status and code."""
         self.violations: list[str] = []
 
     def acknowledge(self, key: str, run_id: str) -> None:
@@ -43,13 +43,13 @@ class Ledger:
 
 
 class Driver:
-    """Threads that use the server as clients do; a server that is away, or refuses, is tried again."""
+    """Threads that use the server like clients; they retry when the server is down or rejects a request."""
 
     def __init__(self, deployment: Deployment, server: Server, rng: random.Random, workers: list[str]) -> None:
         self.ledger = Ledger()
         self._site = deployment
         self._server = server
-        self._dice = rng
+        self._rng = rng
         self._numbers = itertools.count()
         self._workers = workers
         self._dispatching = threading.Event()
@@ -57,7 +57,7 @@ class Driver:
         self._over = threading.Event()
         self._to_cancel: list[tuple[float, str]] = []
         self._cancelling = threading.Lock()
-        self._bare: list[subprocess.Popen[bytes]] = []
+        self._plain_commands: list[subprocess.Popen[bytes]] = []
         self._failures: list[str] = []
         self._ended = EndedRuns(deployment.storage)
         loops = (
@@ -66,7 +66,7 @@ class Driver:
             self._answer,
             self._cancel,
             self._watch_memory,
-            self._run_bare_commands,
+            self._run_plain_commands,
         )
         self._threads = [threading.Thread(target=self._loop, args=(loop,), daemon=True) for loop in loops]
 
@@ -81,14 +81,14 @@ class Driver:
         self._over.set()
         for thread in self._threads:
             thread.join(60)
-        for process in self._bare:
+        for process in self._plain_commands:
             process.wait(120)
         if self._failures:
             raise Violation("the driver failed: " + "; ".join(self._failures))
 
     def kill_plain_command(self) -> None:
-        """Kill a process that executes a bare command."""
-        for process in self._bare:
+        """Kill a process that executes a plain command."""
+        for process in self._plain_commands:
             if process.poll() is None:
                 process.kill()
                 return
@@ -124,16 +124,16 @@ class Driver:
     def _dispatch(self, client: httpx.Client) -> None:
         if not self._dispatching.is_set() or self._open_runs() > MAX_OPEN_RUNS:
             return
-        kind, given = pick(self._dice, self._workers)
+        kind, arguments = pick(self._rng, self._workers)
         key = f"{kind.slug}-{next(self._numbers)}"
         self.ledger.kinds[key] = kind.slug
-        body = {"worker": kind.slug, "input": {"KEY": key, **given}, "idempotency_key": key}
+        body = {"worker": kind.slug, "input": {"KEY": key, **arguments}, "idempotency_key": key}
         made = None
         with contextlib.suppress(*_NO_CONNECTION):
             made = self._post(client, "/api/runs", **body)
-        if self._dice.random() < (0.1 if made else 0.5):
-            # A client that got no answer asks again with the same key, or never; either is one run at most.
-            time.sleep(self._dice.random())
+        if self._rng.random() < (0.1 if made else 0.5):
+            # A client without a response retries with the same key or gives up: at most one run either way.
+            time.sleep(self._rng.random())
             again = self._server.client()
             if again is not None:
                 with contextlib.suppress(*_NO_CONNECTION):
@@ -141,7 +141,7 @@ class Driver:
         self._note(key, made)
         if made and kind.act == "cancel":
             with self._cancelling:
-                self._to_cancel.append((time.monotonic() + self._dice.random() * 4, made["run_id"]))
+                self._to_cancel.append((time.monotonic() + self._rng.random() * 4, made["run_id"]))
 
     def _note(self, key: str, made: dict[str, Any] | None) -> None:
         if made:
@@ -177,13 +177,13 @@ class Driver:
             answer = client.post(f"/api/runs/{run_id}/cancel", json={"reason": "as planned"})
             if answer.is_success:
                 self.ledger.cancels.add(run_id)
-            # A run that has ended in the meantime, by a fault, cannot be cancelled any more.
+            # A run that a fault has ended in the meantime cannot be cancelled.
             if answer.is_success or answer.status_code == 409:
                 with self._cancelling:
                     self._to_cancel = [one for one in self._to_cancel if one[1] != run_id]
 
     def _endless(self, client: httpx.Client) -> list[str]:
-        """Open runs that somebody has to cancel, also those whose dispatch was never acknowledged."""
+        """Return the open runs that have to be cancelled, including those whose dispatch was never acknowledged."""
         found: list[str] = []
         for slug in (kind.slug for kind in KINDS.values() if kind.act == "cancel"):
             for status in ("queued", "running", "waiting"):
@@ -197,10 +197,12 @@ class Driver:
         self._server.record_peak_memory()
         time.sleep(0.2)
 
-    def _run_bare_commands(self, client: httpx.Client) -> None:
-        self._bare = [process for process in self._bare if process.poll() is None]
-        if self._dispatching.is_set() and len(self._bare) < PLAIN_COMMANDS:
+    def _run_plain_commands(self, client: httpx.Client) -> None:
+        self._plain_commands = [process for process in self._plain_commands if process.poll() is None]
+        if self._dispatching.is_set() and len(self._plain_commands) < PLAIN_COMMANDS:
             words = [SHOPFLOOR, "run", "-q", "--command", "seq 1 2000; sleep 0.5; (setsid sleep 300 &); echo end"]
             quiet = subprocess.DEVNULL
-            self._bare.append(subprocess.Popen(words, env=self._site.env, stdin=quiet, stdout=quiet, stderr=quiet))
+            self._plain_commands.append(
+                subprocess.Popen(words, env=self._site.env, stdin=quiet, stdout=quiet, stderr=quiet)
+            )
         time.sleep(2)

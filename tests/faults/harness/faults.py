@@ -1,4 +1,4 @@
-"""The faults: what is done to the server. Each leaves it up, or dead and to be started again."""
+"""The faults. Each leaves the server up, or dead and to be restarted."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ SPARE_DESCRIPTORS = (0, 2, 5, 20)
 SPARE_MEMORY_BYTES = (2 * 2**20, 8 * 2**20, 32 * 2**20)
 HALF_SENT_CONNECTIONS = 300
 JUMPS = (7_200, -7_200, 400 * 86_400, -30 * 86_400, 0)
-"""By how many seconds the clock is wrong from then on."""
-_CUT_OFF = frozenset({"outcome_unknown", "host_lost"})
-_STOPPED = _CUT_OFF | {"host_stopped"}
+"""The seconds by which the clock is wrong from then on."""
+_INTERRUPTED = frozenset({"outcome_unknown", "host_lost"})
+_STOPPED = _INTERRUPTED | {"host_stopped"}
 _STORAGE = frozenset({"storage_full", "storage_error", "storage_failed", "storage_unwritable", "storage_unreadable"})
 _STARVED = _STORAGE | {
     "process_error",
@@ -38,7 +38,7 @@ _STARVED = _STORAGE | {
 
 
 class FaultContext(msgspec.Struct, frozen=True):
-    """What a fault is done to."""
+    """The target of a fault."""
 
     deployment: Deployment
     server: Server
@@ -53,9 +53,9 @@ class Fault(msgspec.Struct, frozen=True):
     act: Act
     weight: int = 2
     excuses: frozenset[str] = frozenset()
-    """The codes of failures that runs may end with because of it."""
+    """The codes that runs may fail with because of the fault."""
     noisy: bool = False
-    """Whether the server may complain with a traceback."""
+    """True if the server may print a traceback."""
 
 
 def _restart(context: FaultContext, rng: random.Random) -> None:
@@ -70,7 +70,7 @@ def kill(context: FaultContext, rng: random.Random) -> None:
 
 
 def kill_with_reaper(context: FaultContext, rng: random.Random) -> None:
-    """The next host has to end what both have left."""
+    """Kill the server and its reaper: the next host has to end the processes of both."""
     context.server.signal(signal.SIGSTOP)
     for pid in context.server.reaper_pids():
         with contextlib.suppress(ProcessLookupError):
@@ -85,7 +85,7 @@ def kill_reaper(context: FaultContext, rng: random.Random) -> None:
 
 
 def kill_at_start(context: FaultContext, rng: random.Random) -> None:
-    """Several times in a row, while it comes up."""
+    """Kill the server several times while it starts."""
     for _ in range(3):
         context.server.signal(signal.SIGKILL)
         context.server.wait_for_exit()
@@ -115,7 +115,7 @@ def interrupt(context: FaultContext, rng: random.Random) -> None:
 
 
 def hang_up(context: FaultContext, rng: random.Random) -> None:
-    """It may stay or go; what matters is what it leaves."""
+    """Send HUP. The server may stay or exit, but has to leave a valid state."""
     context.server.signal(signal.SIGHUP)
     time.sleep(0.5)
     if not context.server.is_alive():
@@ -130,7 +130,7 @@ def freeze(context: FaultContext, rng: random.Random) -> None:
 
 
 def mix(context: FaultContext, rng: random.Random) -> None:
-    """Signals in any order, close together; the last one is KILL."""
+    """Send signals in any order, close together; the last is KILL."""
     for _ in range(rng.randint(2, 6)):
         context.server.signal(signal.Signals[f"SIG{rng.choice(MIXED)}"])
         time.sleep(rng.choice([0, 0.01, 0.1, 0.5]))
@@ -162,7 +162,7 @@ def disk(context: FaultContext, rng: random.Random) -> None:
 
 
 def disk_and_kill(context: FaultContext, rng: random.Random) -> None:
-    """It may be unable to start while the disk is full."""
+    """Fill the disk. The server may be unable to start meanwhile."""
     with _full_disk(context, 0):
         time.sleep(rng.uniform(0.1, 1))
         context.server.signal(signal.SIGKILL)
@@ -176,14 +176,14 @@ def disk_and_kill(context: FaultContext, rng: random.Random) -> None:
 
 
 def lock(context: FaultContext, rng: random.Random) -> None:
-    """Somebody else holds the database."""
+    """Lock the database from another process."""
     database = sqlite3.connect(context.deployment.storage.database, timeout=10, isolation_level=None)
     try:
         database.execute("BEGIN EXCLUSIVE")
         time.sleep(rng.uniform(0.5, 4))
         database.execute("ROLLBACK")
     except sqlite3.OperationalError:
-        # The server was faster; on a full or busy machine that is no fault of anybody's.
+        # The server locked the database first, which is not an error on a busy machine.
         return
     finally:
         database.close()
@@ -201,7 +201,7 @@ def _limited(pid: int, kind: int, soft: int) -> Generator[None]:
 
 
 def descriptors(context: FaultContext, rng: random.Random) -> None:
-    """It can open only a few more files."""
+    """Limit the files that the server can open."""
     pid = context.server.pid
     most = max(int(name) for name in os.listdir(f"/proc/{pid}/fd")) + 1
     with _limited(pid, resource.RLIMIT_NOFILE, most + rng.choice(SPARE_DESCRIPTORS)):
@@ -210,7 +210,7 @@ def descriptors(context: FaultContext, rng: random.Random) -> None:
 
 
 def memory(context: FaultContext, rng: random.Random) -> None:
-    """It can get only little more memory."""
+    """Limit the memory that the server can allocate."""
     pid = context.server.pid
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[0])
     spare_bytes = rng.choice(SPARE_MEMORY_BYTES)
@@ -220,7 +220,7 @@ def memory(context: FaultContext, rng: random.Random) -> None:
 
 
 def connections(context: FaultContext, rng: random.Random) -> None:
-    """Many clients send half a request each. Descriptors for runs were reserved when the server was started."""
+    """Open many connections with half a request each. The server has reserved descriptors for runs at its start."""
     address = context.server.address
     assert address is not None
     host, port = address[0].removeprefix("http://").split(":")
@@ -238,7 +238,7 @@ def clock(context: FaultContext, rng: random.Random) -> None:
 
 
 def database(context: FaultContext, rng: random.Random) -> None:
-    """The database is damaged or deleted; the server is stopped, the rows are rebuilt, the server is started."""
+    """Damage or delete the database, stop the server, rebuild the rows, and start the server."""
     path = context.deployment.storage.database
     match rng.choice(["bytes", "cut", "unlink"]):
         case "bytes":
@@ -262,19 +262,19 @@ def database(context: FaultContext, rng: random.Random) -> None:
 
 
 FAULTS = {
-    "kill": Fault(kill, 6, _CUT_OFF),
-    "kill-with-reaper": Fault(kill_with_reaper, 1, _CUT_OFF),
+    "kill": Fault(kill, 6, _INTERRUPTED),
+    "kill-with-reaper": Fault(kill_with_reaper, 1, _INTERRUPTED),
     "kill-reaper": Fault(kill_reaper, 1),
-    "kill-at-start": Fault(kill_at_start, 1, _CUT_OFF),
-    "kill-bare": Fault(kill_plain_command, 1, _CUT_OFF),
+    "kill-at-start": Fault(kill_at_start, 1, _INTERRUPTED),
+    "kill-bare": Fault(kill_plain_command, 1, _INTERRUPTED),
     "term": Fault(term, 2, _STOPPED),
     "interrupt": Fault(interrupt, 1, _STOPPED),
     "hang-up": Fault(hang_up, 1, _STOPPED),
     "freeze": Fault(freeze, 2),
     "mix": Fault(mix, 2, _STOPPED, noisy=True),
-    "disk": Fault(disk, 2, _STORAGE | _CUT_OFF, noisy=True),
-    # Killed between the end of a step for want of room and the outcome, the run fails by that step.
-    "disk-and-kill": Fault(disk_and_kill, 1, _STORAGE | _CUT_OFF | {"execution_error"}, noisy=True),
+    "disk": Fault(disk, 2, _STORAGE | _INTERRUPTED, noisy=True),
+    # If the kill comes between a step that failed with a full disk and the outcome, the run fails with that step.
+    "disk-and-kill": Fault(disk_and_kill, 1, _STORAGE | _INTERRUPTED | {"execution_error"}, noisy=True),
     "lock": Fault(lock, 1),
     "descriptors": Fault(descriptors, 1, _STARVED | _STOPPED, noisy=True),
     "memory": Fault(memory, 1, _STARVED | _STOPPED, noisy=True),

@@ -1,4 +1,4 @@
-"""What has to hold after every campaign, whatever was done to the server."""
+"""The invariants that hold after every campaign, with any faults."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from shopfloor.views import RunRow, row_fold
 from shopfloor.wiring import local_backend
 
 MEMORY_BYTES = 400 * 2**20
-"""The most memory that the server may have under this load."""
+"""The memory limit of the server under this load."""
 _DEFECTS = re.compile(r"Traceback|ExceptionGroup|a defect of Shopfloor|never retrieved|never awaited")
 _PAGE_RUNS = 200
 
@@ -40,7 +40,7 @@ def read_logs(deployment: Deployment) -> Logs:
 
 
 def violations(deployment: Deployment, server: Server, ledger: Ledger, excused_codes: frozenset[str]) -> list[str]:
-    """Every violation, once the server is stopped. `excused_codes` are the codes of failures that the faults explain."""
+    """Return every violation after the server has stopped. `excused_codes` are failures that the faults explain."""
     logs = read_logs(deployment)
     found = [
         *ledger.violations,
@@ -59,7 +59,7 @@ def violations(deployment: Deployment, server: Server, ledger: Ledger, excused_c
 
 
 def stderr_defects(deployment: Deployment) -> list[str]:
-    """Lines of the server's standard error that no fault explains."""
+    """Return the lines of the server's standard error that no fault explains."""
     text = deployment.stderr.read_text(errors="replace")
     return [f"stderr: {line}" for line in text.splitlines() if _DEFECTS.search(line)]
 
@@ -79,7 +79,7 @@ def _verified(deployment: Deployment) -> Iterator[str]:
 
 
 def _steps(logs: Logs) -> Iterator[str]:
-    """No step begins again after it was completed without an error."""
+    """Check that no step starts again after it was completed without an error."""
     for run_id, events in logs.items():
         done: set[tuple[str, int]] = set()
         for event in events:
@@ -94,7 +94,7 @@ def _steps(logs: Logs) -> Iterator[str]:
 
 
 def _tokens(deployment: Deployment, logs: Logs) -> Iterator[str]:
-    """No effect happens more often than the log allows, and every completed run has had all of its effects."""
+    """Check that no effect happens more often than the log allows, and that completed runs have all their effects."""
     by_key = {run_id: run_id for run_id in logs}
     for run_id, events in logs.items():
         key = key_of(events)
@@ -124,7 +124,7 @@ def _worker(events: list[Event]) -> str:
 
 
 def _allowed(events: list[Event], place: tuple[str, int], rule: str) -> int:
-    """How often the step at that place may have been executed."""
+    """Return how often a step may have been executed."""
     if rule == "once":
         starts = [event.payload for event in events if (event.path, event.iteration) == place]
         return sum(isinstance(payload, StepStarted) for payload in starts)
@@ -157,7 +157,7 @@ def _acknowledged(ledger: Ledger, logs: Logs, excused_codes: frozenset[str]) -> 
 
 
 def _ends(logs: Logs, excused_codes: frozenset[str]) -> Iterator[str]:
-    """Every run ends as its kind does, or by a failure that the faults explain, be it of a sub-run."""
+    """Check that every run ends as its worker does, or with a failure that the faults explain, its own or a sub-run's."""
     parents = {
         parent for events in logs.values() if _code(events) in excused_codes for parent in _parents(logs, events)
     }
@@ -184,7 +184,7 @@ def _ends(logs: Logs, excused_codes: frozenset[str]) -> Iterator[str]:
 
 
 def _parents(logs: Logs, events: list[Event]) -> Iterator[str]:
-    """The runs above."""
+    """Return the runs above a run."""
     parent = events[0].parent_run_id
     while parent is not None:
         yield parent
@@ -206,7 +206,7 @@ def _processes(deployment: Deployment) -> Iterator[str]:
 
 
 def _rows(deployment: Deployment, logs: Logs) -> Iterator[str]:
-    """The rows are the fold of their logs; a rebuild makes the same rows, and the list shows the same."""
+    """Check that rows are the fold of their logs, and that a rebuild makes the same rows and the same list."""
     before, listed = views_of(deployment.storage), _listed(deployment)
     rows = anyio.run(_stored_rows, deployment)
     for run_id in sorted(rows.keys() | logs.keys()):
@@ -250,7 +250,7 @@ def _difference(row: RunRow | None, folded: RunRow | None) -> str:
 
 
 def _listed(deployment: Deployment) -> list[dict[str, object]]:
-    """All that `shopfloor list` shows, page by page."""
+    """Return all runs that `shopfloor list` shows, page by page."""
     listed: list[dict[str, object]] = []
     cursor: list[str] = []
     while True:
@@ -258,6 +258,6 @@ def _listed(deployment: Deployment) -> list[dict[str, object]]:
         page = json.loads(done.stdout) if done.returncode == 0 else {"workers": [{"error": done.stderr}], "next": None}
         listed += page["workers"]
         if page["next"] is None:
-            # Runs that began in the same millisecond are in the order in which their logs were found.
+            # Runs that started in the same millisecond are in the order in which their logs were found.
             return sorted(listed, key=lambda run: str(run["id"]))
         cursor = ["--cursor", page["next"]]

@@ -1,8 +1,8 @@
-"""The load: workers of every kind, each with the effects that it has and the ways in which it may end.
+"""The load: workers of every kind, each with its effects and its possible outcomes.
 
-A step with an effect appends a token to a file: `KEY PATH ITERATION RULE LABEL`. KEY names the run: by its input, or by its id. RULE
-says how often the step may be executed: `once` is once per try that the log has, `safe` is once per attempt that began
-before the step was completed.
+A step with an effect appends a token to a file: `KEY PATH ITERATION RULE LABEL`. KEY names the run, by its input or by its
+id. RULE limits how often the step may be executed: `once` is once per try in the log, `safe` is once per attempt that
+started before the step was completed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 from tests.model_server.script import Text, ToolUse, Turn
 
 TOKENS = "HARNESS_TOKENS"
-"""The environment variable with the path of the file of tokens."""
+"""The environment variable with the path of the token file."""
 BIG_OUTPUT_LINES = 40_000
 BIG_INPUT_CHARS = 200_000
 
@@ -270,7 +270,7 @@ MODEL = [
     Turn(replies_before=2, times=0, say=[ToolUse(name="ask", input={"question": "Well?"}, id="c3")]),
     Turn(replies_before=3, times=0, pause=0.02, chunk=4, say=[Text(text="done with all of it")]),
 ]
-"""What the model of `talks` says."""
+"""The replies of the model of `talks`."""
 
 ANSWER = "yes"
 
@@ -281,13 +281,13 @@ class LoadWorker(msgspec.Struct, frozen=True, kw_only=True):
     slug: str
     weight: int = 2
     ends: frozenset[str] = frozenset({"completed"})
-    """How it may end without any fault: a status, or the code of its error."""
+    """The possible ends without a fault: a status, or an error code."""
     effects: frozenset[str] = frozenset()
-    """The labels of its tokens when it has completed; those of sub-runs are their own."""
+    """The labels of the tokens of a completed run, without its sub-runs."""
     result: Any = None
-    """What it gives when it has completed."""
+    """The result of a completed run."""
     act: Literal["answer", "cancel"] | None = None
-    """What the driver does to it."""
+    """The action of the driver on such a run."""
 
 
 def _kind(slug: str, effects: str = "", **fields: Any) -> LoadWorker:
@@ -327,7 +327,7 @@ KINDS = {
 
 
 def write_workers(folder: Path) -> None:
-    """All of them, with what they need beside them."""
+    """Write all workers with the files that they need."""
     folder.mkdir()
     tools = folder / "_tools.py"
     tools.write_text(_TOOLS)
@@ -341,7 +341,7 @@ def write_workers(folder: Path) -> None:
 
 
 def write_agent(folder: Path) -> dict[str, str]:
-    """A program in the place of Claude Code that prints a recording; gives the environment that it is found by."""
+    """Install a program that replaces Claude Code and prints a recording, and return the environment to find it."""
     import os
 
     folder.mkdir()
@@ -351,10 +351,10 @@ def write_agent(folder: Path) -> dict[str, str]:
 
 
 def pick(rng: random.Random, workers: list[str]) -> tuple[LoadWorker, dict[str, Any]]:
-    """The next run of the load: its kind, one of these, and its input, but for the key."""
+    """Return the next run of the load: one of these workers, and its input without the key."""
     kinds = [KINDS[slug] for slug in workers]
     (kind,) = rng.choices(kinds, [kind.weight for kind in kinds])
-    given: dict[str, Any] = {"SECONDS": str(round(rng.choice([0, 0.02, 0.05, 0.2, 1.0]), 2))}
+    arguments: dict[str, Any] = {"SECONDS": str(round(rng.choice([0, 0.02, 0.05, 0.2, 1.0]), 2))}
     if kind.slug == "python" and rng.random() < 0.2:
-        given["BIG"] = "x" * BIG_INPUT_CHARS
-    return kind, given
+        arguments["BIG"] = "x" * BIG_INPUT_CHARS
+    return kind, arguments

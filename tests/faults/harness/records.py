@@ -1,4 +1,4 @@
-"""The logs and the rows of a storage, as they are read from outside of the server."""
+"""The logs and the rows of a storage, read from outside of the server."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ VIEWS = {
     "worker_transcripts": "SELECT * FROM worker_transcripts ORDER BY worker_id",
     "run_counts": "SELECT * FROM run_counts WHERE n != 0 ORDER BY agent_id, status, worker_type, channel_id, name, roots",
 }
-"""What `rebuild` has to make again exactly as it was."""
+"""The tables that `rebuild` has to restore exactly."""
 _NOT_OF_THE_LOG = frozenset({"num"})
 
 
 class EndedRuns:
-    """The runs whose logs have an outcome; each log is looked at until it has."""
+    """The runs whose logs have an outcome. Each log is read again until it has one."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
@@ -51,10 +51,10 @@ def events_of(path: Path) -> list[Event]:
 
 
 def key_of(events: list[Event]) -> str | None:
-    """The key of the load's run, which its first event has in its input."""
+    """Return the key of a run of the load from the input in its first event."""
     first = events[0].payload if events else None
-    given = first.input if isinstance(first, RunStarted) else None
-    return given.get("KEY") if given else None
+    run_input = first.input if isinstance(first, RunStarted) else None
+    return run_input.get("KEY") if run_input else None
 
 
 def outcome_of(events: list[Event]) -> RunCompleted | None:
@@ -63,7 +63,7 @@ def outcome_of(events: list[Event]) -> RunCompleted | None:
 
 
 def views_of(storage: Storage) -> dict[str, list[dict[str, Any]]]:
-    """Every row of the views."""
+    """Return every row of the views."""
     database = sqlite3.connect(f"file:{storage.database}?mode=ro", uri=True)
     database.row_factory = sqlite3.Row
     try:

@@ -1,4 +1,4 @@
-"""The installed server in a storage of its own: started, signalled, watched, started again."""
+"""The installed server in a separate storage: started, signaled, monitored, restarted."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STDERR_TAIL_CHARS = 6_000
 
 
 class Violation(Exception):
-    """Something that has to hold does not."""
+    """An invariant does not hold."""
 
 
 def wait_for(true: Callable[[], object], what: str, seconds: float) -> None:
@@ -41,7 +41,7 @@ def wait_for(true: Callable[[], object], what: str, seconds: float) -> None:
 
 
 class Deployment:
-    """A folder with workers, a storage on a small disk, and the file of tokens, which is on another disk."""
+    """A folder with workers, a storage on a small disk, and the token file on another disk."""
 
     def __init__(self, folder: Path, disk: Path, env: dict[str, str]) -> None:
         self.folder = folder
@@ -69,7 +69,7 @@ class Deployment:
         )
 
     def children(self) -> list[str]:
-        """The processes that the server, or a bare command, has started and that are still there."""
+        """Return the processes that the server or a plain command has started and that still exist."""
         return processes_with(self.mark)
 
     def stderr_tail(self) -> str:
@@ -77,13 +77,13 @@ class Deployment:
 
 
 class Server:
-    """`shopfloor up`, one process after another."""
+    """`shopfloor up`, in one process after another."""
 
     def __init__(self, deployment: Deployment) -> None:
         self._site = deployment
         self._process: subprocess.Popen[bytes] | None = None
         self.address: tuple[str, str] | None = None
-        """URL and token, while it is up."""
+        """The URL and the token while the server is up."""
         self.starts = 0
         self.peak_memory_bytes = 0
 
@@ -96,7 +96,7 @@ class Server:
         return self._process is not None and self._process.poll() is None
 
     def spawn(self) -> None:
-        """Start the process, without waiting until it serves."""
+        """Start the process without waiting until it serves requests."""
         words = ["up", "--port", "0", "--slots", str(SLOTS), "--workers", str(self._site.folder / "workers")]
         words += ["--workers", str(self._site.folder / "python_workers.py")]
         with self._site.stderr.open("ab") as stderr:
@@ -107,7 +107,7 @@ class Server:
         self.starts += 1
 
     def wait_until_up(self) -> bool:
-        """Whether it serves; False where it ended before it did."""
+        """Wait until the server serves requests; return False if it ended before."""
         assert self._process is not None
         assert self._process.stdout is not None
         stdout = self._process.stdout
@@ -122,13 +122,13 @@ class Server:
         return True
 
     def start(self) -> None:
-        """Start it, and raise where it does not come up."""
+        """Start the server; raise an error if it does not come up."""
         self.spawn()
         if not self.wait_until_up():
             raise Violation("the server does not start")
 
     def has_run_out_of_memory(self) -> bool:
-        """Whether it has ended by itself for want of memory, and said so: its parts may be half loaded then."""
+        """Return True if the server reported that it ran out of memory and exited, as its modules may be half loaded then."""
         return not self.is_alive() and OUT_OF_MEMORY_MESSAGE in self._site.stderr_tail()
 
     def ensure_up(self) -> None:
@@ -143,7 +143,7 @@ class Server:
             self._process.send_signal(number)
 
     def wait_for_exit(self, seconds: float = STOP_SECONDS) -> int:
-        """Wait for its end and give the exit code."""
+        """Wait for the end of the process and return its exit code."""
         self.address = None
         assert self._process is not None
         try:
@@ -155,7 +155,7 @@ class Server:
         return code
 
     def record_peak_memory(self) -> None:
-        """Remember the most memory that it has had."""
+        """Record the peak memory of the process."""
         if self._process is None or self._process.poll() is not None:
             return
         with contextlib.suppress(OSError, ValueError):
@@ -164,14 +164,14 @@ class Server:
             self.peak_memory_bytes = max(self.peak_memory_bytes, int(peak) * 1024)
 
     def reaper_pids(self) -> list[int]:
-        """The processes that end the children of a server that was killed."""
+        """Return the reapers, which end the children of a server that was killed."""
         with contextlib.suppress(OSError):
             children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
             return [int(pid) for pid in children if b"reaper.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
         return []
 
     def client(self) -> httpx.Client | None:
-        """A client of the server that is up now."""
+        """Return a client of the current server."""
         address = self.address
         if address is None:
             return None

@@ -14,7 +14,21 @@ import pytest
 from tests.sample_events import RUN_ID
 from tests.timeouts import TIMEOUT_SECONDS
 from tests.unit.client.scripted_server import Answer, ScriptedServer, as_json, log_sse, scripted_server, sse
-from tests.unit.views.test_stream import STARTED, STEP, STEP_ENDED, call, delta, log, message, result, text, told, use
+from tests.unit.views.test_stream import (
+    STARTED,
+    STEP,
+    STEP_ENDED,
+    call,
+    delta,
+    log,
+    message,
+    result,
+    text,
+    use,
+)
+from tests.unit.views.test_stream import (
+    stream_events as told,
+)
 
 from shopfloor.client import (
     CallResult,

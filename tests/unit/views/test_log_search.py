@@ -1,4 +1,4 @@
-"""Finding a text in a log: in values, whatever its case and however it was written."""
+"""Search for a text in the values of a log, independent of its case and its JSON escapes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_text_is_found(text: str, value: str, shown: str, ascii_only: bool) ->
         None,
     ],
 )
-def test_names_of_fields_and_what_stands_in_two_values_are_not_found(payload: Any) -> None:
+def test_field_names_and_text_across_two_values_are_not_found(payload: Any) -> None:
     assert snippet("fox", payload) is None
 
 
@@ -67,7 +67,7 @@ def test_the_envelope_is_not_searched() -> None:
     assert snippet("path", {"a": "b"}) is None
 
 
-def test_slashes_that_others_escape_are_found() -> None:
+def test_escaped_slashes_are_found() -> None:
     raw = b'{"seq":1,"type":"x","payload":{"a":"in \\/usr\\/bin"}}'
     assert LogSearcher("/usr/bin").find(Entry(1, "x", raw)) == LogHit(1, "x", "in \ue000/usr/bin\ue001")
 
@@ -92,7 +92,7 @@ def test_a_long_text_is_found_and_its_snippet_is_still_short() -> None:
     "raw",
     [b"fox", b'{"fox', b'{"payload":"\xfffox"}', b'{"seq":1,"type":"fox"}', b'{"payload":' + b"[" * 99_999 + b'"fox"'],
 )
-def test_what_cannot_be_read_has_nothing_in_it(raw: bytes) -> None:
+def test_a_line_that_cannot_be_decoded_has_no_hits(raw: bytes) -> None:
     assert LogSearcher("fox").find(Entry(1, "x", raw)) is None
 
 

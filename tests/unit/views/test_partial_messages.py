@@ -1,4 +1,4 @@
-"""What views make of messages that are not complete."""
+"""Incomplete messages in the views."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from shopfloor.views import (
     StreamState,
     TextItem,
     archive,
-    brief,
     fleet_event_step,
     row_fold,
     stream_step,
+    truncate_event,
     without_chunks,
 )
 
@@ -70,7 +70,7 @@ def log(*payloads: Any, first: int = 1) -> list[Event]:
     ]
 
 
-def test_a_message_that_was_cut_off_is_shown_before_the_end_of_its_step() -> None:
+def test_an_interrupted_message_is_shown_before_the_end_of_its_step() -> None:
     shown = list(without_chunks(log(STARTED, STEP, piece(0, "Hel"), piece(3, "lo"), ENDED, OUTCOME)))
     assert [(event.seq, event.type) for event in shown] == [
         (1, "run.started"),
@@ -82,25 +82,25 @@ def test_a_message_that_was_cut_off_is_shown_before_the_end_of_its_step() -> Non
     assert shown[2].payload == whole("Hello", stop_reason=INTERRUPTED_STOP)
 
 
-def test_two_messages_that_are_typed_at_once_are_told_apart() -> None:
+def test_two_messages_that_are_streamed_at_once_are_kept_separate() -> None:
     events = log(STARTED, STEP, piece(0, "a", "m1"), piece(0, "b", "m2"), piece(1, "A", "m1"), whole("bB", "m2"), ENDED)
-    said = [event.payload for event in without_chunks(events) if isinstance(event.payload, AssistantMessage)]
-    assert said == [whole("bB", "m2"), whole("aA", "m1", stop_reason=INTERRUPTED_STOP)]
+    texts = [event.payload for event in without_chunks(events) if isinstance(event.payload, AssistantMessage)]
+    assert texts == [whole("bB", "m2"), whole("aA", "m1", stop_reason=INTERRUPTED_STOP)]
 
 
-def test_a_later_attempt_that_writes_what_was_cut_off_is_not_told_twice() -> None:
+def test_a_message_that_a_later_attempt_completes_is_shown_once() -> None:
     again = RunStarted(name="claude-code", kind="agent", attempt=2, host="h2")
     events = log(STARTED, STEP, piece(0, "Hel"), again, whole("Hel", stop_reason=INTERRUPTED_STOP), ENDED, OUTCOME)
     assert archive(events) == [ArchiveEntry("assistant", [TextItem("Hel")])]
 
 
-def test_a_row_counts_messages_and_not_their_pieces() -> None:
+def test_a_row_counts_messages_and_not_their_chunks() -> None:
     events = log(STARTED, STEP, piece(0, "Hel"), piece(3, "lo"), whole("Hello"), ENDED)
     assert row_fold(RunRow(), events).messages == 1
     assert row_fold(RunRow(), events[:-2]).messages == 0
 
 
-def test_a_text_is_found_in_the_message_and_not_in_its_pieces() -> None:
+def test_a_text_is_found_in_the_message_and_not_in_its_chunks() -> None:
     found = [
         LogSearcher("Hello").find(Entry(event.seq, event.type, encode(line_of(event))))
         for event in log(piece(0, "Hello"), whole("Hello world"))
@@ -112,35 +112,35 @@ def line_of(event: Event) -> Line:
     return Line(**{name: getattr(event, name) for name in Line.__struct_fields__})
 
 
-def test_a_piece_that_is_told_briefly_is_cut_no_sooner_than_the_message() -> None:
+def test_a_chunk_is_truncated_no_sooner_than_the_message() -> None:
     (event,) = log(piece(0, "x" * 10_000))
     raw = encode(line_of(event))
-    assert brief(raw) == raw
+    assert truncate_event(raw) == raw
 
 
-def test_what_was_cut_off_does_not_make_a_failure_news_again() -> None:
+def test_an_interrupted_message_does_not_repeat_a_reported_error() -> None:
     error = AssistantMessage(note=Note(kind="error", code="agent_error", message="broke"), blocks=[])
-    state, told = FleetEventState(), list[str]()
+    state, fleet_events = FleetEventState(), list[str]()
     for event in log(STARTED, STEP, piece(0, "Hel"), error, whole("Hel", stop_reason=INTERRUPTED_STOP), ENDED):
         state, signals = fleet_event_step(state, event)
-        told += [signal.type for signal in signals]
-    assert told.count("agent.error") == 1
+        fleet_events += [signal.type for signal in signals]
+    assert fleet_events.count("agent.error") == 1
 
 
-def test_a_stream_that_begins_in_the_middle_of_a_message_tells_its_rest() -> None:
+def test_a_stream_that_starts_in_the_middle_of_a_message_streams_its_rest() -> None:
     events = log(STARTED, STEP, piece(0, "Hello "), piece(6, "wor"), whole("Hello world"))
     state = state_after(events[:3], StreamState())
-    told: list[str] = []
+    fleet_events: list[str] = []
     for event in events[3:]:
         state, more = stream_step(state, event)
-        told += [one.delta for one in more if one.type == "text-delta"]  # type: ignore[union-attr]
-    assert told == ["wor", "ld"]
+        fleet_events += [one.delta for one in more if one.type == "text-delta"]  # type: ignore[union-attr]
+    assert fleet_events == ["wor", "ld"]
 
 
-def test_a_window_of_a_log_whose_whole_message_comes_after_it_shows_no_pieces() -> None:
+def test_a_page_of_a_log_shows_no_chunks_of_a_message_that_is_completed_later() -> None:
     events = log(STARTED, STEP, piece(0, "Hel"), whole("Hello"), ENDED)
     shown = "\n".join(TranscriptFormatter(Style(enabled=False)).lines(events[:3], events[3:]))
     assert "Hel" not in shown
-    cut_off = "\n".join(TranscriptFormatter(Style(enabled=False)).lines(events[:3], events[4:]))
-    assert "Hel" in cut_off
-    assert "was not completed" in cut_off
+    interrupted = "\n".join(TranscriptFormatter(Style(enabled=False)).lines(events[:3], events[4:]))
+    assert "Hel" in interrupted
+    assert "was not completed" in interrupted

@@ -1,4 +1,4 @@
-"""The text of a run that can be searched, in pieces; and the terms of a query."""
+"""The searchable text of a run in chunks, and the terms of a query."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def printed(text: str, stream: str = "stdout") -> AssistantMessage:
 
 
 def folded(events: Sequence[Event], sizes: Sequence[int] = ()) -> tuple[SearchState, dict[int, str]]:
-    """The state and the pieces by number, where so many events come at a time; the rest come together."""
+    """Fold the events in batches of these sizes, the rest at once; return the state and the chunks by number."""
     state, row, found = SearchState(), RunRow(), dict[int, str]()
     rest = list(events)
     for size in (*sizes, len(rest)):
@@ -55,7 +55,7 @@ def test_every_text_of_an_event_is_searched(payload: Payload) -> None:
     assert "needle" in text_of(payload).split()
 
 
-def test_pieces_of_a_message_that_is_being_typed_are_left_to_the_whole() -> None:
+def test_chunks_of_a_streaming_message_are_not_indexed() -> None:
     thinking = StreamBlock(fidelity="agent_emitted", chunk="let me think", kind="thinking", block=0, offset=0)
     text = StreamBlock(fidelity="agent_emitted", chunk="Hello wor", kind="text", block=1, offset=0)
     whole = AssistantMessage(
@@ -70,7 +70,7 @@ def test_pieces_of_a_message_that_is_being_typed_are_left_to_the_whole() -> None
     assert {"think", "Hello", "world"} <= set(text_of(piece, whole).split())
 
 
-def test_output_that_comes_in_pieces_is_one_text_and_escapes_in_it_are_none() -> None:
+def test_output_in_parts_is_one_text_without_terminal_escapes() -> None:
     found = text_of(printed("one nee"), printed("dle \x1b[3"), printed("1mred\x1b"), printed("[0mdish\n"))
     assert "one needle reddish" in found
     assert "nee\ndle" in text_of(printed("nee"), printed("dle", "stderr"))
@@ -83,7 +83,7 @@ def test_output_that_comes_in_pieces_is_one_text_and_escapes_in_it_are_none() ->
         *("\x1bP1;2|data\x1b\\{}", "\x1b(B{}", "\x1bM{}", "{}\x1b", "{}\x1b[3", "{}\x1b]0;tit", "\x1b[?25l{}\x1b[2K"),
     ],
 )
-def test_terminal_escapes_leave_the_text(escaped: str) -> None:
+def test_terminal_escapes_are_removed(escaped: str) -> None:
     assert plain_text(escaped.format("red")) == "red"
 
 
@@ -95,7 +95,7 @@ def test_an_escape_that_never_ends_does_not_swallow_the_next_lines() -> None:
     texts=st.lists(st.text(alphabet="ab \n", max_size=40), max_size=12),
     sizes=st.lists(st.integers(1, 4), max_size=6),
 )
-def test_the_pieces_are_the_same_however_many_events_come_at_once(texts: list[str], sizes: list[int]) -> None:
+def test_the_chunks_do_not_depend_on_the_batches_of_events(texts: list[str], sizes: list[int]) -> None:
     events = run(
         "task", *(printed(text) if number % 3 else assistant_message(text) for number, text in enumerate(texts))
     )
@@ -105,7 +105,7 @@ def test_the_pieces_are_the_same_however_many_events_come_at_once(texts: list[st
         assert folded(events, sizes) == folded(events)
 
 
-def test_no_word_or_phrase_is_lost_between_two_pieces() -> None:
+def test_no_word_or_phrase_is_lost_between_two_chunks() -> None:
     words = [f"w{number}" for number in range(limits.SEARCH_CHUNK_CHARS)]
     _, found = folded(run("task", *(printed(f"{word} ") for word in words)))
     assert len(found) > 3
@@ -115,7 +115,7 @@ def test_no_word_or_phrase_is_lost_between_two_pieces() -> None:
     assert all(len(piece) <= limits.SEARCH_CHUNK_CHARS for piece in found.values())
 
 
-def test_where_the_limit_is_reached_is_told_and_the_state_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_event_at_the_limit_is_known_and_the_state_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search_index, "SEARCH_RUN_CHARS", 100_000)
     events = run(
         "task", assistant_message("early"), assistant_message("x " * 60_000), assistant_message("late"), status=None
@@ -128,8 +128,8 @@ def test_where_the_limit_is_reached_is_told_and_the_state_stays_small(monkeypatc
     assert folded(run("task", assistant_message("early")))[0].stopped_at is None
 
 
-def test_what_a_new_event_costs_does_not_grow_with_the_run() -> None:
-    """Counted in characters that are indexed, not in seconds."""
+def test_the_cost_of_a_new_event_does_not_grow_with_the_run() -> None:
+    """Measured in indexed characters, not in seconds."""
     state, row, indexed = SearchState(), RunRow(), 0
     events = run("task", *(printed("a line of output\n") for _ in range(5_000)), status=None)
     for event in events:

@@ -1,4 +1,4 @@
-"""The spans of a run: what took how long, and what still goes on."""
+"""The spans of a run: ended and open."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CHILD = new_run_id()
 
 
 def log_of(*payloads: Payload, **place: Any) -> list[Event]:
-    """An event each second."""
+    """Return the events of a log, one per second."""
     return [
         Event(
             seq=seq,
@@ -54,11 +54,11 @@ def result(call_id: str, **more: Any) -> ToolResult:
     return ToolResult(name="Bash", call_id=call_id, input=None, output="", fidelity="router", **more)
 
 
-def test_a_call_that_waits_says_so_also_when_it_has_ended() -> None:
+def test_a_waiting_call_is_marked_also_after_its_end() -> None:
     question = replace(call("q"), awaits=Awaits(kind="question"))
-    state = spans_of(BEGUN, question, call("c"), result("c"))
+    state = spans_of(RUN_STARTED, question, call("c"), result("c"))
     assert [(span.seq, span.waits) for span in state.spans] == [(2, True), (3, False)]
-    state = spans_of(BEGUN, question, result("q"), DONE)
+    state = spans_of(RUN_STARTED, question, result("q"), DONE)
     assert [(span.end_seq, span.waits) for span in state.spans] == [(3, True)]
 
 
@@ -66,13 +66,13 @@ def spans_of(*payloads: Payload) -> Spans:
     return spans_fold(Spans(), log_of(*payloads))
 
 
-BEGUN = RunStarted(name="w", kind="worker", attempt=1, host="h")
+RUN_STARTED = RunStarted(name="w", kind="worker", attempt=1, host="h")
 DONE = RunCompleted(name="w", kind="worker", status="completed")
 
 
 def test_steps_calls_and_sub_runs_are_spans() -> None:
     state = spans_of(
-        BEGUN,
+        RUN_STARTED,
         StepStarted(name="Build", kind="command", try_=1),
         call("c"),
         result("c", duration_ms=420),
@@ -101,12 +101,12 @@ def test_steps_calls_and_sub_runs_are_spans() -> None:
     ]  # fmt: skip
 
 
-def test_what_goes_on_has_no_end() -> None:
-    (span,) = spans_of(BEGUN, call("c")).spans
+def test_an_open_span_has_no_end() -> None:
+    (span,) = spans_of(RUN_STARTED, call("c")).spans
     assert (span.end_seq, span.ended_at, span.duration_ms, span.error) == (None, None, None, False)
 
 
-def test_tries_and_rounds_of_a_step_are_told_apart() -> None:
+def test_tries_and_iterations_of_a_step_are_separate_spans() -> None:
     first, second = StepStarted(name="s", kind="x", try_=1), StepStarted(name="s", kind="x", try_=2)
     failed = StepCompleted(name="s", kind="x", try_=1, error="no")
     one, other = spans_of(first, failed, second).spans
@@ -115,13 +115,13 @@ def test_tries_and_rounds_of_a_step_are_told_apart() -> None:
     assert [span.seq for span in spans_fold(Spans(), events).spans] == [1, 2]
 
 
-def test_an_end_without_a_beginning_is_nothing() -> None:
+def test_an_end_without_a_start_is_ignored() -> None:
     state = spans_of(result("c"), StepCompleted(name="s", kind="x", try_=1))
     assert state.spans == []
 
 
 def many(*counts: int, **more: Any) -> list[Payload]:
-    """Calls of different tools, one after the other."""
+    """Return calls of different tools, one after another."""
     made: list[Payload] = []
     for count in counts:
         for number in range(count):
@@ -135,20 +135,20 @@ def many(*counts: int, **more: Any) -> list[Payload]:
 
 @pytest.mark.req("WT-69")
 @pytest.mark.parametrize("count", [1, 2 * SPANS_ENDED - 1, 2 * SPANS_ENDED, 2 * SPANS_ENDED + 1, 7 * SPANS_ENDED + 3])
-def test_of_very_many_neighbours_are_merged_and_none_is_dropped(count: int) -> None:
+def test_very_many_spans_are_merged_with_neighbors_and_none_is_dropped(count: int) -> None:
     spans = spans_of(*many(count)).spans
     assert len(spans) < 2 * SPANS_ENDED
     assert sum(span.count for span in spans) == count
     assert sum(span.duration_ms or 0 for span in spans) == 10 * count
     assert [span.seq for span in spans] == sorted(span.seq for span in spans)
-    # One begins where the one before has ended: nothing lies between, and nothing overlaps.
+    # Each span starts where the one before ended: no gaps and no overlaps.
     assert spans[0].seq == 1
     assert all(before.end_seq == after.seq - 1 for before, after in pairwise(spans))
     assert spans[-1].end_seq == 2 * count
     assert all(span.name == "" for span in spans if span.count >= 3)
 
 
-def test_short_spans_that_are_close_are_merged_before_long_ones() -> None:
+def test_short_and_close_spans_are_merged_before_long_spans() -> None:
     long = [replace(event, timestamp=format_timestamp(event.seq * 100_000)) for event in log_of(*many(20))]
     at = len(long)
     short = [
@@ -160,13 +160,13 @@ def test_short_spans_that_are_close_are_merged_before_long_ones() -> None:
     assert sum(span.count for span in spans) == 20 + 3 * SPANS_ENDED
 
 
-def test_a_call_that_failed_is_not_merged_with_those_that_did_not() -> None:
+def test_a_failed_call_is_not_merged_with_successful_calls() -> None:
     failed = [call("bad"), result("bad", error="no")]
     spans = spans_of(*many(SPANS_ENDED), *failed, *many(3 * SPANS_ENDED)).spans
     assert [(span.count, span.seq) for span in spans if span.error] == [(1, 2 * SPANS_ENDED + 1)]
 
 
-def test_steps_with_a_place_each_are_merged_with_those_around_them() -> None:
+def test_steps_with_different_paths_are_merged_within_their_outer_step() -> None:
     events: list[Event] = []
     for number in range(4 * SPANS_ENDED):
         step = (StepStarted(name="s", kind="x", try_=1), StepCompleted(name="s", kind="x", try_=1))
@@ -178,7 +178,7 @@ def test_steps_with_a_place_each_are_merged_with_those_around_them() -> None:
     assert {span.path for span in spans if span.count > 1} == {"Each"}
 
 
-def test_of_very_many_that_are_open_the_oldest_are_merged_and_stay_open() -> None:
+def test_the_oldest_of_very_many_open_spans_are_merged_and_stay_open() -> None:
     count = SPANS_OPEN + 2 * SPANS_ENDED + 5
     state = spans_of(*[call(str(number)) for number in range(count)])
     assert len(state.spans) < SPANS_OPEN + 2 * SPANS_ENDED
@@ -191,7 +191,7 @@ def test_two_calls_under_one_id_are_one_span() -> None:
     assert [(span.seq, span.end_seq, span.count) for span in state.spans] == [(1, 3, 2)]
 
 
-def test_how_the_log_is_read_in_parts_makes_no_difference() -> None:
+def test_the_spans_do_not_depend_on_the_batches_of_events() -> None:
     events = log_of(*many(5 * SPANS_ENDED))
     state = Spans()
     for first in range(0, len(events), 777):
@@ -200,7 +200,7 @@ def test_how_the_log_is_read_in_parts_makes_no_difference() -> None:
 
 
 @pytest.mark.parametrize("name", ["command", "claude-code", "parent"])
-def test_the_spans_of_whole_runs_have_all_ended(name: str) -> None:
+def test_all_spans_of_a_completed_run_have_ended(name: str) -> None:
     events = golden(name)
     state = spans_fold(Spans(), events)
     assert state.spans

@@ -1,4 +1,4 @@
-"""The stream of a run: what a client is told, and in what order."""
+"""The stream of a run: its events and their order."""
 
 from __future__ import annotations
 
@@ -66,10 +66,10 @@ def log(*payloads: Payload | tuple[Payload, dict[str, Any]], first: int = 1) -> 
     return events
 
 
-def told(
+def stream_events(
     *ones: Event | Delta | SubRunCalls, state: StreamState | None = None
 ) -> tuple[StreamState, list[dict[str, Any]]]:
-    """The state at the end, and what was told, as it goes over the wire."""
+    """Return the state at the end, and the stream events as they are sent."""
     state = state or StreamState()
     events: list[StreamEvent] = []
     for one in ones:
@@ -82,8 +82,8 @@ def types(events: list[dict[str, Any]]) -> list[str]:
     return [event["type"] for event in events]
 
 
-def text(said: str) -> TextBlock:
-    return TextBlock(fidelity="agent_emitted", text=said)
+def text(assistant_message: str) -> TextBlock:
+    return TextBlock(fidelity="agent_emitted", text=assistant_message)
 
 
 def message(*blocks: Any, message_id: str | None = "m", **more: Any) -> AssistantMessage:
@@ -108,13 +108,13 @@ def use(call_id: str, name: str = "search", given: Any = None) -> ToolUseBlock:
     return ToolUseBlock(fidelity="agent_emitted", tool_name=name, tool_id=call_id, tool_input=given)
 
 
-# The frame
+# Start and end
 
 
 @pytest.mark.req("SDK-13", "SDK-14", "SDK-15", "SDK-17", "SDK-18", "SDK-19")
-def test_a_run_is_told_from_its_start_to_its_finish() -> None:
+def test_a_run_is_streamed_from_its_start_to_its_finish() -> None:
     ended = RunCompleted(name="hello", kind="worker", status="completed", result={"a": 1})
-    _, events = told(*log(STARTED, STEP, message(text("Hello")), STEP_ENDED, ended))
+    _, events = stream_events(*log(STARTED, STEP, message(text("Hello")), STEP_ENDED, ended))
     assert events == [
         {"type": "worker-start", "workerId": RUN_ID, "workerSlug": "hello", "description": "Says hello."},
         {"type": "block-start", "blockId": "say", "blockName": "Say", "blockType": "next-message", "display": "name"},
@@ -128,20 +128,20 @@ def test_a_run_is_told_from_its_start_to_its_finish() -> None:
     assert msgspec.to_builtins(start_event(RUN_ID)) == {"type": "start", "executionId": RUN_ID}
 
 
-def test_a_later_attempt_begins_without_a_word() -> None:
+def test_a_later_attempt_starts_without_an_event() -> None:
     again = RunStarted(name="hello", kind="worker", attempt=2, host="h")
-    _, events = told(*log(STARTED, again))
+    _, events = stream_events(*log(STARTED, again))
     assert types(events) == ["worker-start"]
 
 
 def test_a_worker_without_a_description_has_none() -> None:
-    _, events = told(*log(RunStarted(name="x", kind="worker", attempt=1, host="h", definition=[1])))
+    _, events = stream_events(*log(RunStarted(name="x", kind="worker", attempt=1, host="h", definition=[1])))
     assert events == [{"type": "worker-start", "workerId": RUN_ID, "workerSlug": "x"}]
 
 
-def test_blocks_are_told_apart_by_round_and_try_and_name_their_sub_run() -> None:
+def test_block_ids_have_iteration_and_try_and_blocks_name_their_sub_run() -> None:
     place = {"path": "each.3.call", "iteration": 3, "child_run_id": CHILD_ID}
-    _, events = told(
+    _, events = stream_events(
         *log(
             (CallStarted(name="sub", kind="call_workflow", try_=2), place),
             (CallCompleted(name="sub", kind="call_workflow", try_=2, error="no"), place),
@@ -162,9 +162,9 @@ def test_blocks_are_told_apart_by_round_and_try_and_name_their_sub_run() -> None
 
 
 @pytest.mark.req("SDK-16", "SDK-27", "SDK-28")
-def test_a_failed_run_tells_the_error_the_result_and_the_finish() -> None:
+def test_a_failed_run_streams_the_error_the_result_and_the_finish() -> None:
     error = RunError(code="rate_limit_error", message="slow down", retryable=True, retry_after=2.5, hint="wait")
-    _, events = told(*log(STARTED, RunCompleted(name="x", kind="worker", status="failed", error=error)))
+    _, events = stream_events(*log(STARTED, RunCompleted(name="x", kind="worker", status="failed", error=error)))
     assert events[1:] == [
         {
             "type": "error",
@@ -181,8 +181,8 @@ def test_a_failed_run_tells_the_error_the_result_and_the_finish() -> None:
     ]
 
 
-def test_a_failed_run_that_does_not_say_why_still_has_an_error() -> None:
-    _, events = told(*log(RunCompleted(name="x", kind="worker", status="failed")))
+def test_a_failed_run_without_an_error_still_has_an_error_event() -> None:
+    _, events = stream_events(*log(RunCompleted(name="x", kind="worker", status="failed")))
     assert events[0] == {
         "type": "error",
         "message": "the run has failed",
@@ -194,27 +194,27 @@ def test_a_failed_run_that_does_not_say_why_still_has_an_error() -> None:
 
 
 def test_a_cancelled_run_has_a_result_with_an_error_and_no_error_event() -> None:
-    _, events = told(*log(RunCompleted(name="x", kind="worker", status="cancelled")))
+    _, events = stream_events(*log(RunCompleted(name="x", kind="worker", status="cancelled")))
     assert events == [
         {"type": "worker-result", "workerId": RUN_ID, "error": "the run was cancelled"},
         {"type": "finish", "finishReason": "other", "reason": "cancelled"},
     ]
 
 
-def test_nothing_is_told_after_the_outcome_and_nothing_twice() -> None:
+def test_nothing_is_streamed_after_the_outcome_or_twice() -> None:
     events = log(STARTED, STEP, RunCompleted(name="x", kind="worker", status="completed"))
-    state, first = told(*events)
-    assert told(*events, delta("late"), state=state) == (state, [])
-    state, _ = told(*events[:2])
-    assert told(*events[:2], state=state) == (state, [])
+    state, first = stream_events(*events)
+    assert stream_events(*events, delta("late"), state=state) == (state, [])
+    state, _ = stream_events(*events[:2])
+    assert stream_events(*events[:2], state=state) == (state, [])
     assert first[-1]["type"] == "finish"
 
 
 # Texts
 
 
-def test_pieces_are_told_as_they_come_and_the_whole_tells_what_is_left() -> None:
-    _, events = told(*log(STARTED, STEP), delta("Hel"), delta("lo", 3), *log(message(text("Hello!")), first=3))
+def test_deltas_are_streamed_live_and_the_message_completes_them() -> None:
+    _, events = stream_events(*log(STARTED, STEP), delta("Hel"), delta("lo", 3), *log(message(text("Hello!")), first=3))
     assert events[2:] == [
         {"type": "text-start", "id": "m:0"},
         {"type": "text-delta", "id": "m:0", "delta": "Hel"},
@@ -228,19 +228,19 @@ def test_spending_in_the_middle_of_a_message_does_not_end_its_text() -> None:
     started, step, spent, cut = log(
         STARTED, STEP, message(message_id=None, usage=Usage(output=3)), message(text("Hello"))
     )
-    _, events = told(started, step, delta("Hello"), spent, cut)
+    _, events = stream_events(started, step, delta("Hello"), spent, cut)
     assert [one["delta"] for one in events if one["type"] == "text-delta"] == ["Hello"]
     assert types(events).count("text-start") == types(events).count("text-end") == 1
 
 
-def test_a_piece_after_a_missing_one_waits_for_the_whole() -> None:
-    _, events = told(*log(STARTED, STEP), delta("Hel"), delta("!", 5), *log(message(text("Hello!")), first=3))
+def test_a_delta_after_a_missing_delta_waits_for_the_message() -> None:
+    _, events = stream_events(*log(STARTED, STEP), delta("Hel"), delta("!", 5), *log(message(text("Hello!")), first=3))
     assert [event.get("delta") for event in events[3:5]] == ["Hel", "lo!"]
 
 
 def test_thinking_is_reasoning() -> None:
     thought = ThinkingBlock(fidelity="agent_emitted", thinking="hm, yes")
-    _, events = told(*log(STARTED, STEP), delta("hm", kind="thinking"), *log(message(thought), first=3))
+    _, events = stream_events(*log(STARTED, STEP), delta("hm", kind="thinking"), *log(message(thought), first=3))
     assert events[2:] == [
         {"type": "reasoning-start", "id": "m:0"},
         {"type": "reasoning-delta", "id": "m:0", "delta": "hm"},
@@ -249,8 +249,8 @@ def test_thinking_is_reasoning() -> None:
     ]
 
 
-def test_what_does_not_begin_as_was_told_is_told_anew_under_another_id() -> None:
-    _, events = told(*log(STARTED, STEP), delta("Helga"), *log(message(text("Hello")), first=3))
+def test_a_message_that_differs_from_its_deltas_is_streamed_again_with_another_id() -> None:
+    _, events = stream_events(*log(STARTED, STEP), delta("Helga"), *log(message(text("Hello")), first=3))
     assert events[2:] == [
         {"type": "text-start", "id": "m:0"},
         {"type": "text-delta", "id": "m:0", "delta": "Helga"},
@@ -261,14 +261,14 @@ def test_what_does_not_begin_as_was_told_is_told_anew_under_another_id() -> None
     ]
 
 
-def test_a_text_that_was_begun_ends_with_its_step_and_before_another_message() -> None:
+def test_an_open_text_ends_with_its_step_and_before_another_message() -> None:
     failed = StepCompleted(name="Say", kind="next-message", try_=1, error="cut")
-    state, events = told(*log(STARTED, STEP), delta("Hel"), *log(failed, first=3))
+    state, events = stream_events(*log(STARTED, STEP), delta("Hel"), *log(failed, first=3))
     assert types(events[3:]) == ["text-delta", "text-end", "block-end"]
-    assert told(delta("lo", 3), delta("x", message_id="other"), state=state)[1] == []
-    _, events = told(*log(STARTED, STEP), delta("Hel"), *log(message(text("x"), message_id="n"), first=3))
+    assert stream_events(delta("lo", 3), delta("x", message_id="other"), state=state)[1] == []
+    _, events = stream_events(*log(STARTED, STEP), delta("Hel"), *log(message(text("x"), message_id="n"), first=3))
     assert [event.get("id") for event in events[4:]] == ["m:0", "n:0", "n:0", "n:0"]
-    _, events = told(*log(STARTED, STEP), delta("Hel"), delta("x", message_id="n"))
+    _, events = stream_events(*log(STARTED, STEP), delta("Hel"), delta("x", message_id="n"))
     assert [(event["type"], event["id"]) for event in events[4:]] == [
         ("text-end", "m:0"),
         ("text-start", "n:0"),
@@ -276,44 +276,44 @@ def test_a_text_that_was_begun_ends_with_its_step_and_before_another_message() -
     ]
 
 
-def test_a_text_that_was_begun_ends_with_the_run() -> None:
+def test_an_open_text_ends_with_the_run() -> None:
     ended = RunCompleted(name="x", kind="worker", status="cancelled")
-    _, events = told(*log(STARTED, STEP), delta("Hel"), *log(ended, first=3))
+    _, events = stream_events(*log(STARTED, STEP), delta("Hel"), *log(ended, first=3))
     assert types(events[4:]) == ["text-end", "worker-result", "finish"]
 
 
-def test_a_message_in_several_pieces_counts_its_blocks_through() -> None:
-    _, events = told(*log(STARTED, STEP, message(text("a")), message(use("c1")), message(text("b"))))
+def test_the_blocks_of_a_message_in_several_events_are_counted_through() -> None:
+    _, events = stream_events(*log(STARTED, STEP, message(text("a")), message(use("c1")), message(text("b"))))
     assert [event["id"] for event in events if event["type"] == "text-start"] == ["m:0", "m:2"]
 
 
-def test_a_piece_that_came_before_its_log_is_told_when_the_log_is_there() -> None:
-    state, events = told(*log(STARTED), delta("Hel", after=2), delta("lo", 3, after=2))
+def test_an_early_delta_is_streamed_when_the_log_has_reached_it() -> None:
+    state, events = stream_events(*log(STARTED), delta("Hel", after=2), delta("lo", 3, after=2))
     assert types(events) == ["worker-start"]
-    _, events = told(*log(STEP, first=2), state=state)
+    _, events = stream_events(*log(STEP, first=2), state=state)
     assert types(events) == ["block-start", "text-start", "text-delta", "text-delta"]
 
 
-def test_pieces_that_wait_are_bounded() -> None:
+def test_early_deltas_are_bounded() -> None:
     pieces = [delta("x", n, after=9) for n in range(STREAM_EARLY_DELTAS + 10)]
-    state, _ = told(*pieces)
+    state, _ = stream_events(*pieces)
     assert len(state.early_deltas) == STREAM_EARLY_DELTAS
 
 
-def test_a_piece_that_came_too_late_is_passed_over() -> None:
-    _, events = told(*log(STARTED, STEP, message(text("Hello"))), delta("Hel"), delta("x", block=1))
+def test_a_late_delta_is_skipped() -> None:
+    _, events = stream_events(*log(STARTED, STEP, message(text("Hello"))), delta("Hel"), delta("x", block=1))
     assert types(events[-3:]) == ["text-start", "text-delta", "text-end"]
 
 
-def test_what_a_command_prints_is_text_with_an_id_of_its_own() -> None:
+def test_the_output_of_a_command_is_text_with_a_separate_id() -> None:
     out = TextBlock(fidelity="router", text="one\n", stream="stdout")
-    _, events = told(*log(STARTED, STEP, message(out, message_id=None), message(out, message_id=None)))
+    _, events = stream_events(*log(STARTED, STEP, message(out, message_id=None), message(out, message_id=None)))
     assert [event.get("id") for event in events[2:]] == ["seq-3:0"] * 3 + ["seq-4:0"] * 3
 
 
 def test_usage_and_cost_follow_their_message() -> None:
     usage, cost = Usage(input=1, output=2, cache_read=3, reasoning=4), Cost(usd=0.5, source="prices")
-    _, events = told(*log(STARTED, STEP, message(model="opus", usage=usage, cost=cost)))
+    _, events = stream_events(*log(STARTED, STEP, message(model="opus", usage=usage, cost=cost)))
     value = {
         "model": "opus",
         "inputTokens": 1,
@@ -329,9 +329,9 @@ def test_usage_and_cost_follow_their_message() -> None:
 
 
 @pytest.mark.req("SDK-20", "SDK-21")
-def test_a_tools_input_and_output_are_told_once() -> None:
-    asked = message(use("c1", given={"q": 1}))
-    _, events = told(*log(STARTED, STEP, asked, call("c1", given={"q": 1}), result("c1", [1])))
+def test_a_tools_input_and_output_are_streamed_once() -> None:
+    requested_call = message(use("c1", given={"q": 1}))
+    _, events = stream_events(*log(STARTED, STEP, requested_call, call("c1", given={"q": 1}), result("c1", [1])))
     assert events[2:] == [
         {"type": "tool-input-start", "toolCallId": "c1", "toolName": "search"},
         {"type": "tool-input-delta", "toolCallId": "c1", "inputTextDelta": '{"q":1}'},
@@ -340,8 +340,8 @@ def test_a_tools_input_and_output_are_told_once() -> None:
     ]
 
 
-def test_a_call_that_no_model_asked_for_and_its_error_are_told() -> None:
-    _, events = told(*log(STARTED, STEP, call("c1"), result("c1", error="no net")))
+def test_a_call_without_a_message_and_its_error_are_streamed() -> None:
+    _, events = stream_events(*log(STARTED, STEP, call("c1"), result("c1", error="no net")))
     assert types(events[2:]) == ["tool-input-start", "tool-input-delta", "tool-input-available", "tool-output-error"]
     assert events[-1] == {
         "type": "tool-output-error",
@@ -351,9 +351,9 @@ def test_a_call_that_no_model_asked_for_and_its_error_are_told() -> None:
     }
 
 
-def test_a_tools_input_is_told_while_it_is_typed() -> None:
+def test_a_tools_input_is_streamed_while_it_is_written() -> None:
     named: dict[str, Any] = {"tool_id": "c1", "tool_name": "search"}
-    _, events = told(
+    _, events = stream_events(
         *log(STARTED, STEP),
         delta('{"q"', kind="tool_input", **named),
         delta(":1}", 4, kind="tool_input", **named),
@@ -370,9 +370,9 @@ def test_a_tools_input_is_told_while_it_is_typed() -> None:
 # Waiting
 
 
-def test_a_run_that_waits_asks_for_all_that_it_waits_for_and_finishes() -> None:
+def test_a_waiting_run_requests_all_its_calls_and_finishes() -> None:
     calls = [call("c1", given={"q": 1}, kind="client_tool", more=1), call("c2", "fetch", {}, "client_tool")]
-    state, events = told(*log(STARTED, STEP, *calls))
+    state, events = stream_events(*log(STARTED, STEP, *calls))
     assert events[-2:] == [
         {
             "type": "tool-request",
@@ -384,25 +384,25 @@ def test_a_run_that_waits_asks_for_all_that_it_waits_for_and_finishes() -> None:
         {"type": "finish", "finishReason": "tool-calls", "reason": "tool-calls"},
     ]
     assert types(events).count("finish") == 1
-    state, events = told(
+    state, events = stream_events(
         *log(result("c1"), result("c2", name="fetch"), first=5), state=resume_stream(state, ["c1", "c2"])
     )
     assert types(events) == ["tool-output-available"] * 2
-    _, events = told(*log(call("c3", kind="client_tool"), first=7), state=state)
+    _, events = stream_events(*log(call("c3", kind="client_tool"), first=7), state=state)
     assert types(events[-2:]) == ["tool-request", "finish"]
 
 
-def test_what_got_no_result_is_asked_for_again() -> None:
+def test_a_call_without_a_result_is_requested_again() -> None:
     calls = [call("c1", kind="client_tool", more=1), call("c2", "fetch", {}, "client_tool")]
     state = resume_stream(state_after(log(STARTED, STEP, *calls)), ["c1"])
-    _, events = told(*log(result("c1"), first=5), state=state)
+    _, events = stream_events(*log(result("c1"), first=5), state=state)
     assert types(events) == ["tool-output-available", "tool-request", "finish"]
     assert [one["toolCallId"] for one in events[1]["toolCalls"]] == ["c2"]
 
 
-def test_a_branch_that_works_holds_up_the_request() -> None:
+def test_an_active_branch_delays_the_request() -> None:
     other = {"path": "both.b"}
-    state, events = told(
+    state, events = stream_events(
         *log(
             (StepStarted(name="both", kind="parallel", try_=1), {"path": "both"}),
             (STEP, {"path": "both.a"}),
@@ -411,56 +411,56 @@ def test_a_branch_that_works_holds_up_the_request() -> None:
         )
     )
     assert "finish" not in types(events)
-    _, events = told(*log((STEP_ENDED, other), first=5), state=state)
+    _, events = stream_events(*log((STEP_ENDED, other), first=5), state=state)
     assert types(events) == ["block-end", "tool-request", "finish"]
 
 
-def test_branches_that_are_announced_hold_up_the_request_until_they_wait_too() -> None:
+def test_announced_branches_delay_the_request_until_they_wait_too() -> None:
     both = StepStarted(name="both", kind="parallel", try_=1, branches=["a", "b"])
     call_of = {name: (call(f"c-{name}", kind="client_tool"), {"path": f"both.{name}.look-up"}) for name in "ab"}
-    state, events = told(
+    state, events = stream_events(
         *log((both, {"path": "both"}), (STEP, {"path": "both.a.look-up"}), call_of["a"]),
     )
     assert "finish" not in types(events)
-    state, events = told(*log((STEP, {"path": "both.b.look-up"}), first=4), state=state)
+    state, events = stream_events(*log((STEP, {"path": "both.b.look-up"}), first=4), state=state)
     assert "finish" not in types(events)
-    _, events = told(*log(call_of["b"], first=5), state=state)
+    _, events = stream_events(*log(call_of["b"], first=5), state=state)
     assert [one["toolCallId"] for one in events[-2]["toolCalls"]] == ["c-a", "c-b"]
 
 
 def test_branches_of_a_step_that_has_ended_are_not_waited_for() -> None:
     both = StepStarted(name="both", kind="parallel", try_=1, branches=["a", "b"])
     ended = StepCompleted(name="both", kind="parallel", try_=1)
-    asking = [(STEP, {"path": "ask"}), (call("c1", kind="client_tool"), {"path": "ask"})]
-    _, events = told(*log((both, {"path": "both"}), (ended, {"path": "both"}), *asking))
+    waiting_state = [(STEP, {"path": "ask"}), (call("c1", kind="client_tool"), {"path": "ask"})]
+    _, events = stream_events(*log((both, {"path": "both"}), (ended, {"path": "both"}), *waiting_state))
     assert types(events[-2:]) == ["tool-request", "finish"]
 
 
-def test_a_question_is_told_at_once_and_finishes_once_nothing_of_the_run_works_any_more() -> None:
-    asked = {"question": "Which?", "options": ["a", 1]}
-    state, events = told(*log(STARTED, STEP, call("q", "ask", asked, "question")))
+def test_a_question_is_streamed_at_once_and_finishes_when_the_whole_tree_waits() -> None:
+    requested_call = {"question": "Which?", "options": ["a", 1]}
+    state, events = stream_events(*log(STARTED, STEP, call("q", "ask", requested_call, "question")))
     value = {"executionId": RUN_ID, "callId": "q", "question": "Which?", "options": ["a", "1"], "waits": True}
     assert events[-1] == {"type": "resource-update", "name": "question", "value": value}
-    assert told(SubRunCalls([]), state=state)[1] == []
-    state, events = told(SubRunCalls([], waits=True), state=state)
+    assert stream_events(SubRunCalls([]), state=state)[1] == []
+    state, events = stream_events(SubRunCalls([], waits=True), state=state)
     assert events == [{"type": "finish", "finishReason": "other", "reason": "question"}]
-    assert told(SubRunCalls([], waits=True), state=state)[1] == []
-    _, events = told(*log(result("q", "a", "ask"), first=4), state=state)
+    assert stream_events(SubRunCalls([], waits=True), state=state)[1] == []
+    _, events = stream_events(*log(result("q", "a", "ask"), first=4), state=state)
     assert types(events) == ["tool-output-available"]
 
 
-def test_a_question_beside_a_client_tool_comes_second() -> None:
+def test_a_question_comes_after_a_client_tool() -> None:
     calls = [call("q", "ask", "why?", "question", 1), call("c1", kind="client_tool")]
-    state, events = told(*log(STARTED, STEP, *calls))
+    state, events = stream_events(*log(STARTED, STEP, *calls))
     assert types(events[-2:]) == ["tool-request", "finish"]
     assert events[-1]["finishReason"] == "tool-calls"
-    state, events = told(*log(result("c1"), first=5), state=resume_stream(state, ["c1"]))
+    state, events = stream_events(*log(result("c1"), first=5), state=resume_stream(state, ["c1"]))
     assert types(events) == ["tool-output-available"]
-    _, events = told(SubRunCalls([], waits=True), state=state)
+    _, events = stream_events(SubRunCalls([], waits=True), state=state)
     assert events[-1] == {"type": "finish", "finishReason": "other", "reason": "question"}
 
 
-def test_a_rate_limit_is_waited_for_without_an_end_of_the_stream() -> None:
+def test_a_rate_limit_does_not_end_the_stream() -> None:
     wait = ToolCall(
         name="rate_limit",
         call_id="r1",
@@ -469,26 +469,26 @@ def test_a_rate_limit_is_waited_for_without_an_end_of_the_stream() -> None:
         fidelity="router",
         awaits=Awaits(kind="rate_limit", until="2026-11-15T10:30:00.000Z"),
     )
-    state, events = told(*log(STARTED, STEP, wait))
-    value = {"kind": "limit", "message": "waits for a rate limit, until 2026-11-15T10:30:00.000Z"}
+    state, events = stream_events(*log(STARTED, STEP, wait))
+    value = {"kind": "limit", "message": "waits for a rate limit until 2026-11-15T10:30:00.000Z"}
     assert events[-1] == {"type": "resource-update", "name": "notice", "value": value}
-    assert state.waits.waiting
+    assert state.waits.is_waiting
     over = ToolResult(name="rate_limit", call_id="r1", input=None, output=None, fidelity="router")
-    _, events = told(*log(over, first=4), state=state)
+    _, events = stream_events(*log(over, first=4), state=state)
     assert events == []
 
 
-def test_a_logged_question_waits_for_nobody() -> None:
-    _, events = told(*log(STARTED, STEP, call("q", "log_question", {"question": "Why?"})))
+def test_a_logged_question_does_not_wait() -> None:
+    _, events = stream_events(*log(STARTED, STEP, call("q", "log_question", {"question": "Why?"})))
     value = {"executionId": RUN_ID, "callId": "q", "question": "Why?"}
     assert events[-1] == {"type": "resource-update", "name": "question", "value": value}
 
 
-def test_another_wait_is_said_as_such_and_a_sub_run_is_none() -> None:
-    _, events = told(*log(STARTED, STEP, call("a", kind="approval")), SubRunCalls([], waits=True))
+def test_another_wait_finishes_as_waiting_and_a_sub_run_does_not() -> None:
+    _, events = stream_events(*log(STARTED, STEP, call("a", kind="approval")), SubRunCalls([], waits=True))
     assert events[-1] == {"type": "finish", "finishReason": "other", "reason": "waiting"}
     sub = CallStarted(name="sub", kind="call_workflow", try_=1)
-    _, events = told(*log(STARTED, (sub, {"child_run_id": CHILD_ID})), SubRunCalls([], waits=True))
+    _, events = stream_events(*log(STARTED, (sub, {"child_run_id": CHILD_ID})), SubRunCalls([], waits=True))
     assert "finish" not in types(events)
 
 
@@ -496,7 +496,7 @@ def test_another_wait_is_said_as_such_and_a_sub_run_is_none() -> None:
 
 
 @pytest.mark.req("SDK-12")
-def test_events_of_a_later_version_are_passed_on_as_they_are() -> None:
+def test_events_of_a_later_version_are_passed_on_unchanged() -> None:
     for raw in (
         b'{"type":"hologram","x":[1]}',
         b'{"type":"text-delta","id":7}',

@@ -1,4 +1,4 @@
-"""A wait for a definition in the views: it holds the whole run, whatever else is open in it."""
+"""A wait for a definition in the views: it holds the whole run, even with active branches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ QUESTION = ToolCall(
     awaits=Awaits(kind="question", until="2031-01-01T00:00:00.000Z"),
 )
 ANSWER = ToolResult(name="ask", call_id="q", input=None, output="yes", fidelity="router")
-HELD = ToolCall(
+DEFINITION_WAIT = ToolCall(
     name="definition_changed",
     call_id="d",
     input={"worker": "asks", "functions": ["note"], "message": "`note` of the worker `asks` changed"},
@@ -27,7 +27,7 @@ HELD = ToolCall(
     fidelity="router",
     awaits=Awaits(kind="definition_changed"),
 )
-BACK = ToolResult(name="definition_changed", call_id="d", input=None, output=None, fidelity="router")
+DEFINITION_RESTORED = ToolResult(name="definition_changed", call_id="d", input=None, output=None, fidelity="router")
 STEP = StepStarted(name="Do", kind="command", try_=1)
 BRANCHES = StepStarted(name="Both", kind="parallel", try_=1, branches=["one", "two"])
 PATHS = {id(STEP): "do", id(BRANCHES): "both", id(QUESTION): "ask", id(ANSWER): "ask"}
@@ -50,42 +50,42 @@ def log(*payloads: Payload) -> list[Event]:
 
 @pytest.mark.req("TR-71")
 @pytest.mark.parametrize("before", [[], [QUESTION], [STEP], [BRANCHES], [STEP, QUESTION]])
-def test_a_run_that_waits_for_its_definition_waits_whatever_else_is_open(before: list[Payload]):
-    row = row_fold(RunRow(), log(STARTED, *before, STARTED, HELD))
+def test_a_run_that_waits_for_its_definition_waits_even_with_active_branches(before: list[Payload]):
+    row = row_fold(RunRow(), log(STARTED, *before, STARTED, DEFINITION_WAIT))
     assert row.status == "waiting"
     assert row.waits_for is not None
     assert row.waits_for[0] == "definition_changed"
-    # It needs no host, and somebody may look at any time whether the definition is back.
+    # The run needs no host, and a host may check at any time whether the definition is restored.
     assert (row.outside, row.wake_at) == (True, "")
 
 
 @pytest.mark.req("TR-71")
-def test_an_answer_meanwhile_changes_nothing_and_the_end_of_the_wait_brings_back_what_was():
-    answered = row_fold(RunRow(), log(STARTED, QUESTION, HELD, ANSWER))
+def test_an_answer_during_the_wait_changes_nothing_and_the_end_of_the_wait_restores_the_state():
+    answered = row_fold(RunRow(), log(STARTED, QUESTION, DEFINITION_WAIT, ANSWER))
     assert (answered.status, answered.waits_for, answered.outside) == ("waiting", ["definition_changed"], True)
-    back = row_fold(RunRow(), log(STARTED, QUESTION, HELD, STARTED, BACK))
+    back = row_fold(RunRow(), log(STARTED, QUESTION, DEFINITION_WAIT, STARTED, DEFINITION_RESTORED))
     assert (back.status, back.waits_for) == ("waiting", ["question"])
     assert back.wake_at == "2031-01-01T00:00:00.000Z"
 
 
 @pytest.mark.req("TR-71")
-def test_a_stream_says_why_and_is_over_for_now():
+def test_a_stream_has_the_reason_and_finishes_for_now():
     state = StreamState()
-    told = []
-    for event in log(STARTED, QUESTION, ANSWER, STARTED, HELD):
-        state, told = stream_step(state, event)
-    assert told == [
+    stream_events = []
+    for event in log(STARTED, QUESTION, ANSWER, STARTED, DEFINITION_WAIT):
+        state, stream_events = stream_step(state, event)
+    assert stream_events == [
         Notice(
             kind="definition_changed",
-            message="waits for its definition: `note` of the worker `asks` changed; put it back, or cancel the run",
+            message="waits for its definition: `note` of the worker `asks` changed; restore it, or cancel the run",
         ),
         finish("waiting"),
     ]
 
 
 @pytest.mark.req("TR-71")
-def test_the_command_line_says_why_and_names_no_command_that_answers():
-    call = {"call_id": "d", "kind": "definition_changed", "name": "definition_changed", "input": HELD.input}
+def test_the_command_line_has_the_reason_and_no_command_to_answer():
+    call = {"call_id": "d", "kind": "definition_changed", "name": "definition_changed", "input": DEFINITION_WAIT.input}
     assert list(pending_call_lines(RUN_ID, [call])) == [
-        "waits for its definition: `note` of the worker `asks` changed; put it back, or cancel the run"
+        "waits for its definition: `note` of the worker `asks` changed; restore it, or cancel the run"
     ]

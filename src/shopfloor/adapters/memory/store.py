@@ -123,14 +123,14 @@ class MemoryStore:
         return {run_id: ViewState(row=run.row, state=run.state) for run_id, run in known.items() if run.row.last_seq}
 
     async def open_runs(self) -> list[str]:
-        return [run_id for run_id, run in self._runs.items() if not run.row.ended]
+        return [run_id for run_id, run in self._runs.items() if not run.row.is_ended]
 
     async def count_open_in_tree(self, root_run_id: str) -> int:
-        return sum(not run.row.ended and run.row.root_run_id == root_run_id for run in self._runs.values())
+        return sum(not run.row.is_ended and run.row.root_run_id == root_run_id for run in self._runs.values())
 
     async def runs_needing_host(self) -> list[OpenRun]:
         rows = [run.row for run in self._runs.values()]
-        return [OpenRun(row.id, row.host) for row in rows if not row.ended and row.last_seq and not row.outside]
+        return [OpenRun(row.id, row.host) for row in rows if not row.is_ended and row.last_seq and not row.outside]
 
     async def due_runs(self, now: str) -> list[str]:
         rows = [run.row for run in self._runs.values()]

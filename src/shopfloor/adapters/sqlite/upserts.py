@@ -88,7 +88,7 @@ def apply(connection: Connection, changes: Sequence[ViewUpdate]) -> None:
         statement.run(connection, parameters)
     connection.executemany(UPSERT_TASK, search_rows.tasks)
     connection.executemany(UPSERT_CHUNK, search_rows.chunks)
-    if ended := [change.row.id for change in changes if change.row.ended]:
+    if ended := [change.row.id for change in changes if change.row.is_ended]:
         connection.execute(f"{_DELETE_STATES}{placeholders(ended)}", ended)
 
 
@@ -105,12 +105,12 @@ def _collect_rows(rows: dict[_Insert, Rows], change: ViewUpdate, last_seq: int |
     ]
     if change.archive is not None:
         rows[_ARCHIVE].append((row.id, change.archive))
-    if not row.ended:
+    if not row.is_ended:
         rows[_STATE].append((row.id, change.state))
 
 
 def _collect_search_rows(search_rows: _SearchRows, change: ViewUpdate, last_seq: int | None) -> None:
     row = change.row
-    if not last_seq or row.ended:
+    if not last_seq or row.is_ended:
         search_rows.tasks.append((row.id, task_text(row.task)))
     search_rows.chunks.extend((row.id, chunk.number, chunk.text) for chunk in change.search)

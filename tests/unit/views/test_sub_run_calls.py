@@ -1,4 +1,4 @@
-"""Client tools of sub-runs, as the stream of the run at the top requests them."""
+"""Client tools of sub-runs, requested in the stream of the run above them."""
 
 from __future__ import annotations
 
@@ -27,45 +27,45 @@ CALLED = CallStarted(name="Call", kind="call_workflow", try_=1)
 RETURNED = CallCompleted(name="Call", kind="call_workflow", try_=1)
 
 
-def below(*calls: str) -> SubRunCalls:
+def sub_run_calls(*calls: str) -> SubRunCalls:
     return SubRunCalls([RequestedCall(tool_call_id=one, tool_name="search", args={}) for one in calls])
 
 
 def requested(state: StreamState, calls: SubRunCalls) -> tuple[StreamState, list[str]]:
-    state, told = stream_step(state, calls)
-    if not told:
+    state, stream_events = stream_step(state, calls)
+    if not stream_events:
         return state, []
-    request, last = told
+    request, last = stream_events
     assert isinstance(request, ToolRequest)
     assert last == finish("tool-calls")
     return state, [one.tool_call_id for one in request.tool_calls]
 
 
 @pytest.mark.req("SDK-34")
-def test_each_call_below_is_requested_once_while_it_is_open() -> None:
+def test_each_open_call_of_a_sub_run_is_requested_once() -> None:
     state = state_after(log(STARTED, STEP))
-    state, first = requested(state, below("a", "b"))
-    state, again = requested(state, below("a", "b"))
-    state, more = requested(state, below("b", "c"))
-    state, none = requested(state, below())
-    state, anew = requested(state, below("b"))
+    state, first = requested(state, sub_run_calls("a", "b"))
+    state, again = requested(state, sub_run_calls("a", "b"))
+    state, more = requested(state, sub_run_calls("b", "c"))
+    state, none = requested(state, sub_run_calls())
+    state, anew = requested(state, sub_run_calls("b"))
     assert (first, again, more, none, anew) == (["a", "b"], [], ["c"], [], ["b"])
 
 
 @pytest.mark.req("SDK-34")
-def test_calls_of_the_run_itself_come_with_those_below_unless_they_were_requested() -> None:
+def test_calls_of_the_run_itself_come_first_unless_they_were_requested() -> None:
     requested_calls = state_after(log(STARTED, STEP, call("own", kind="client_tool")))
-    assert requested(requested_calls, below("a"))[1] == ["a"]
-    # One that waits for another branch has not been requested yet.
+    assert requested(requested_calls, sub_run_calls("a"))[1] == ["a"]
+    # A call whose message announces further calls has not been requested yet.
     early = state_after(log(STARTED, STEP, call("own", kind="client_tool", more=1)))
-    state, calls = requested(early, below("a"))
+    state, calls = requested(early, sub_run_calls("a"))
     assert calls == ["own", "a"]
     answered, _ = stream_step(state, log(result("own"), first=4)[0])
     assert (answered.requested_calls, answered.requested_sub_run_calls) == ((), ("a",))
 
 
 def test_nothing_is_requested_of_a_run_that_has_ended() -> None:
-    assert requested(StreamState(ended=True), below("a"))[1] == []
+    assert requested(StreamState(ended=True), sub_run_calls("a"))[1] == []
 
 
 def test_a_run_knows_the_sub_runs_that_it_waits_for() -> None:
@@ -80,7 +80,7 @@ def test_a_run_knows_the_sub_runs_that_it_waits_for() -> None:
 
 
 @pytest.mark.parametrize("call_id", ["call_1", "a:b", "", ":", f"{CHILD}:x"])
-def test_the_id_of_a_call_below_names_its_run(call_id: str) -> None:
+def test_the_id_of_a_sub_run_call_names_its_run(call_id: str) -> None:
     known = (CHILD, call_id) if call_id else (None, f"{CHILD}:")
     assert split_call_id(join_call_id(CHILD, call_id)) == known
 
