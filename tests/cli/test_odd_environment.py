@@ -206,7 +206,7 @@ def test_what_cannot_be_meant_is_a_usage_error(shopfloor, env, words, extra):
 
 def test_a_folder_that_is_gone_is_a_clear_error(env, tmp_path):
     done = bash(f"mkdir {tmp_path}/gone; cd {tmp_path}/gone; rmdir {tmp_path}/gone; shopfloor run --command true", env)
-    assert done.stderr.splitlines()[-2] == "error[usage]: the folder that you are in is gone"
+    assert done.stderr.splitlines()[-2] == "error[usage]: the current folder does not exist any more"
 
 
 def test_a_terminal_that_knows_no_unicode_gets_question_marks(shopfloor, env):

@@ -38,7 +38,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
 
 
 def run(args: Namespace) -> int:
-    style = Style.named("auto")
+    style = Style.from_choice("auto")
     storage = storage_from_args(args)
     kept = list(_storage(storage))
     served = [] if any(one.state == "wrong" for one in kept) else [_server(storage)]

@@ -32,7 +32,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
 
 
 def run(args: Namespace) -> int:
-    notes, style = ReadWarnings(), Style.named(args.color)
+    notes, style = ReadWarnings(), Style.from_choice(args.color)
     entries: Iterable[Entry] = (
         read_remote_log(args.run, lambda api, run_id: api.read_log(run_id))
         if is_remote()

@@ -84,7 +84,7 @@ def run(args: Namespace) -> int:
     if args.json:
         print(escape_json_for_terminal(json.dumps(page, ensure_ascii=False)))
         return 0
-    style = Style.named(args.color)
+    style = Style.from_choice(args.color)
     runs = cast("list[dict[str, Any]]", page["workers"])
     for line in table(runs, style, shutil.get_terminal_size((120, 24)).columns):
         print(line)

@@ -49,7 +49,7 @@ def run(args: Namespace) -> int:
         told = [{**msgspec.to_builtins(one), "usable": one.usable} for one in providers]
         print(json.dumps({"providers": told}, indent=2))
         return 0
-    style = Style.named("auto")
+    style = Style.from_choice("auto")
     for one in providers:
         for line in provider_lines(one, style):
             print(line)

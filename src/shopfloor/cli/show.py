@@ -52,7 +52,7 @@ def run(args: Namespace) -> int:
     entries = iter(read(path, after=args.after, on_problem=notes))
     if args.json:
         return _print_raw(islice(entries, args.limit))
-    style = Style.named(args.color)
+    style = Style.from_choice(args.color)
     first, last = next(read(path, limit=1, on_problem=_ignore), None), last_entry(path)
     if first is None or last is None:
         raise TranscriptBroken(f"{path} holds no event", hint="`shopfloor verify` says what is wrong with it")
@@ -73,7 +73,7 @@ def _show_remote(args: Namespace) -> int:
     entries = read_remote_log(args.run, lambda api, run_id: api.read_log(run_id, after=args.after))
     if args.json:
         return _print_raw(islice(entries, args.limit))
-    _print_lines(TranscriptFormatter(Style.named(args.color), full=args.full), ReadWarnings(), entries, args.limit)
+    _print_lines(TranscriptFormatter(Style.from_choice(args.color), full=args.full), ReadWarnings(), entries, args.limit)
     return 0
 
 

@@ -106,7 +106,7 @@ def run(args: Namespace) -> int:
         del detail["transcript"]
         print(escape_json_for_terminal(json.dumps({**detail, "events": timeline["events"]}, ensure_ascii=False)))
         return 0
-    style = Style.named(args.color)
+    style = Style.from_choice(args.color)
     print(style.paint(f"run {detail['id']}", "bold"))
     for name, value in _facts(detail):
         print(f"  {style.paint(name.ljust(8), 'dim')}{escape_controls(value)}")

@@ -30,7 +30,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
 
 
 def run(args: Namespace) -> int:
-    transcript, notes = TranscriptFormatter(Style.named(args.color), live=True), ReadWarnings()
+    transcript, notes = TranscriptFormatter(Style.from_choice(args.color), live=True), ReadWarnings()
     ended = False
     for item in _items(args, notes):
         if isinstance(item, Reset):

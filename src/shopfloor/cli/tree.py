@@ -102,7 +102,7 @@ def run(args: Namespace) -> int:
     notes = ReadWarnings()
     if next(read(path, limit=1, on_problem=notes), None) is None:
         raise TranscriptBroken(f"{path} holds no event", hint="`shopfloor verify` says what is wrong with it")
-    style = Style.named(args.color)
+    style = Style.from_choice(args.color)
     runs: dict[str, _Run] = {}
 
     def load(run_id: str) -> Outline | None:

@@ -125,7 +125,7 @@ def _list(args: argparse.Namespace) -> int:
     if args.json:
         print(escape_json_for_terminal(json.dumps([_as_json(worker) for worker in workers], ensure_ascii=False)))
         return 0
-    style = Style.named(args.color)
+    style = Style.from_choice(args.color)
     width = shutil.get_terminal_size((120, 24)).columns
     for line in table(workers, style, width):
         print(line)
@@ -196,7 +196,7 @@ def _show(args: argparse.Namespace) -> int:
 
         print(escape_json_for_terminal(msgspec.json.encode(worker.definition).decode()))
         return 0
-    style = Style.named(args.color)
+    style = Style.from_choice(args.color)
     for line in definition_lines(worker.definition, style, origin=f"{_kind(worker)}, {_origin(worker)}"):
         print(line)
     return 0
