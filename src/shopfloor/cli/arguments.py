@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, Protocol, cast
 
 from shopfloor.cli.style import escape_controls
 from shopfloor.errors import InvalidEvent, UsageError, missing_working_directory
@@ -34,9 +34,16 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
 class _PrintFullHelp(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
-        assert isinstance(parser, Parser)
-        print(parser.format_full_help(), end="")
+        print(cast("Parser", parser).format_full_help(), end="")
         parser.exit()
+
+
+class OptionGroup(Protocol):
+    """A group of options under a heading of the help."""
+
+    def add_argument(self, *names: str, **settings: Any) -> object:
+        """Add an option, as `ArgumentParser.add_argument` does."""
+        ...
 
 
 class Parser(argparse.ArgumentParser):
@@ -69,6 +76,7 @@ class Parser(argparse.ArgumentParser):
         self._details = details
         self._usage_lines = usage
         self._advanced = frozenset(advanced)
+        self._inner_commands: Any = None
         self._positionals.title = "Arguments"
         self._optionals.title = "Options"
         self._common = self.add_argument_group("Common options")
@@ -79,23 +87,35 @@ class Parser(argparse.ArgumentParser):
             "--help-all", action=_PrintFullHelp, nargs=0, help="show all options and more examples"
         )
 
-    def add_subparsers(self, **kwargs: Any) -> argparse._SubParsersAction[Any]:
-        """Add commands inside this command. Their names follow the name of this parser."""
-        return super().add_subparsers(prog=self.prog, parser_class=CommandParser, **kwargs)
+    def add_command(self, name: str, summary: str, *, examples: str) -> CommandParser:
+        """Add a command inside this command, such as `list` in `workers list`. Its name becomes `args.part`."""
+        if self._inner_commands is None:
+            self._inner_commands = self.add_subparsers(
+                dest="part",
+                metavar="COMMAND",
+                title="Commands",
+                required=True,
+                prog=self.prog,
+                parser_class=CommandParser,
+            )
+        return self._inner_commands.add_parser(name, help=summary, summary=summary, examples=examples)
+
+    def set_default_command(self, name: str, **defaults: Any) -> None:
+        """Make COMMAND optional; `defaults` are the values of the options of the default command."""
+        self._inner_commands.required = False
+        self.set_defaults(part=name, **defaults)
 
     def format_help(self) -> str:
         """Return the help without the advanced options and the details."""
-        has_more = bool(self._advanced or self._details)
-        hidden = self._advanced if has_more else frozenset({"--help-all"})
-        more = f"\n\nRun `{self.prog} --help-all` for all options and more examples." if has_more else ""
-        return self._format(hidden, f"Examples:\n{self._examples}{more}")
+        hidden = self._advanced if self._advanced or self._details else frozenset({"--help-all"})
+        return self._format(hidden, f"Examples:\n{self._examples}")
 
     def format_full_help(self) -> str:
         """Return the help with all options and details."""
         details = f"\n{self._details}" if self._details else ""
         return self._format(frozenset(), f"Examples:\n{self._examples}{details}")
 
-    def _format(self, hidden: Collection[str], epilog: str) -> str:
+    def _format(self, hidden: frozenset[str], epilog: str) -> str:
         usage = "\n       ".join(self._usage_lines or [self._default_usage()])
         self.description = f"{self._summary}.\n\nUsage: {usage}"
         self.epilog = epilog
