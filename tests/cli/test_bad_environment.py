@@ -79,7 +79,7 @@ def test_what_is_no_port_is_a_usage_error(shopfloor, port):
 def test_words_that_are_no_text_are_a_usage_error(shopfloor, words):
     done = shopfloor(*words)
     word = next(word for word in words if NO_TEXT in word)
-    assert done.stderr == f"error[usage]: {word!r} is no text in UTF-8\nhint: give it in UTF-8: it is kept as text\n"
+    assert done.stderr == f"error[usage]: argument {word!r} is not valid UTF-8\nhint: pass it as UTF-8 text\n"
     assert done.returncode == 2
 
 
@@ -210,7 +210,7 @@ def test_a_new_worker_that_the_server_does_not_see_is_told_so(shopfloor, server,
     up = server("--workers", str(team))
     made = shopfloor("workers", "new", "find-sources", cwd=elsewhere).stdout.splitlines()
     again = f"`shopfloor projects add '{elsewhere}'` adds it"
-    assert made[-2] == f"`shopfloor run` finds it; the server at {up.url} does not look in this folder: {again}"
+    assert made[-2] == f"`shopfloor run` finds it; the server at {up.url} does not know this folder: {again}"
     assert made[-1] == "try it: shopfloor run find-sources -i NAME=Ada"
     assert shopfloor("run", "find-sources", "-i", "NAME=Ada", cwd=elsewhere).returncode == 0
     assert f"; looked in {team}" in shopfloor("dispatch", "find-sources", cwd=elsewhere).stderr
@@ -218,7 +218,7 @@ def test_a_new_worker_that_the_server_does_not_see_is_told_so(shopfloor, server,
     assert shopfloor("dispatch", "find-sources", "-i", "NAME=Ada", cwd=elsewhere).returncode == 0
 
     seen = shopfloor("workers", "new", "other-sources", "--in", str(team), cwd=elsewhere).stdout
-    assert "does not look" not in seen
+    assert "does not know" not in seen
     assert seen.splitlines()[-1] == f"try it: shopfloor run other-sources -i NAME=Ada --workers {team}"
     assert shopfloor(*seen.split("try it: shopfloor ")[1].split(), cwd=elsewhere).returncode == 0
 

@@ -467,7 +467,7 @@ def test_providers_and_doctor_say_where_the_server_differs_from_this_shell(serve
     program.write_text("#!/bin/sh\necho 'codex-cli 0.166.0'\n")
     program.chmod(0o755)
     shell = shell_in(server_shell.folder, "the caller")
-    title = f"The server at {server_shell.server.url}, which executes what is dispatched, differs from this shell:"
+    title = f"Different on the server at {server_shell.server.url}, which executes dispatched runs:"
     assert title not in shell("providers").stdout
     shell.env["PATH"] = f"{tmp_path}:{shell.env['PATH']}"
     for command in ("providers", "doctor"):
@@ -507,7 +507,7 @@ def test_a_server_is_started_in_the_background_and_stopped(alone):
 @pytest.mark.req("SF-33")
 def test_dispatch_offers_to_start_a_server_at_a_terminal(alone):
     alone.env["SHOPFLOOR_PORT"] = "0"
-    for answer, said in (("n\n", "queued: no server is running"), ("\n", "dispatched")):
+    for answer, said in (("n\n", "queued, but no server is running"), ("\n", "dispatched")):
         terminal = Terminal("dispatch", "hello", "-i", "NAME=Ada", env=alone.env, cwd=alone.folder)
         try:
             terminal.wait_for("no server is running; start one now? [Y/n] ")

@@ -307,7 +307,7 @@ def test_providers_are_listed_with_what_they_lack(shopfloor: Cli, env: dict[str,
 def test_the_doctor_says_what_is_wrong(shopfloor: Cli, tmp_path: Path, env: dict[str, str]) -> None:
     well = shopfloor("doctor")
     assert well.returncode == 0, well.stdout
-    assert "transcripts are kept in" in well.stdout
+    assert "runs are stored in" in well.stdout
     (tmp_path / "file").write_text("")
     ill = shopfloor("doctor", env={**env, "SHOPFLOOR_STORAGE": str(tmp_path / "file" / "storage")})
     assert ill.returncode == 1

@@ -160,7 +160,7 @@ def test_show_renders_every_kind_of_event_and_block(shopfloor, storage):
         "← Bash (7 ms)  a",
         "✗ Read  gone",
         f"▸ sub → run {child}",
-        "no outcome was recorded, and the process that wrote this is gone",
+        "no outcome was recorded, and the process of the run has ended",
     ):
         assert text in shown
 
@@ -221,7 +221,7 @@ def test_tail_of_a_run_whose_writer_was_killed_ends_and_says_so(start):
     writer.kill()
     out, err = reader.communicate(timeout=TIMEOUT_SECONDS)
     assert b"first" in out
-    assert b"the process that wrote this is gone" in err
+    assert b"the process of the run has ended" in err
     assert reader.returncode == 1
 
 
@@ -266,7 +266,7 @@ def test_tree_draws_sub_runs_of_any_depth_from_the_files(shopfloor, storage):
         "│     ├─ ✓ build [command] · 5 ms",
         f"│     └─ ✓ call0 → run {ids[3][:8]} worker-{ids[3][:4]} ! interrupted",
         "│        └─ ✓ build [command] · 5 ms",
-        f"└─ ✓ call1 → run {missing}: there is no transcript of it",
+        f"└─ ✓ call1 → run {missing}: no transcript found",
     ]
 
 
@@ -282,7 +282,7 @@ def test_tree_is_not_stopped_by_depth_nor_by_a_loop_in_the_links(shopfloor, stor
     done = shopfloor("tree", ids[0])
     assert done.returncode == 0
     assert len(done.stdout.splitlines()) == 1201
-    assert f"run {ids[0]} stands above already" in done.stdout
+    assert f"run {ids[0]}: shown above" in done.stdout
 
 
 def test_tree_shows_a_run_that_is_being_written(start, shopfloor):

@@ -167,7 +167,7 @@ class TranscriptFormatter:
             yield from self._headed(event, self._block(block))
         if isinstance(message, AssistantMessage) and message.stop_reason == INTERRUPTED_STOP:
             yield from self._end_paragraph()
-            yield from self._headed(event, [self._paint("… the message is incomplete", "yellow")])
+            yield from self._headed(event, [self._paint("… the message was not completed", "yellow")])
 
     def _end_paragraph(self) -> Iterator[str]:
         if self._paragraph is not None:

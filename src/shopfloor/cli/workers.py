@@ -279,7 +279,7 @@ def _check(args: argparse.Namespace) -> int:
     if problems:
         return 1
     count = len(targets) if targets else len(known)
-    print("1 worker has no problems" if count == 1 else f"{count:,} workers have no problems")
+    print("1 worker is fine" if count == 1 else f"{count:,} workers are fine")
     return 0
 
 
