@@ -67,7 +67,7 @@ where the run waits for somebody, or has not ended yet. `verify` exits with 1 wh
 
 
 def _help(*words: str) -> str:
-    command = [sys.executable, "-m", "shopfloor", *words, "--help"]
+    command = [sys.executable, "-m", "shopfloor", *words, "--help-all"]
     env = {**os.environ, "COLUMNS": COLUMNS, "NO_COLOR": "1", "PYTHONIOENCODING": "utf-8"}
     return subprocess.run(command, capture_output=True, encoding="utf-8", check=True, env=env).stdout
 

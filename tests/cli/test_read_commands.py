@@ -16,6 +16,7 @@ from tests.cli.conftest import SHOPFLOOR
 from tests.cli.test_run import events_of
 from tests.timeouts import TIMEOUT_SECONDS, wait_until
 
+from shopfloor.cli.main import COMMANDS, find_command
 from shopfloor.log import (
     AssistantMessage,
     CallCompleted,
@@ -411,6 +412,26 @@ def test_the_jq_lines_of_the_documentation_work(shopfloor, transcripts):
 
 
 # the command itself
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_fits_on_one_screen(name, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    parser = find_command(name).parser(name, COMMANDS[name])
+    lines = parser.format_help().splitlines()
+    assert lines[0] == f"{COMMANDS[name]}."
+    assert lines[2].startswith(f"Usage: shopfloor {name} ")
+    assert "Examples:" in lines
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 80
+
+
+def test_help_all_has_the_options_that_help_leaves_out(shopfloor):
+    short, full = shopfloor("run", "--help").stdout, shopfloor("run", "--help-all").stdout
+    assert "--mask-env" not in short
+    assert "--mask-env" in full
+    assert "shopfloor run --command 'sort | uniq -c' < words.txt" in full
+    assert {line for line in short.splitlines() if line} <= set(full.splitlines())
 
 
 def test_help_is_there_for_everything(shopfloor):
