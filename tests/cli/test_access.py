@@ -62,7 +62,10 @@ def test_access_is_given_listed_revoked_and_audited(server, shopfloor, workers, 
         session = json.loads(shopfloor("tokens", "list", "--json").stdout)[-1]
         assert shopfloor("tokens", "revoke", "ci", session["id"]).returncode == 0
         refused = shopfloor("tokens", "revoke", "owner").stderr
-        assert f"hint: stop the server and delete {audit.with_name('tokens.json')}; the next server creates a new token" in refused
+        assert (
+            f"hint: stop the server and delete {audit.with_name('tokens.json')}; the next server creates a new token"
+            in refused
+        )
         assert ci.get("/api/health").status_code == 401
         assert browser.get("/api/health").status_code == 401
     assert shopfloor("prune", "--older-than", "0s", "--yes", "--force").stdout == "1 run deleted\n"

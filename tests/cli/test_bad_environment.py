@@ -166,7 +166,9 @@ def test_every_command_says_that_its_folder_is_gone(env, tmp_path, words):
     gone.mkdir()
     line = f"cd {gone}; rmdir {gone}; exec {Path(sys.executable).parent}/shopfloor {words}"
     done = subprocess.run(["bash", "-c", line], env=env, capture_output=True, text=True, timeout=60)
-    assert done.stderr == "error[usage]: the current folder does not exist any more\nhint: change to an existing folder\n"
+    assert (
+        done.stderr == "error[usage]: the current folder does not exist any more\nhint: change to an existing folder\n"
+    )
     assert done.returncode == 2
 
 

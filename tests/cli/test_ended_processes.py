@@ -94,7 +94,10 @@ def test_a_process_that_outlived_a_step_of_a_worker_is_on_record(
     (ended,) = step["ended_processes"]
     assert (ended["command"], ended["args"], ended["signal"]) == ("sleep", ["304"], "SIGTERM")
     assert is_gone(ended["pid"])
-    assert f"! process {ended['pid']} (sleep 304) outlived the step and was ended by SIGTERM" in shopfloor("show", "last").stdout
+    assert (
+        f"! process {ended['pid']} (sleep 304) outlived the step and was ended by SIGTERM"
+        in shopfloor("show", "last").stdout
+    )
 
 
 @pytest.mark.req("TR-69")

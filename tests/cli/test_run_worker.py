@@ -264,7 +264,10 @@ def test_what_goes_wrong_with_a_tool_of_a_sub_run_is_told_to_that(shopfloor, wor
 
 def test_a_tool_that_no_run_asked_for_is_named_at_the_end(shopfloor):
     done = shopfloor("run", "hello", "-i", "NAME=Ada", "--tool", "web-search=cat")
-    assert (done.returncode, done.stderr.splitlines()[-1]) == (0, "shopfloor: the tool web-search (--tool) was never called")
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (
+        0,
+        "shopfloor: the tool web-search (--tool) was never called",
+    )
 
 
 def test_without_a_terminal_a_run_is_left_waiting_with_the_commands_that_answer_it(shopfloor, server):
@@ -289,7 +292,7 @@ def test_without_a_terminal_a_run_is_left_waiting_with_the_commands_that_answer_
 def test_at_a_terminal_somebody_is_asked_for_the_result_of_a_tool(terminal, transcripts):
     seen = terminal("run", "research-assistant", "-i", "TOPIC=tea")
     seen.wait_for('tool call web-search {"query": "tea"}')
-    seen.wait_for('result as JSON or text (empty: leave it waiting): ')
+    seen.wait_for("result as JSON or text (empty: leave it waiting): ")
     seen.type('{"found": ["tea houses"]}\n')
     assert seen.end() == 0, seen.shown
     assert "tea houses" in seen.shown
