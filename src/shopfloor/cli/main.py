@@ -228,7 +228,7 @@ def _encoding_error(error: ShopfloorError | UnicodeEncodeError, words: list[str]
 
 def print_error(error: ShopfloorError) -> int:
     """Print the error and its hint to stderr, and return the exit code."""
-    # If the output is closed, the exit code alone has to tell.
+    # If the output is closed, only the exit code reports the error.
     with contextlib.suppress(OSError):
         sys.stdout.flush()
     with contextlib.suppress(OSError):

@@ -43,7 +43,7 @@ _COMMAND_OUTPUT = "seq-"
 
 
 class RenderOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run is displayed."""
+    """Display options of a run."""
 
     as_json: bool = False
     quiet: bool = False
