@@ -142,7 +142,7 @@ class Shell:
         given = ("-i", f"MARK={mark}", "-i", f"GO={go}")
         if worker == "asks":
             terminal = Terminal("run", worker, *given, *words, env=self.env, cwd=self.folder)
-            terminal.wait_for("empty to leave it waiting: ")
+            terminal.wait_for("(empty: leave it waiting): ")
             terminal.close()
         else:
             process = self.start("run", worker, *given, *words)
@@ -257,7 +257,7 @@ def test_an_answer_that_is_given_at_the_server_reaches_the_process_of_the_caller
         "run", "asks", "-i", "MARK=x", "-i", "GO=x", env=shell.env, cwd=shell.folder, stdout=subprocess.DEVNULL
     )
     try:
-        terminal.wait_for("empty to leave it waiting: ")
+        terminal.wait_for("(empty: leave it waiting): ")
         run_id = shell.root(known)
         wait_until(lambda: server_shell.detail(run_id)["awaits"], "the question")
         call_id = server_shell.detail(run_id)["awaits"][0]["call_id"]

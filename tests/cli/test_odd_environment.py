@@ -162,7 +162,7 @@ def test_verifying_a_file_without_line_ends_takes_no_more_memory_than_a_line(tmp
 
 def test_verify_goes_on_after_a_file_that_cannot_be_read(shopfloor, tmp_path):
     done = shopfloor("verify", str(tmp_path / "none.jsonl"), str(GOLDEN / "command.jsonl"))
-    assert "6 events, whole" in done.stdout
+    assert "6 events, complete" in done.stdout
     assert done.returncode == 4
     assert "no transcripts in" in shopfloor("verify", "--all").stdout
 

@@ -181,7 +181,7 @@ def test_an_answer_beside_the_options_is_given_as_a_text(shopfloor, server, work
 def test_at_a_terminal_a_number_that_is_no_options_is_asked_for_again(env, workers):
     seen = Terminal("run", "asks", *workers, env=env)
     try:
-        seen.wait_for("empty to leave it waiting: ")
+        seen.wait_for("(empty: leave it waiting): ")
         seen.type("3\n")
         seen.wait_for("not one of the 2 options, try again: ")
         seen.type("1\n")

@@ -330,7 +330,7 @@ def test_verify_names_the_line_and_the_rule_that_is_broken(shopfloor, tmp_path):
     assert done.stdout.splitlines() == [
         f"{file}:3: seq: seq is 4, and 3 was due",
         f"{file}:6: line-end: the last line is torn after 7 bytes",
-        f"{GOLDEN / 'command.jsonl'}: 6 events, whole",
+        f"{GOLDEN / 'command.jsonl'}: 6 events, complete",
     ]
 
 

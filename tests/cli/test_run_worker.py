@@ -313,7 +313,7 @@ def test_at_a_terminal_a_question_is_answered_by_the_number_of_an_option(termina
 
 def test_at_a_terminal_an_empty_answer_leaves_the_run_waiting(terminal):
     seen = terminal("run", "research-assistant", "-i", "TOPIC=tea")
-    seen.wait_for("empty to leave it waiting: ")
+    seen.wait_for("(empty: leave it waiting): ")
     seen.type("\n")
     assert seen.end() == 75
     assert "  shopfloor answer " in seen.shown
@@ -336,7 +336,7 @@ def test_ctrl_c_cancels_the_run(start, env, transcripts):
 
 def test_ctrl_c_at_a_question_cancels_the_run(terminal, workers, transcripts):
     seen = terminal("run", "asks", "--workers", str(workers))
-    seen.wait_for("empty to leave it waiting: ")
+    seen.wait_for("(empty: leave it waiting): ")
     os.kill(seen.process.pid, signal.SIGINT)
     assert seen.end() == 130
     assert events_of(only_path(transcripts()))[-1]["payload"]["status"] == "cancelled"
