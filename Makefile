@@ -1,6 +1,6 @@
 # Two commands serve a newcomer: `make run` and `make test`. Each installs into .venv what it needs, and no more.
 .DEFAULT_GOAL := help
-.PHONY: help run page types test coverage test-agents test-long check format bench docs setup clean
+.PHONY: help run page types messages test coverage test-agents test-long check format bench docs setup clean
 SHELL := /bin/bash
 export NO_MKDOCS_2_WARNING := 1
 PYTHON ?= python3
@@ -30,6 +30,9 @@ page: $(READY) ## Build the page from web/, if web/ has changed
 
 types: $(READY) ## Generate the page's TypeScript types from the server's OpenAPI description
 	@$(BIN)/python -m tools.page types
+
+messages: $(READY) ## Generate tests/golden/messages.txt, which lists every message, hint and help text
+	@$(BIN)/python -m tools.messages
 
 check: $(READY) ## Lint, format, types, imports
 	@echo "==> ruff" && $(BIN)/ruff check . && $(BIN)/ruff format --check .

@@ -68,8 +68,8 @@ with 75 if the run waits for an answer or has not ended yet. `verify` exits with
 1 if the run ended without an outcome. Errors of Shopfloor itself are listed in [errors](errors.md)."""
 
 
-def _help(*arguments: str) -> str:
-    command = [sys.executable, "-m", "shopfloor", *arguments, "--help"]
+def _help(*words: str) -> str:
+    command = [sys.executable, "-m", "shopfloor", *words, "--help-all"]
     env = {**os.environ, "COLUMNS": COLUMNS, "NO_COLOR": "1", "PYTHONIOENCODING": "utf-8"}
     return subprocess.run(command, capture_output=True, encoding="utf-8", check=True, env=env).stdout
 

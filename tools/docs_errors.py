@@ -1,22 +1,19 @@
 """docs/reference/errors.md: the tree of errors."""
 
-import re
-from pathlib import Path
+from collections.abc import Iterator
 
 from shopfloor import errors
 from shopfloor.errors import ShopfloorError, all_error_types
 from tools.docs_markdown import code, fenced, generated, page, section, table
-from tools.docs_source import calls, modules
+from tools.docs_source import calls, modules, summary
 
 INTRO = """\
-Each error has a stable code, an HTTP status and an exit code. The command line prints it to stderr in one line, with a
-second line for the hint, if there is one; `--debug` adds the traceback."""
+Each error has a stable code, an HTTP status and an exit code. The command line prints an error as two lines on stderr;
+the second line, the hint, is missing if there is nothing to do. `--debug` adds the traceback."""
 
 EXAMPLE = """\
 error[run_not_found]: no run begins with 'abcd' in /home/ada/.local/share/shopfloor/storage
 hint: `last` is the newest run"""
-
-_TREE_LINE = re.compile(r"^ *(?P<guides>[│ ]*[├└]── )?(?P<name>[A-Z]\w+)(?: {2,}(?P<meaning>.+))?$")
 
 
 def errors_page() -> str:
@@ -30,31 +27,34 @@ def errors_page() -> str:
         section("The codes", table(("code", "class", "HTTP", "exit", "meaning"), rows)),
         section(
             "Codes of runs",
-            "A run that did not complete has an `error.code` in its transcript: one of the codes above if Shopfloor "
-            f"could not continue, or one of {', '.join(code(name) for name in _run_codes())}.",
+            "A run that did not complete has an `error.code` in its transcript: one of the codes above, "
+            f"or one of {', '.join(code(name) for name in _run_codes())}.",
         ),
     )
 
 
 def our_errors() -> list[type[ShopfloorError]]:
-    """Return the errors of `errors.py`, without classes that other modules derive."""
+    """Return the classes of `errors.py`, without subclasses that others may have defined."""
     return [cls for cls in all_error_types() if cls.__module__ == errors.__name__]
 
 
 def render_tree() -> list[str]:
-    """Return the lines of the tree, with the meaning of each class."""
-    return Path(__file__).with_name("errors_tree.txt").read_text(encoding="utf-8").splitlines()
+    """Return the lines of the tree, each class with its docstring."""
+    drawn = list(_branches(ShopfloorError))
+    width = max(len(guides) + len(cls.__name__) for guides, cls in drawn) + 2
+    return [f"{guides + cls.__name__:<{width}}{_meaning(cls)}" for guides, cls in drawn]
 
 
-def meanings() -> dict[str, str]:
-    """Return the meanings that the tree has beside its classes, by class name."""
-    matches = (_TREE_LINE.match(line) for line in render_tree())
-    return {match["name"]: match["meaning"] or "" for match in matches if match}
+def _branches(cls: type[ShopfloorError], own: str = "", below: str = "") -> Iterator[tuple[str, type[ShopfloorError]]]:
+    yield own, cls
+    children = [child for child in cls.__subclasses__() if child in our_errors()]
+    for child in children:
+        is_last = child is children[-1]
+        yield from _branches(child, below + ("└── " if is_last else "├── "), below + ("    " if is_last else "│   "))
 
 
 def _meaning(cls: type[ShopfloorError]) -> str:
-    """Return the meaning of a class in the tree, or the words of its name if the tree has none."""
-    return meanings().get(cls.__name__) or " ".join(re.findall(r"[A-Z][a-z]+", cls.__name__)).lower()
+    return summary(cls).removesuffix(".")
 
 
 def _run_codes() -> list[str]:

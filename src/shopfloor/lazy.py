@@ -1,4 +1,4 @@
-"""Packages whose names are loaded when they are first asked for: nobody waits for what it does not use."""
+"""Packages that import their modules on first use, so that a command loads only the modules that it needs."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from importlib import import_module
 from typing import Any
 
 
-def lazy_getattr(package: str, homes: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
-    """The `__getattr__` of a package, from its modules' names to what they have for others."""
-    home_of = {name: home for home, names in homes.items() for name in names}
+def lazy_getattr(package: str, exports: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a package. `exports` maps the names of its modules to the names they export."""
+    module_of = {name: module for module, names in exports.items() for name in names}
 
     def find(name: str) -> Any:
-        if name not in home_of:
+        if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(f"{package}.{home_of[name]}"), name)
+        return getattr(import_module(f"{package}.{module_of[name]}"), name)
 
     return find

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.sample_events import GOLDEN_FILES
-from tools import docs, docs_errors, docs_record
+from tools import docs, docs_errors, docs_record, messages
 from tools.docs_source import ROOT, SOURCE, module_name, parsed
 
 MODULE_LINES = 500
@@ -323,6 +323,10 @@ def test_check_lists_stale_pages(
     assert capsys.readouterr().out == "stale.md is stale: run `make docs`\n"
     assert docs.main([]) == 0
     assert docs.main(["--check"]) == 0
+
+
+def test_the_list_of_messages_is_not_stale() -> None:
+    assert not messages.is_stale(), "tests/golden/messages.txt differs from the source: run `make messages`"
 
 
 @pytest.mark.req("TR-46", "TR-47", "TR-48", "TR-49", "TR-50")

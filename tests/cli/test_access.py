@@ -62,7 +62,10 @@ def test_access_is_given_listed_revoked_and_audited(server, shopfloor, workers, 
         session = json.loads(shopfloor("tokens", "list", "--json").stdout)[-1]
         assert shopfloor("tokens", "revoke", "ci", session["id"]).returncode == 0
         refused = shopfloor("tokens", "revoke", "owner").stderr
-        assert f"hint: stop the server and delete {audit.with_name('tokens.json')}: a new token is made" in refused
+        assert (
+            f"hint: stop the server and delete {audit.with_name('tokens.json')}; the next server creates a new token"
+            in refused
+        )
         assert ci.get("/api/health").status_code == 401
         assert browser.get("/api/health").status_code == 401
     assert shopfloor("prune", "--older-than", "0s", "--yes", "--force").stdout == "1 run deleted\n"
@@ -116,7 +119,7 @@ def test_without_a_server_commands_are_audited_too(shopfloor, workers, env):
 def test_a_link_needs_a_server(shopfloor):
     done = shopfloor("login")
     assert (done.returncode, done.stdout) == (7, "")
-    assert "hint: start one: `shopfloor up`" in done.stderr
+    assert "hint: start one with `shopfloor up`" in done.stderr
 
 
 def test_a_login_link_is_not_for_programs(shopfloor, env):

@@ -62,7 +62,7 @@ def test_a_storage_may_be_called_what_means_something_in_an_address(shopfloor, e
 @pytest.mark.parametrize("port", ["99999", "65536", "-1", "http", "٣"])
 def test_what_is_no_port_is_a_usage_error(shopfloor, port):
     done = shopfloor("up", f"--port={port}")
-    assert done.stderr.startswith(f"error[usage]: argument --port: '{port}' is no port: a number from 0 to 65535\n")
+    assert done.stderr.startswith(f"error[usage]: argument --port: must be a port from 0 to 65535, got '{port}'\n")
     assert done.returncode == 2
 
 
@@ -79,7 +79,7 @@ def test_what_is_no_port_is_a_usage_error(shopfloor, port):
 def test_words_that_are_no_text_are_a_usage_error(shopfloor, words):
     done = shopfloor(*words)
     word = next(word for word in words if NO_TEXT in word)
-    assert done.stderr == f"error[usage]: {word!r} is no text in UTF-8\nhint: give it in UTF-8: it is kept as text\n"
+    assert done.stderr == f"error[usage]: argument {word!r} is not valid UTF-8\nhint: pass it as UTF-8 text\n"
     assert done.returncode == 2
 
 
@@ -174,7 +174,9 @@ def test_every_command_says_that_its_folder_is_gone(env, tmp_path, words):
     gone.mkdir()
     line = f"cd {gone}; rmdir {gone}; exec {Path(sys.executable).parent}/shopfloor {words}"
     done = subprocess.run(["bash", "-c", line], env=env, capture_output=True, text=True, timeout=60)
-    assert done.stderr == "error[usage]: the folder that you are in is gone\nhint: go to one that is there\n"
+    assert (
+        done.stderr == "error[usage]: the current folder does not exist any more\nhint: change to an existing folder\n"
+    )
     assert done.returncode == 2
 
 
@@ -184,7 +186,7 @@ def test_a_storage_that_is_named_from_a_folder_that_is_gone_says_so_too(env, tmp
     line = f"cd {gone}; rmdir {gone}; exec {Path(sys.executable).parent}/shopfloor list"
     settings = {**env, "SHOPFLOOR_STORAGE": "storage"}
     done = subprocess.run(["bash", "-c", line], env=settings, capture_output=True, text=True, timeout=60)
-    assert done.stderr.startswith("error[usage]: the folder that you are in is gone\n")
+    assert done.stderr.startswith("error[usage]: the current folder does not exist any more\n")
 
 
 @pytest.mark.parametrize("words", ["list", "run hello -i NAME=Ada", "up --port 0", "rebuild"])
@@ -193,7 +195,7 @@ def test_a_database_that_cannot_be_written_is_not_said_to_be_broken(tmp_path, wo
     done = on_small_disk(tmp_path, "20m", script)
     assert done.returncode == 6
     assert done.stderr.startswith("error[storage_unwritable]: cannot ")
-    assert "hint: make the folder writable, or point SHOPFLOOR_STORAGE at one that is\n" in done.stderr
+    assert "hint: make the folder writable, or set SHOPFLOOR_STORAGE to another folder\n" in done.stderr
     assert "move it away" not in done.stderr
 
 
@@ -218,7 +220,7 @@ def test_a_new_worker_that_the_server_does_not_see_is_told_so(shopfloor, server,
     up = server("--workers", str(team))
     made = shopfloor("workers", "new", "find-sources", cwd=elsewhere).stdout.splitlines()
     again = f"`shopfloor projects add '{elsewhere}'` adds it"
-    assert made[-2] == f"`shopfloor run` finds it; the server at {up.url} does not look in this folder: {again}"
+    assert made[-2] == f"`shopfloor run` finds it; the server at {up.url} does not know this folder: {again}"
     assert made[-1] == "try it: shopfloor run find-sources -i NAME=Ada"
     assert shopfloor("run", "find-sources", "-i", "NAME=Ada", cwd=elsewhere).returncode == 0
     assert f"; looked in {team}" in shopfloor("dispatch", "find-sources", cwd=elsewhere).stderr
@@ -226,7 +228,7 @@ def test_a_new_worker_that_the_server_does_not_see_is_told_so(shopfloor, server,
     assert shopfloor("dispatch", "find-sources", "-i", "NAME=Ada", cwd=elsewhere).returncode == 0
 
     seen = shopfloor("workers", "new", "other-sources", "--in", str(team), cwd=elsewhere).stdout
-    assert "does not look" not in seen
+    assert "does not know" not in seen
     assert seen.splitlines()[-1] == f"try it: shopfloor run other-sources -i NAME=Ada --workers {team}"
     assert shopfloor(*seen.split("try it: shopfloor ")[1].split(), cwd=elsewhere).returncode == 0
 

@@ -142,7 +142,7 @@ class Shell:
         given = ("-i", f"MARK={mark}", "-i", f"GO={go}")
         if worker == "asks":
             terminal = Terminal("run", worker, *given, *words, env=self.env, cwd=self.folder)
-            terminal.wait_for("empty to leave it waiting: ")
+            terminal.wait_for("(empty: leave it waiting): ")
             terminal.close()
         else:
             process = self.start("run", worker, *given, *words)
@@ -257,7 +257,7 @@ def test_an_answer_that_is_given_at_the_server_reaches_the_process_of_the_caller
         "run", "asks", "-i", "MARK=x", "-i", "GO=x", env=shell.env, cwd=shell.folder, stdout=subprocess.DEVNULL
     )
     try:
-        terminal.wait_for("empty to leave it waiting: ")
+        terminal.wait_for("(empty: leave it waiting): ")
         run_id = shell.root(known)
         wait_until(lambda: server_shell.detail(run_id)["awaits"], "the question")
         call_id = server_shell.detail(run_id)["awaits"][0]["call_id"]
@@ -467,7 +467,7 @@ def test_providers_and_doctor_say_where_the_server_differs_from_this_shell(serve
     program.write_text("#!/bin/sh\necho 'codex-cli 0.166.0'\n")
     program.chmod(0o755)
     shell = shell_in(server_shell.folder, "the caller")
-    title = f"The server at {server_shell.server.url}, which executes what is dispatched, differs from this shell:"
+    title = f"Different on the server at {server_shell.server.url}, which executes dispatched runs:"
     assert title not in shell("providers").stdout
     shell.env["PATH"] = f"{tmp_path}:{shell.env['PATH']}"
     for command in ("providers", "doctor"):
@@ -507,7 +507,7 @@ def test_a_server_is_started_in_the_background_and_stopped(alone):
 @pytest.mark.req("SF-33")
 def test_dispatch_offers_to_start_a_server_at_a_terminal(alone):
     alone.env["SHOPFLOOR_PORT"] = "0"
-    for answer, said in (("n\n", "queued: no server is running"), ("\n", "dispatched")):
+    for answer, said in (("n\n", "queued, but no server is running"), ("\n", "dispatched")):
         terminal = Terminal("dispatch", "hello", "-i", "NAME=Ada", env=alone.env, cwd=alone.folder)
         try:
             terminal.wait_for("no server is running; start one now? [Y/n] ")

@@ -51,7 +51,7 @@ def server(start, env) -> Iterator:
 def test_without_a_server_a_run_is_queued_until_there_is_one(shopfloor, server, transcripts):
     done = shopfloor("dispatch", "hello", "-i", "NAME=Ada")
     run_id = done.stdout.strip()
-    assert done.stderr.startswith("shopfloor: queued: no server is running; `shopfloor up --detach` starts one · ")
+    assert done.stderr.startswith("shopfloor: queued, but no server is running; `shopfloor up --detach` starts one · ")
     assert transcripts() == []
     assert "queued" in shopfloor("status", run_id[:8]).stdout
     asked = shopfloor("result", "last")
@@ -65,7 +65,7 @@ def test_without_a_server_a_run_is_queued_until_there_is_one(shopfloor, server, 
 
 def test_waiting_for_a_run_that_nobody_would_make_is_refused(shopfloor):
     done = shopfloor("dispatch", "hello", "-i", "NAME=Ada", "--wait")
-    assert done.stderr.startswith("error[usage]: no server is running: there is nothing to wait for")
+    assert done.stderr.startswith("error[usage]: --wait needs a server, and no server is running")
     assert done.returncode == 2
 
 
@@ -180,10 +180,10 @@ def test_up_says_how_many_workers_it_found_and_takes_a_number_of_slots(shopfloor
     for _ in range(2):
         up.process.stdout.readline()
     said = up.process.stdout.readline().decode().strip()
-    assert said == f"{packaged + 1} workers can be run; 1 cannot: `shopfloor workers check` says why"
+    assert said == f"{packaged + 1} workers found; 1 with errors: `shopfloor workers check` lists them"
     env["SHOPFLOOR_SLOTS"] = "many"
     wrong = shopfloor("up", "--port", "0", "--storage", str(tmp_path / "other"))
-    assert wrong.stderr.startswith("error[usage]: SHOPFLOOR_SLOTS is 'many'")
+    assert wrong.stderr.startswith("error[usage]: SHOPFLOOR_SLOTS must be an integer of at least 1, got 'many'")
     assert os.fspath(Path(env["SHOPFLOOR_STORAGE"])) not in wrong.stderr
 
 

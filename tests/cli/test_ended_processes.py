@@ -65,7 +65,7 @@ def test_a_process_that_outlived_a_command_is_on_record(
     assert step["ended_processes"] == [{"pid": pid, "command": argv[0], "args": argv[1:], "signal": signal}]
     assert "error" not in step
     shown = shopfloor("show", "last").stdout
-    assert f"! outlived it: process {pid}, {argv[0]} " in shown
+    assert f"! process {pid} ({argv[0]} " in shown
     assert f"ended by {signal}" in shown
     assert shopfloor("verify", "last").returncode == 0
 
@@ -94,7 +94,10 @@ def test_a_process_that_outlived_a_step_of_a_worker_is_on_record(
     (ended,) = step["ended_processes"]
     assert (ended["command"], ended["args"], ended["signal"]) == ("sleep", ["304"], "SIGTERM")
     assert is_gone(ended["pid"])
-    assert f"! outlived it: process {ended['pid']}, sleep 304, ended by SIGTERM" in shopfloor("show", "last").stdout
+    assert (
+        f"! process {ended['pid']} (sleep 304) outlived the step and was ended by SIGTERM"
+        in shopfloor("show", "last").stdout
+    )
 
 
 @pytest.mark.req("TR-69")
@@ -122,4 +125,4 @@ def test_a_process_that_outlived_an_agent_is_on_record(
     assert ended["sleep"]["args"] == ["305"]
     assert ended["sh"]["args"] == ["-c", "sleep 305; :", "watcher", "--api-key=…"]
     assert all(is_gone(one["pid"]) for one in ended.values())
-    assert f"! outlived it: process {ended['sleep']['pid']}, sleep 305" in shopfloor("show", "last").stdout
+    assert f"! process {ended['sleep']['pid']} (sleep 305" in shopfloor("show", "last").stdout

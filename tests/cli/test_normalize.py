@@ -137,7 +137,7 @@ def test_a_stream_with_sub_agents_is_written_as_one_linked_file_per_run(
     assert {path.stat().st_mode & 0o777 for path in listed} == {0o600}
     verified = shopfloor("verify", *map(str, listed))
     assert verified.returncode == 0, verified.stdout
-    assert verified.stdout.count(" events, whole") == len(runs)
+    assert verified.stdout.count(" events, complete") == len(runs)
     called = {
         (run_id, event["child_run_id"])
         for run_id, events in runs.items()
@@ -165,7 +165,7 @@ def test_stdout_takes_one_run_and_sub_agents_are_an_error_that_names_out(
     kept.write_text(done.stdout)
     verified = shopfloor("verify", str(kept))
     assert verified.returncode == 0, verified.stdout
-    assert " events, whole" in verified.stdout
+    assert " events, complete" in verified.stdout
 
 
 @pytest.mark.req("TR-67")
@@ -307,7 +307,7 @@ def test_providers_are_listed_with_what_they_lack(shopfloor: Cli, env: dict[str,
 def test_the_doctor_says_what_is_wrong(shopfloor: Cli, tmp_path: Path, env: dict[str, str]) -> None:
     well = shopfloor("doctor")
     assert well.returncode == 0, well.stdout
-    assert "transcripts are kept in" in well.stdout
+    assert "runs are stored in" in well.stdout
     (tmp_path / "file").write_text("")
     ill = shopfloor("doctor", env={**env, "SHOPFLOOR_STORAGE": str(tmp_path / "file" / "storage")})
     assert ill.returncode == 1

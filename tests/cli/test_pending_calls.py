@@ -120,7 +120,7 @@ def test_the_status_of_a_run_says_which_sub_run_waits_and_for_what(shopfloor, se
     assert (asked.returncode, f"sub-run {child[:8]} waits for" in asked.stderr) == (75, True)
     assert shopfloor("answer", run_id, "2").returncode == 0
     assert shopfloor("result", run_id, "--wait").stdout == "she says it is green\n"
-    assert shopfloor("answer", run_id, "--list").stdout == f"{run_id[:8]} waits for nobody (done)\n"
+    assert shopfloor("answer", run_id, "--list").stdout == f"run {run_id[:8]} has no pending calls (done)\n"
 
 
 def test_whoever_runs_a_worker_is_told_that_its_sub_run_waits(start, shopfloor, workers):
@@ -141,13 +141,13 @@ def test_whoever_runs_a_worker_is_told_that_its_sub_run_waits(start, shopfloor, 
 
 def test_an_answer_that_nobody_has_taken_up_yet_is_said_and_a_second_one_refused(shopfloor, server, workers, waiting):
     first = shopfloor("answer", waiting, "red")
-    assert "the run goes on with `shopfloor up` or `shopfloor resume`" in first.stderr
+    assert "`shopfloor up` or `shopfloor resume` continues the run" in first.stderr
     shown = shopfloor("status", waiting).stdout
-    assert "answered, not taken up yet: Which colour? (1. red / 2. green)" in shown
+    assert "answered, but the answer is not read yet: Which colour? (1. red / 2. green)" in shown
     assert "shopfloor answer" not in shown
     second = shopfloor("answer", waiting, "green")
     assert second.returncode == 5
-    assert "has been answered already, and the run has not taken it up yet" in second.stderr
+    assert "has been answered already; the run has not read the answer yet" in second.stderr
     server(*workers)
     assert shopfloor("result", waiting, "--wait").stdout == "it is red\n"
 
@@ -159,8 +159,8 @@ def test_an_answer_that_nobody_has_taken_up_yet_is_said_and_a_second_one_refused
 def test_what_is_no_option_is_refused_with_the_options(shopfloor, waiting, said):
     refused = shopfloor("answer", waiting, said, input="blue\n")
     assert refused.returncode == 2
-    assert "is none of the options" in refused.stderr
-    assert "they are 1. red, 2. green; --text TEXT gives another answer" in refused.stderr
+    assert "is not one of the options" in refused.stderr
+    assert "the options are 1. red, 2. green; --text TEXT sends any other answer" in refused.stderr
     assert "waits for Which colour?" in shopfloor("status", waiting).stdout
 
 
@@ -181,9 +181,9 @@ def test_an_answer_beside_the_options_is_given_as_a_text(shopfloor, server, work
 def test_at_a_terminal_a_number_that_is_no_options_is_asked_for_again(env, workers):
     seen = Terminal("run", "asks", *workers, env=env)
     try:
-        seen.wait_for("empty to leave it waiting: ")
+        seen.wait_for("(empty: leave it waiting): ")
         seen.type("3\n")
-        seen.wait_for("that is none of the 2 options: ")
+        seen.wait_for("not one of the 2 options, try again: ")
         seen.type("1\n")
         assert seen.end() == 0, seen.shown
         assert "it is red" in seen.shown

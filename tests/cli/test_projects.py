@@ -104,7 +104,7 @@ def test_a_project_is_added_once_and_named_after_its_folder(shopfloor, tmp_path,
 
 def test_what_is_no_project_is_said_so(shopfloor, tmp_path):
     missing = shopfloor("projects", "add", str(tmp_path / "none"))
-    assert (missing.returncode, "there is no folder" in missing.stderr) == (4, True)
+    assert (missing.returncode, "does not exist" in missing.stderr) == (4, True)
     named = shopfloor("projects", "add", str(tmp_path), "--name", "No Name")
     assert (named.returncode, "is not a project name" in named.stderr) == (2, True)
     unknown = shopfloor("projects", "remove", "none")

@@ -16,6 +16,7 @@ from tests.cli.conftest import SHOPFLOOR
 from tests.cli.test_run import events_of
 from tests.timeouts import TIMEOUT_SECONDS, wait_until
 
+from shopfloor.cli.main import COMMANDS, find_command
 from shopfloor.log import (
     AssistantMessage,
     CallCompleted,
@@ -160,7 +161,7 @@ def test_show_renders_every_kind_of_event_and_block(shopfloor, storage):
         "← Bash (7 ms)  a",
         "✗ Read  gone",
         f"▸ sub → run {child}",
-        "no outcome was recorded, and the process that wrote this is gone",
+        "no outcome was recorded, and the process of the run has ended",
     ):
         assert text in shown
 
@@ -221,7 +222,7 @@ def test_tail_of_a_run_whose_writer_was_killed_ends_and_says_so(start):
     writer.kill()
     out, err = reader.communicate(timeout=TIMEOUT_SECONDS)
     assert b"first" in out
-    assert b"the process that wrote this is gone" in err
+    assert b"the process of the run has ended" in err
     assert reader.returncode == 1
 
 
@@ -266,7 +267,7 @@ def test_tree_draws_sub_runs_of_any_depth_from_the_files(shopfloor, storage):
         "│     ├─ ✓ build [command] · 5 ms",
         f"│     └─ ✓ call0 → run {ids[3][:8]} worker-{ids[3][:4]} ! interrupted",
         "│        └─ ✓ build [command] · 5 ms",
-        f"└─ ✓ call1 → run {missing}: there is no transcript of it",
+        f"└─ ✓ call1 → run {missing}: no transcript found",
     ]
 
 
@@ -282,7 +283,7 @@ def test_tree_is_not_stopped_by_depth_nor_by_a_loop_in_the_links(shopfloor, stor
     done = shopfloor("tree", ids[0])
     assert done.returncode == 0
     assert len(done.stdout.splitlines()) == 1201
-    assert f"run {ids[0]} stands above already" in done.stdout
+    assert f"run {ids[0]}: shown above" in done.stdout
 
 
 def test_tree_shows_a_run_that_is_being_written(start, shopfloor):
@@ -329,7 +330,7 @@ def test_verify_names_the_line_and_the_rule_that_is_broken(shopfloor, tmp_path):
     assert done.stdout.splitlines() == [
         f"{file}:3: seq: seq is 4, expected 3",
         f"{file}:6: line-end: the last line is torn after 7 bytes",
-        f"{GOLDEN / 'command.jsonl'}: 6 events, whole",
+        f"{GOLDEN / 'command.jsonl'}: 6 events, complete",
     ]
 
 
@@ -411,6 +412,26 @@ def test_the_jq_lines_of_the_documentation_work(shopfloor, transcripts):
 
 
 # the command itself
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_fits_on_one_screen(name, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    parser = find_command(name).parser(name, COMMANDS[name])
+    lines = parser.format_help().splitlines()
+    assert lines[0] == f"{COMMANDS[name]}."
+    assert lines[2].startswith(f"Usage: shopfloor {name} ")
+    assert "Examples:" in lines
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 80
+
+
+def test_help_all_has_the_options_that_help_leaves_out(shopfloor):
+    short, full = shopfloor("run", "--help").stdout, shopfloor("run", "--help-all").stdout
+    assert "--mask-env" not in short
+    assert "--mask-env" in full
+    assert "shopfloor run --command 'sort | uniq -c' < words.txt" in full
+    assert {line for line in short.splitlines() if line} <= set(full.splitlines())
 
 
 def test_help_is_there_for_everything(shopfloor):

@@ -28,7 +28,7 @@ def test_a_name_that_fits_several_runs_is_refused_with_the_runs_that_it_fits(sho
     refused = shopfloor(name, "aaaa", *options)
     assert refused.returncode == 2
     assert refused.stderr == (
-        "error[ambiguous_run]: 2 runs begin with 'aaaa': aaaa1111-0, aaaa2222-0\nhint: give more characters\n"
+        "error[ambiguous_run]: 2 runs begin with 'aaaa': aaaa1111-0, aaaa2222-0\nhint: type more characters of the run id\n"
     )
 
 

@@ -196,15 +196,15 @@ def test_input_may_be_one_json_object(shopfloor, transcripts):
     [
         (["hello"], "validation_error", "`NAME` is missing"),
         (["hello", "-i", "NAME"], "validation_error", "not NAME=value"),
-        (["hello", "-i", "NAME=a", "--input-json", '{"NAME": "b"}'], "validation_error", "given twice"),
-        (["hello", "--input-json", "[1]"], "usage", "an object"),
+        (["hello", "-i", "NAME=a", "--input-json", '{"NAME": "b"}'], "validation_error", "set twice"),
+        (["hello", "--input-json", "[1]"], "usage", "a JSON object"),
         (["hello", "--input-json", "{"], "usage", "no JSON"),
         (["file-report", "-i", "FILE=x", "-i", "LINES=many"], "validation_error", "a whole number"),
         (["hello", "--tool", "web-surf=cat"], "usage", "has no such tool"),
-        (["research-assistant", "--tool", "web-search"], "usage", "not NAME=COMMAND"),
+        (["research-assistant", "--tool", "web-search"], "usage", "must be NAME=COMMAND"),
         (["hello", "--command", "true"], "usage", "name one thing to run"),
-        (["hello", "--grace", "3"], "usage", "--grace goes with --command"),
-        (["--command", "true", "-i", "NAME=a"], "usage", "-i goes with a worker"),
+        (["hello", "--grace", "3"], "usage", "--grace can only be used with --command"),
+        (["--command", "true", "-i", "NAME=a"], "usage", "-i can only be used with a worker"),
     ],
 )
 def test_words_that_do_not_fit_are_refused_before_anything_runs(shopfloor, transcripts, words, code, said):
@@ -217,7 +217,7 @@ def test_words_that_do_not_fit_are_refused_before_anything_runs(shopfloor, trans
 def test_a_command_that_was_taken_for_a_worker_gets_the_right_words(shopfloor):
     done = shopfloor("run", "echo hi")
     assert done.stderr == (
-        "error[not_found_error]: there is no worker `echo hi`\nhint: for a command: shopfloor run --command 'echo hi'\n"
+        "error[not_found_error]: there is no worker `echo hi`\nhint: to run a command: shopfloor run --command 'echo hi'\n"
     )
     assert done.returncode == 4
     assert "did you mean `hello`?" in shopfloor("run", "helo").stderr
@@ -264,7 +264,10 @@ def test_what_goes_wrong_with_a_tool_of_a_sub_run_is_told_to_that(shopfloor, wor
 
 def test_a_tool_that_no_run_asked_for_is_named_at_the_end(shopfloor):
     done = shopfloor("run", "hello", "-i", "NAME=Ada", "--tool", "web-search=cat")
-    assert (done.returncode, done.stderr.splitlines()[-1]) == (0, "shopfloor: no run asked for the tool web-search")
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (
+        0,
+        "shopfloor: the tool web-search (--tool) was never called",
+    )
 
 
 def test_without_a_terminal_a_run_is_left_waiting_with_the_commands_that_answer_it(shopfloor, server):
@@ -288,7 +291,8 @@ def test_without_a_terminal_a_run_is_left_waiting_with_the_commands_that_answer_
 
 def test_at_a_terminal_somebody_is_asked_for_the_result_of_a_tool(terminal, transcripts):
     seen = terminal("run", "research-assistant", "-i", "TOPIC=tea")
-    seen.wait_for('web-search wants {"query": "tea"}; type a result (JSON or text), empty to leave it waiting: ')
+    seen.wait_for('tool call web-search {"query": "tea"}')
+    seen.wait_for("result as JSON or text (empty: leave it waiting): ")
     seen.type('{"found": ["tea houses"]}\n')
     assert seen.end() == 0, seen.shown
     assert "tea houses" in seen.shown
@@ -309,7 +313,7 @@ def test_at_a_terminal_a_question_is_answered_by_the_number_of_an_option(termina
 
 def test_at_a_terminal_an_empty_answer_leaves_the_run_waiting(terminal):
     seen = terminal("run", "research-assistant", "-i", "TOPIC=tea")
-    seen.wait_for("empty to leave it waiting: ")
+    seen.wait_for("(empty: leave it waiting): ")
     seen.type("\n")
     assert seen.end() == 75
     assert "  shopfloor answer " in seen.shown
@@ -332,7 +336,7 @@ def test_ctrl_c_cancels_the_run(start, env, transcripts):
 
 def test_ctrl_c_at_a_question_cancels_the_run(terminal, workers, transcripts):
     seen = terminal("run", "asks", "--workers", str(workers))
-    seen.wait_for("empty to leave it waiting: ")
+    seen.wait_for("(empty: leave it waiting): ")
     os.kill(seen.process.pid, signal.SIGINT)
     assert seen.end() == 130
     assert events_of(only_path(transcripts()))[-1]["payload"]["status"] == "cancelled"
@@ -380,11 +384,11 @@ def test_a_server_that_the_environment_names_executes_the_run(server, shopfloor,
     started = up.get(f"/api/runs/{up.runs()[0]['id']}/log", limit=1)["events"][0]["payload"]
     assert "executor" not in started
     named = shopfloor("run", "fails", "--workers", str(workers))
-    assert (named.returncode, "it takes no --workers" in named.stderr) == (2, True)
+    assert (named.returncode, "--workers cannot be used here" in named.stderr) == (2, True)
     masked = shopfloor("run", "fails", "--mask-keys")
     assert (masked.returncode, "error[unsupported_option]" in masked.stderr) == (2, True)
     assert "hint: unset SHOPFLOOR_URL" in masked.stderr
-    assert "it finds the workers of its projects" in shopfloor("run", "nothing").stderr
+    assert "a server executes the run, with the workers of its projects" in shopfloor("run", "nothing").stderr
 
 
 def test_a_detached_run_goes_on_by_itself(server, shopfloor):

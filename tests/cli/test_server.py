@@ -254,10 +254,10 @@ def test_rebuild_gives_the_same_rows_even_where_the_database_was_lost(server, sh
 
 def test_rebuild_beside_a_server_is_refused(server, shopfloor, env):
     server()
-    assert shopfloor("rebuild").stderr.startswith("error[server_running]: a server is using these rows")
+    assert shopfloor("rebuild").stderr.startswith("error[server_running]: a server is using the database")
     # Also where nobody can tell where it is.
     Path(env["SHOPFLOOR_STORAGE"], "server.json").unlink()
-    assert shopfloor("rebuild").stderr.startswith("error[server_running]: a server is using these rows")
+    assert shopfloor("rebuild").stderr.startswith("error[server_running]: a server is using the database")
 
 
 def test_runs_are_listed_by_their_worker_by_how_long_ago_they_began_and_by_their_caller(shopfloor):
@@ -319,7 +319,7 @@ def test_prune_asks_first_tells_what_would_go_and_keeps_what_failed(shopfloor, e
     for typed, code in (("\n", 1), ("no\n", 1), ("y\n", 0)):
         assert [path.stem for path in transcripts()] == both
         terminal = Terminal("prune", "--older-than", "0s", env=env)
-        terminal.wait_for("Delete 1 run for good? [y/N]")
+        terminal.wait_for("Delete 1 run permanently? [y/N]")
         terminal.type(typed)
         assert terminal.end() == code
         terminal.close()

@@ -114,7 +114,7 @@ def test_the_commands_agree_on_the_status_of_a_run_also_when_its_server_was_kill
     listed = {run["id"]: run for run in json.loads(shopfloor("list", "--json").stdout)["workers"]}
     assert {run_id for run_id, run in listed.items() if run["interrupted"]} == {runs["sleeps"]}
     assert listed[runs["sleeps"]]["status"] == "running"
-    assert "`shopfloor up` goes on with it" in shopfloor("status", runs["sleeps"]).stdout
+    assert "`shopfloor up` resumes it" in shopfloor("status", runs["sleeps"]).stdout
 
     up = server()
     wait_until(lambda: [run["id"] for run in up.runs(status="done")] == [runs["sleeps"]], "the sleeper to go on")
@@ -174,10 +174,10 @@ def test_an_answer_that_a_run_cannot_take_up_yet_is_no_open_question_anywhere(sh
     assert question not in shopfloor("list", "--status", "waiting").stdout
     root, ask = shopfloor("tree", asks).stdout.splitlines()
     assert held in root
-    assert ask == f"└─ ? ask · answered, not taken up yet: {question}"
+    assert ask == f"└─ ? ask · answered, but the answer is not read yet: {question}"
     again = shopfloor("answer", asks, "green")
     assert again.returncode == 5
-    assert "the first answer counts; the run goes on when its worker is as it was" in again.stderr
+    assert "the first answer counts; the run continues when the definition of its worker is restored" in again.stderr
     assert "shopfloor up" not in again.stderr
 
 

@@ -40,7 +40,7 @@ def test_a_broken_worker_does_not_hide_the_others(shopfloor, here):
     done = shopfloor("workers", "list", cwd=here)
     assert done.returncode == 0
     assert "broken: `steps` must be a mapping" in done.stdout
-    assert "5 workers; 1 cannot be run: `shopfloor workers check` says why" in done.stdout
+    assert "5 workers; 1 with errors: `shopfloor workers check` lists them" in done.stdout
     shown = shopfloor("workers", "show", "bad", cwd=here)
     assert shown.returncode == 2
     assert shown.stderr.startswith("error[invalid_worker]: ")
@@ -54,7 +54,7 @@ def test_show_draws_what_a_worker_takes_and_does(shopfloor, here):
     assert "  │  └─ Report on it [run-worker] worker file-report · output REPORT" in shown
     research = shopfloor("workers", "show", "research-assistant", cwd=here).stdout
     assert "  TOPIC  string, required  What to find out about" in research
-    assert "(by whoever watches the run)" in research
+    assert "(executed by the client)" in research
     whole = json.loads(shopfloor("workers", "show", "hello", "--json", cwd=here).stdout)
     assert whole["steps"]["Greet"]["block"] == "next-message"
 

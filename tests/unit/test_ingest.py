@@ -327,7 +327,7 @@ def test_a_run_with_too_much_text_knows_where_its_index_stops(storage: Storage, 
         shown = table(
             [msgspec.to_builtins(await build_worker_item(item, LocalLogReader(storage)))], Style(enabled=False), 120
         )
-        assert shown[-1].strip() == "search stops at event 3: the run has more text than is indexed"
+        assert shown[-1].strip() == "only the text up to event 3 is searched: the run has too much text"
 
     anyio.run(main)
 

@@ -81,7 +81,7 @@ def test_a_connection_that_may_only_read_is_a_storage_that_cannot_be_written(tmp
     error = map_sqlite_error(caught.value)
     assert isinstance(error, StorageUnwritable)
     assert error.message == "cannot write the database: attempt to write a readonly database"
-    assert error.hint == "make the folder writable, or point SHOPFLOOR_STORAGE at one that is"
+    assert error.hint == "make the folder writable, or set SHOPFLOOR_STORAGE to another folder"
 
 
 def test_a_failed_write_raises_a_storage_error(tmp_path: Path):

@@ -1,4 +1,4 @@
-"""`shopfloor answer`: what a run waits for, given by somebody."""
+"""`shopfloor answer`: answer a question or a tool call that a run is waiting for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
-from shopfloor.cli.arguments import Parser
+from shopfloor.cli.arguments import RUN_HELP, Parser
 from shopfloor.cli.client_session import resolve_run_id, run_with_client
 from shopfloor.cli.pending_calls import (
     call_summary,
@@ -25,113 +25,123 @@ from shopfloor.errors import ConflictError, RunEnded, UsageError
 from shopfloor.limits import PREVIEW_CHARS
 
 EXAMPLES = """\
-  shopfloor answer last --list                    what it waits for
-  shopfloor answer last yes                       the only thing it waits for
-  shopfloor answer 5f3a call_1 '["a", "b"]'       one of several; JSON where it is JSON, else text
-  ./search.sh | shopfloor answer 5f3a call_1 -    from stdin
+  shopfloor answer last --list                   list the pending calls
+  shopfloor answer last yes                      answer the only pending call
+  shopfloor answer 5f3a call_1 '["a", "b"]'      one of several; JSON or text
+  ./search.sh | shopfloor answer 5f3a call_1 -   read the value from stdin
   shopfloor answer 5f3a call_1 --error 'no network'
 
-Where a question has options, one of them is the answer, or its number. What a sub-run waits for can be answered by the
-name of the run above it. The first answer counts."""
+If a question has options, the value is one of them or its number. The calls of
+sub-runs can be answered through the id of the parent run. The first answer
+counts."""
+_USAGE = ("shopfloor answer [OPTIONS] RUN [CALL] VALUE", "shopfloor answer [OPTIONS] RUN --list")
 
 
 def parser(name: str, summary: str) -> ArgumentParser:
-    parser = Parser(name, summary, examples=EXAMPLES)
-    parser.add_argument("run", metavar="RUN", help="a run's id or its first characters, or `last`")
+    """Return the parser of the command's arguments."""
+    parser = Parser(name, summary, examples=EXAMPLES, usage=_USAGE)
+    parser.add_argument("run", metavar="RUN", help=RUN_HELP)
     parser.add_argument(
-        "words", metavar="[CALL] VALUE", nargs="*", help="which call, where several wait; and what it gave"
+        "words", metavar="[CALL] VALUE", nargs="*", help="id of the call, if several are pending; and its result"
     )
     instead = parser.add_mutually_exclusive_group()
-    instead.add_argument("--text", metavar="TEXT", help="instead of a value: this text as it is")
-    instead.add_argument("--error", metavar="TEXT", help="instead of a value: why there is none")
-    instead.add_argument("--list", action="store_true", help="only say what it waits for")
+    instead.add_argument("--text", metavar="TEXT", help="answer with this text, never parsed as JSON")
+    instead.add_argument("--error", metavar="TEXT", help="answer with an error")
+    instead.add_argument("--list", action="store_true", help="list the pending calls and exit")
     return parser
 
 
 def run(args: Namespace) -> int:
-    gives_value = not args.list and args.error is None and args.text is None
-    wanted = 0 if args.list else 1 + gives_value
+    """Answer the call, or list the pending calls."""
+    needs_value = not args.list and args.error is None and args.text is None
+    max_words = 0 if args.list else 1 + needs_value
     words: list[str] = args.words
-    if len(words) > wanted or (gives_value and not words):
+    if len(words) > max_words or (needs_value and not words):
         raise UsageError(
-            "give a value, or --text or --error, and before it the call where several wait",
-            hint="shopfloor answer RUN [CALL] VALUE; --list says what it waits for",
+            "missing value" if not words else f"unexpected argument {words[max_words]!r}",
+            hint="usage: shopfloor answer RUN [CALL] VALUE; --list lists the pending calls",
         )
-    named = words[0] if len(words) == wanted and words else None
+    call_id = words[0] if len(words) == max_words and words else None
 
-    async def look(client: Client) -> list[str]:
+    async def answer(client: Client) -> list[str]:
         run_id = await resolve_run_id(client.api, args, args.run)
         detail, calls = await fetch_pending_calls(client, run_id)
         if args.list:
-            return list(pending_call_lines(run_id, calls)) or [f"{run_id[:8]} waits for nobody ({detail['status']})"]
-        call = _meant(calls, named, detail)
+            return list(pending_call_lines(run_id, calls)) or [
+                f"run {run_id[:8]} has no pending calls ({detail['status']})"
+            ]
+        call = _select_call(calls, call_id, detail)
         if call.get("answered"):
             raise ConflictError(
-                f"{call_summary(call)} has been answered already, and the run has not taken it up yet",
-                hint=f"the first answer counts; {_goes_on(args, call, calls)}",
+                f"{call_summary(call)} has been answered already; the run has not read the answer yet",
+                hint=f"the first answer counts; {_next_step(args, call, calls)}",
             )
         body: dict[str, Any] = {"call_id": call["call_id"]}
         if args.error is not None:
             body["error"] = args.error
         else:
-            body["answer"] = args.text if args.text is not None else _value(words[-1], call)
+            body["answer"] = args.text if args.text is not None else _parse_value(words[-1], call)
         await client.api.post(f"/api/runs/{waiting_run_id(call, run_id)}/answer", body)
-        print(f"shopfloor: answered {call_summary(call)}; {_goes_on(args, call, calls)}", file=sys.stderr)
+        print(f"shopfloor: answered {call_summary(call)}; {_next_step(args, call, calls)}", file=sys.stderr)
         return []
 
-    for line in run_with_client(args, look):
+    for line in run_with_client(args, answer):
         print(line)
     return 0
 
 
-def _goes_on(args: Namespace, call: dict[str, Any], calls: list[dict[str, Any]]) -> str:
-    """Say when the run takes up the answer to this call, one of `calls`."""
-    if any(not is_answerable(one) and one.get("run_id") == call.get("run_id") for one in calls):
-        return "the run goes on when its worker is as it was"
-    return "the run goes on" if has_server(args) else "the run goes on with `shopfloor up` or `shopfloor resume`"
+def _next_step(args: Namespace, call: dict[str, Any], calls: list[dict[str, Any]]) -> str:
+    """Return when the run reads the answer to this call, which is one of `calls`."""
+    if any(not is_answerable(other) and other.get("run_id") == call.get("run_id") for other in calls):
+        return "the run continues when the definition of its worker is restored"
+    return "the run continues" if has_server(args) else "`shopfloor up` or `shopfloor resume` continues the run"
 
 
-def _value(said: str, call: dict[str, Any]) -> Any:
-    said = read_stdin().rstrip("\n") if said == "-" else said
+def _parse_value(text: str, call: dict[str, Any]) -> Any:
+    text = read_stdin().rstrip("\n") if text == "-" else text
     options = question_options(call) if call["kind"] == "question" else []
     if not options:
-        return parse_json_or_text(said)
-    answer = resolve_option(said, options)
+        return parse_json_or_text(text)
+    answer = resolve_option(text, options)
     if answer not in options:
         numbered = ", ".join(f"{number}. {option}" for number, option in enumerate(options, start=1))
         raise UsageError(
-            f"{one_line(said, PREVIEW_CHARS)!r} is none of the options",
-            hint=f"they are {one_line(numbered, PREVIEW_CHARS)}; --text TEXT gives another answer",
+            f"{one_line(text, PREVIEW_CHARS)!r} is not one of the options",
+            hint=f"the options are {one_line(numbered, PREVIEW_CHARS)}; --text TEXT sends any other answer",
         )
     return answer
 
 
-def _meant(calls: list[dict[str, Any]], named: str | None, detail: dict[str, Any]) -> dict[str, Any]:
-    """The call that is answered."""
-    if named is not None:
-        fitting = [call for call in calls if call["call_id"] == named] or [
-            call for call in calls if call["call_id"].startswith(named)
+def _select_call(calls: list[dict[str, Any]], call_id: str | None, detail: dict[str, Any]) -> dict[str, Any]:
+    """Return the call to answer: the call that `call_id` names or abbreviates, or else the only pending one."""
+    if call_id is not None:
+        matching = [call for call in calls if call["call_id"] == call_id] or [
+            call for call in calls if call["call_id"].startswith(call_id)
         ]
-        # One that does not wait any more may be answered already: the server knows.
-        unknown = {"call_id": named, "kind": "client_tool", "name": named, "input": None}
-        if len(fitting) > 1:
-            raise _unclear(fitting, detail["id"])
-        return fitting[0] if fitting else unknown
-    held = [call for call in calls if not is_answerable(call)]
+        # A call that is not pending any more may be answered already: the server knows.
+        unknown = {"call_id": call_id, "kind": "client_tool", "name": call_id, "input": None}
+        if len(matching) > 1:
+            raise _ambiguous_call(matching, detail["id"])
+        return matching[0] if matching else unknown
+    blocked = [call for call in calls if not is_answerable(call)]
     calls = [call for call in calls if is_answerable(call)]
-    if held and not calls:
-        lines = "; ".join(pending_call_lines(detail["id"], held))
-        raise ConflictError(f"run {detail['id'][:8]} {lines}", hint="no answer can give that")
-    # Where only one is not answered yet, that one is meant.
+    if blocked and not calls:
+        lines = "; ".join(pending_call_lines(detail["id"], blocked))
+        raise ConflictError(f"run {detail['id'][:8]} {lines}", hint="no answer can continue the run")
+    # If only one call is unanswered, that call is meant.
     calls = [call for call in calls if not call.get("answered")] or calls
     if len(calls) == 1:
         return calls[0]
     if calls:
-        raise _unclear(calls, detail["id"])
+        raise _ambiguous_call(calls, detail["id"])
     kind = RunEnded if detail["completed_at"] is not None else ConflictError
-    raise kind(f"run {detail['id'][:8]} waits for nobody ({detail['status']})", hint="`shopfloor status` shows more")
+    raise kind(
+        f"run {detail['id'][:8]} has no pending calls ({detail['status']})", hint="`shopfloor status` shows the run"
+    )
 
 
-def _unclear(calls: list[dict[str, Any]], run_id: str) -> UsageError:
-    known = ", ".join(f"{waiting_run_id(call, run_id)[:8]} {call['call_id']} ({call_summary(call)})" for call in calls)
-    return UsageError(f"{len(calls)} calls wait: say which", hint=f"they are {known}")
+def _ambiguous_call(calls: list[dict[str, Any]], run_id: str) -> UsageError:
+    pending = ", ".join(
+        f"{waiting_run_id(call, run_id)[:8]} {call['call_id']} ({call_summary(call)})" for call in calls
+    )
+    return UsageError(f"{len(calls)} calls are pending: name one of them", hint=f"the calls are {pending}")

@@ -1,4 +1,4 @@
-"""`shopfloor audit`: who did what, from where and when."""
+"""`shopfloor audit`: show who did what, from where and when."""
 
 from __future__ import annotations
 
@@ -10,21 +10,24 @@ from shopfloor.cli.style import escape_controls
 from shopfloor.wiring import open_audit
 
 EXAMPLES = """\
-  shopfloor audit                       every entry, oldest first
-  shopfloor audit --run 5f3a            what was done to a run
-  shopfloor audit --json | jq -c .      for programs
+  shopfloor audit                    all entries, oldest first
+  shopfloor audit --run 5f3a         the entries about one run
+  shopfloor audit --json | jq -c .   for programs
 
-The entries are the lines of `audit.jsonl` in the storage, and of `audit.1.jsonl` before it."""
+The entries are stored in `audit.jsonl` in the storage folder; older ones in
+`audit.1.jsonl`."""
 
 
 def parser(name: str, summary: str) -> ArgumentParser:
+    """Return the parser of the command's arguments."""
     parser = Parser(name, summary, examples=EXAMPLES)
-    parser.add_argument("--run", metavar="RUN", help="only entries of the runs whose id begins so")
-    parser.add_argument("--json", action="store_true", help="one JSON object to a line")
+    parser.add_argument("--run", metavar="RUN", help="only entries of runs whose id begins with RUN")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
     return parser
 
 
 def run(args: Namespace) -> int:
+    """Print the audit log of the storage."""
     for entry in open_audit(storage_from_args(args)).read():
         if args.run and not str(entry.get("run_id", "")).startswith(args.run):
             continue

@@ -1,4 +1,4 @@
-"""`shopfloor cancel`: a run ended before its time."""
+"""`shopfloor cancel`: cancel a run and wait for its end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 
-from shopfloor.cli.arguments import Parser
+from shopfloor.cli.arguments import RUN_HELP, Parser
 from shopfloor.cli.client_session import resolve_run_id, run_with_client, wait_for_outcome
 from shopfloor.cli.renderer import summary_line
 from shopfloor.cli.watch import WAITING_EXIT
@@ -16,18 +16,21 @@ from shopfloor.client import Client
 from shopfloor.limits import CANCEL_WAIT_SECONDS
 
 EXAMPLES = """\
-  shopfloor cancel last                         ends it, and waits until it has ended
-  shopfloor cancel 5f3a --reason 'wrong topic'  with a reason, which the record keeps"""
+  shopfloor cancel last                          cancel, and wait for the end
+  shopfloor cancel 5f3a --reason 'wrong topic'   record a reason"""
 
 
 def parser(name: str, summary: str) -> ArgumentParser:
+    """Return the parser of the command's arguments."""
     parser = Parser(name, summary, examples=EXAMPLES)
-    parser.add_argument("run", metavar="RUN", help="a run's id or its first characters, or `last`")
-    parser.add_argument("--reason", metavar="TEXT", help="what its outcome says")
+    parser.add_argument("run", metavar="RUN", help=RUN_HELP)
+    parser.add_argument("--reason", metavar="TEXT", help="reason to record in the outcome")
     return parser
 
 
 def run(args: Namespace) -> int:
+    """Cancel the run and print its outcome."""
+
     async def cancel(client: Client) -> tuple[str, dict[str, Any] | None]:
         run_id = await resolve_run_id(client.api, args, args.run)
         await client.workers.cancel(run_id, reason=args.reason)
@@ -38,7 +41,7 @@ def run(args: Namespace) -> int:
 
     run_id, detail = run_with_client(args, cancel)
     if detail is None:
-        print(f"shopfloor: {run_id[:8]} was told to end, and has not yet", file=sys.stderr)
+        print(f"shopfloor: run {run_id[:8]} was asked to stop and is still running", file=sys.stderr)
         return WAITING_EXIT
     status = "completed before it could be cancelled" if detail["status"] == "done" else detail["status"]
     print(summary_line(status, run_id, detail["duration_ms"]))

@@ -1,4 +1,4 @@
-"""Logs of a server somewhere else, read as files here are: in order, as they come."""
+"""Sessions with a server, or with the engine in this process, for the length of one command."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 
 def is_remote() -> bool:
-    """Whether runs are asked for elsewhere: a server on this storage has the same files as we do."""
+    """Return whether SHOPFLOOR_URL names a server. A server on this storage has the same files as this process."""
     return bool(os.environ.get("SHOPFLOOR_URL"))
 
 
-def read_remote_log(said: str, read: Callable[[Api, str], AsyncIterator[Entry]]) -> Iterator[Entry]:
-    """What `read` gives of the run that `said` means, one by one, without an event loop of the caller's."""
+def read_remote_log(run_ref: str, read: Callable[[Api, str], AsyncIterator[Entry]]) -> Iterator[Entry]:
+    """Yield the entries that `read` returns for a run of the server, for callers without an event loop."""
     import asyncio
 
     with asyncio.Runner() as runner:
         api = _api()
-        entries = aiter(read(api, runner.run(api.find_run(said))))
+        entries = aiter(read(api, runner.run(api.find_run(run_ref))))
         try:
             while (entry := runner.run(_next(entries))) is not None:
                 yield entry
@@ -43,18 +43,18 @@ def read_remote_log(said: str, read: Callable[[Api, str], AsyncIterator[Entry]])
             runner.run(api.close())
 
 
-def resolve_remote_run_id(said: str) -> str:
-    """The id of the run there that `said` means."""
+def resolve_remote_run_id(run_ref: str) -> str:
+    """Return the id of the run of the server that an id, a prefix or `last` names."""
     import asyncio
 
-    async def ask() -> str:
+    async def find() -> str:
         api = _api()
         try:
-            return await api.find_run(said)
+            return await api.find_run(run_ref)
         finally:
             await api.close()
 
-    return asyncio.run(ask())
+    return asyncio.run(find())
 
 
 def _api() -> Api:
@@ -71,96 +71,99 @@ async def _next(entries: AsyncIterator[Entry]) -> Entry | None:
 
 T = TypeVar("T")
 SignalHandler = Callable[[int], bool]
-"""Is told of a signal; says whether to go on all the same."""
+"""Receives the number of a signal; returns whether the command goes on."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class _Answer(NamedTuple, Generic[T]):
-    given: T
+class _Success(NamedTuple, Generic[T]):
+    value: T
 
 
-def _leave(number: int) -> bool:
+def _exit_on_signal(number: int) -> bool:
     del number
     return False
 
 
 def run_with_client(
     args: Namespace,
-    question: Callable[[Client], Awaitable[T]],
+    action: Callable[[Client], Awaitable[T]],
     *,
     workers: WorkerSettings | None = None,
     can_run: bool = False,
     mask: Masking | None = None,
-    on_signal: SignalHandler = _leave,
+    on_signal: SignalHandler = _exit_on_signal,
 ) -> T:
-    """What `question` gives. Its errors leave as what they are; a signal that is not for `on_signal` ends it."""
+    """Call `action` with a client and return its result.
+
+    Raises the `ShopfloorError` of `action` unwrapped. A signal for which `on_signal` returns False raises `SystemExit`.
+    """
     logging.getLogger("shopfloor.engine.stacks").disabled = not args.debug
-    work = partial(_asked, args, question, workers=workers, can_run=can_run, mask=mask, on_signal=on_signal)
-    answer = anyio.run(work, backend_options={"use_uvloop": True})
-    if isinstance(answer, int):
-        raise SystemExit(128 + answer)
-    if isinstance(answer, ShopfloorError):
-        raise answer
-    return answer.given
+    work = partial(_run_action, args, action, workers=workers, can_run=can_run, mask=mask, on_signal=on_signal)
+    outcome = anyio.run(work, backend_options={"use_uvloop": True})
+    if isinstance(outcome, int):
+        raise SystemExit(128 + outcome)
+    if isinstance(outcome, ShopfloorError):
+        raise outcome
+    return outcome.value
 
 
-async def _asked(
+async def _run_action(
     args: Namespace,
-    question: Callable[[Client], Awaitable[T]],
+    action: Callable[[Client], Awaitable[T]],
     *,
     workers: WorkerSettings | None,
     can_run: bool,
     mask: Masking | None,
     on_signal: SignalHandler,
-) -> _Answer[T] | ShopfloorError | int:
-    """The answer, or why there is none: an error, or a signal. Nothing is raised, so that no group wraps it."""
-    # What we were told to ignore, as by nohup, stays ignored.
-    heard = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-    answer: _Answer[T] | ShopfloorError = UnexpectedError("the question was left before it was answered")
-    left: list[int] = []
+) -> _Success[T] | ShopfloorError | int:
+    """Return the result, the error or the number of a signal. Errors are returned, so that no task group wraps them."""
+    # A signal that is ignored at start, as by nohup, stays ignored.
+    handled = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    outcome: _Success[T] | ShopfloorError = UnexpectedError("the command was cancelled before it had a result")
+    exit_signals: list[int] = []
     async with open_client(storage_from_args(args), workers=workers, can_run=can_run, mask=mask) as client:
         restore_gc_thresholds()
-        with receive_signals(heard) as signals:
+        with receive_signals(handled) as signals:
 
-            async def obey() -> None:
+            async def handle_signals() -> None:
                 async for number in signals:
-                    if left or not on_signal(number):
+                    if exit_signals or not on_signal(number):
                         schedule_exit(128 + number)
-                        left.append(number)
+                        exit_signals.append(number)
                         tasks.cancel_scope.cancel()
 
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(obey)
+                tasks.start_soon(handle_signals)
                 try:
-                    answer = _Answer(await question(client))
+                    outcome = _Success(await action(client))
                 except ShopfloorError as error:
-                    answer = error
+                    outcome = error
                 tasks.cancel_scope.cancel()
     if can_run:
-        schedule_exit_if_tasks_remain(_code_of(left, answer))
-    return left[0] if left else answer
+        schedule_exit_if_tasks_remain(_exit_code(exit_signals, outcome))
+    return exit_signals[0] if exit_signals else outcome
 
 
-def _code_of(left: list[int], answer: _Answer[Any] | ShopfloorError) -> int:
-    if left:
-        return 128 + left[0]
-    if isinstance(answer, ShopfloorError):
-        return answer.exit_code
-    return answer.given if isinstance(answer.given, int) else 0
+def _exit_code(exit_signals: list[int], outcome: _Success[Any] | ShopfloorError) -> int:
+    if exit_signals:
+        return 128 + exit_signals[0]
+    if isinstance(outcome, ShopfloorError):
+        return outcome.exit_code
+    return outcome.value if isinstance(outcome.value, int) else 0
 
 
-async def resolve_run_id(api: Api, args: Namespace, said: str) -> str:
-    """The run that somebody means: one that a server knows, queued ones too, or one of the files here."""
+async def resolve_run_id(api: Api, args: Namespace, run_ref: str) -> str:
+    """Return the id that an id, a prefix or `last` names: of a run of the server, or of a transcript in the storage."""
     try:
-        return await api.find_run(said)
+        return await api.find_run(run_ref)
     except RunNotFound:
         if is_remote():
             raise
-        return storage_from_args(args).find(said)
+        return storage_from_args(args).find(run_ref)
 
 
 async def wait_for_outcome(client: Client, run_id: str) -> dict[str, Any]:
-    """The run, once it has its outcome."""
+    """Poll the run until it has its outcome; return its detail."""
     while True:
         detail = await client.api.run(run_id)
         if detail["completed_at"] is not None:

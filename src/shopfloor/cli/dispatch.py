@@ -1,4 +1,4 @@
-"""`shopfloor dispatch`: a run that a server executes, whoever watches."""
+"""`shopfloor dispatch`: hand a run to the server, which executes it in the background."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from contextlib import aclosing
 
 import anyio
 
-from shopfloor.cli.arguments import Parser
+from shopfloor.cli.arguments import QUIET_HELP, Parser
 from shopfloor.cli.client_session import run_with_client
-from shopfloor.cli.run import render_options_from_args
+from shopfloor.cli.renderer import render_options_from_args
 from shopfloor.cli.run_options import (
     add_run_options,
     find_worker_info,
@@ -29,29 +29,33 @@ from shopfloor.limits import QUEUED_POLL_SECONDS
 from shopfloor.wiring import WorkerSettings
 
 EXAMPLES = """\
-  shopfloor dispatch hello -i NAME=Ada                  prints the id of the run
-  shopfloor dispatch repo-report --wait                 the same, and follows it to its end
+  shopfloor dispatch hello -i NAME=Ada    print the run id and return
+  shopfloor dispatch repo-report --wait   watch the run until it ends
   shopfloor dispatch hello -i NAME=Ada --idempotency-key greet-ada
-                                                        asked for twice, it is still one run"""
+                                          dispatched twice, it is still one run"""
+_ADVANCED = ("--input-json", "--task", "--workers", "--owner", "--channel", "--channel-name", "--debug")
 
 
 def parser(name: str, summary: str) -> ArgumentParser:
-    parser = Parser(name, summary, examples=EXAMPLES)
-    parser.add_argument("worker", metavar="WORKER", help="the worker to run; `shopfloor workers list`")
-    parser.add_argument("--cwd", metavar="DIR", help="the folder to run in (default: this one)")
-    parser.add_argument("--wait", action="store_true", help="follow it to its end, as `shopfloor run` does")
-    parser.add_argument("--json", action="store_true", help="with --wait: the events on stdout, one per line")
-    parser.add_argument("--idempotency-key", metavar="KEY", help="the same key again is the same run")
-    parser.add_argument("-q", "--quiet", action="store_true", help="nothing of our own on stderr, except errors")
+    """Return the parser of the command's arguments."""
+    parser = Parser(name, summary, examples=EXAMPLES, advanced=_ADVANCED)
+    parser.add_argument("worker", metavar="WORKER", help="worker to run; `shopfloor workers list` lists them")
+    parser.add_argument("--cwd", metavar="DIR", help="folder to run in (default: the current folder)")
+    parser.add_argument("--wait", action="store_true", help="watch the run until it ends")
+    parser.add_argument("--json", action="store_true", help="with --wait: print the events as JSON, one per line")
+    parser.add_argument("--idempotency-key", metavar="KEY", help="a second run with the same key is not created")
+    parser.add_argument("-q", "--quiet", action="store_true", help=QUIET_HELP)
     add_run_options(parser)
     return parser
 
 
 def run(args: Namespace) -> int:
+    """Dispatch the run that the arguments describe."""
     return dispatch(args, key=args.idempotency_key, wait=args.wait)
 
 
 def dispatch(args: Namespace, *, key: str | None = None, wait: bool = False) -> int:
+    """Store the request for a run; print the run id, or watch the run if `wait` is True."""
     served = has_server(args)
     if served:
         reject_workers_option(args)
@@ -59,52 +63,58 @@ def dispatch(args: Namespace, *, key: str | None = None, wait: bool = False) -> 
         served = offer_server(args)
     if wait and not served:
         raise UsageError(
-            "no server is running: there is nothing to wait for",
+            "--wait needs a server, and no server is running",
             hint=f"start one with `{UP_COMMAND}`, or use `shopfloor run`",
         )
 
-    async def order(client: Client) -> str:
+    async def request(client: Client) -> str:
         worker = find_worker_info(args.worker, await known_workers(client))
-        said = {
+        body = {
             "worker": args.worker,
             "input": parse_worker_input(args, worker),
             **run_request_fields(args),
             "idempotency_key": key,
         }
-        answer = await client.api.post("/api/runs", {name: one for name, one in said.items() if one is not None})
-        return str(answer["run_id"])
+        response = await client.api.post(
+            "/api/runs", {name: value for name, value in body.items() if value is not None}
+        )
+        return str(response["run_id"])
 
     try:
-        run_id = run_with_client(args, order, workers=WorkerSettings.from_names(args.workers))
+        run_id = run_with_client(args, request, workers=WorkerSettings.from_names(args.workers))
     except ShopfloorError as error:
         raise with_worker_hint(error, args, served=served) from error
     if wait:
-        return _follow(args, run_id)
+        return _watch(args, run_id)
     print(run_id, flush=True)
     if not args.quiet:
-        how = "dispatched" if served else f"queued: no server is running; `{UP_COMMAND}` starts one"
+        status = "dispatched" if served else f"queued, but no server is running; `{UP_COMMAND}` starts one"
         short = run_id[:8]
-        print(f"shopfloor: {how} · shopfloor status {short} · shopfloor result {short} --wait", file=sys.stderr)
+        print(f"shopfloor: {status} · shopfloor status {short} · shopfloor result {short} --wait", file=sys.stderr)
     return 0
 
 
-def _follow(args: Namespace, run_id: str) -> int:
+def _watch(args: Namespace, run_id: str) -> int:
     if not args.quiet:
-        print(f"shopfloor: dispatched {run_id}; it goes on if you leave", file=sys.stderr)
-    following = RunWatcher(render_options_from_args(args), cancel_on_signal=False)
+        print(f"shopfloor: dispatched {run_id}; Ctrl-C stops watching, and the run continues", file=sys.stderr)
+    watcher = RunWatcher(render_options_from_args(args), cancel_on_signal=False)
 
-    async def follow(client: Client) -> int:
-        def begin(abort: anyio.Event) -> EventStream:
+    async def watch(client: Client) -> int:
+        def start(abort: anyio.Event) -> EventStream:
             del abort
-            return _told(client, run_id)
+            return _events(client, run_id)
 
-        return await following.follow(client, begin)
+        return await watcher.follow(client, start)
 
-    return run_with_client(args, follow, on_signal=following.on_signal)
+    return run_with_client(args, watch, on_signal=watcher.on_signal)
 
 
-async def _told(client: Client, run_id: str) -> EventStream:
-    """What the run does, until it has ended: also where it waits for so long that nobody writes its log meanwhile."""
+async def _events(client: Client, run_id: str) -> EventStream:
+    """Yield the events of the run until it has ended.
+
+    The stream ends while a run waits for long, because no process writes its log; it is opened again when the log
+    grows.
+    """
     after = 0
     while True:
         async with aclosing(client.workers.stream(run_id, after=after)) as events:
@@ -113,11 +123,11 @@ async def _told(client: Client, run_id: str) -> EventStream:
                     yield event
                 if isinstance(event, WorkerResult):
                     return
-        after = await _written_on(client, run_id)
+        after = await _wait_for_growth(client, run_id)
 
 
-async def _written_on(client: Client, run_id: str) -> int:
-    """Where the log stood, once it goes on or has its outcome."""
+async def _wait_for_growth(client: Client, run_id: str) -> int:
+    """Wait until the log grows or has its outcome; return its last seq before that."""
     after = (await client.api.run(run_id))["last_seq"]
     while True:
         detail = await client.api.run(run_id)

@@ -1,4 +1,4 @@
-"""`shopfloor doctor`: what this machine has, what is missing, and what to do about it."""
+"""`shopfloor doctor`: check this machine, and report what is missing and how to get it."""
 
 from __future__ import annotations
 
@@ -23,50 +23,55 @@ from shopfloor.wiring import find_providers
 EXAMPLES = """\
   shopfloor doctor
 
-The exit code is 1 where something keeps runs from being recorded; agents that are not installed do not."""
+The exit code is 1 if runs cannot be recorded. Missing agents do not count."""
 _MARKS = {"ok": ("✓", "green"), "note": ("·", "yellow"), "wrong": ("✗", "red")}
 
 
 class CheckResult(msgspec.Struct, frozen=True):
+    """The result of one check: `state` is ok, note or wrong."""
+
     state: str
     message: str
     hint: str | None = None
 
 
 def parser(name: str, summary: str) -> ArgumentParser:
+    """Return the parser of the command's arguments."""
     return Parser(name, summary, examples=EXAMPLES)
 
 
 def run(args: Namespace) -> int:
-    style = Style.named("auto")
+    """Print the result of each check; return 1 if one of them is wrong."""
+    style = Style.from_choice("auto")
     storage = storage_from_args(args)
-    kept = list(_storage(storage))
-    served = [] if any(one.state == "wrong" for one in kept) else [_server(storage)]
-    findings = [*_machine(), *kept, *served, _models()]
-    for one in findings:
-        print(f"{style.paint(*_MARKS[one.state])} {one.message}")
-        if one.hint:
-            print(f"    {one.hint}")
+    storage_results = list(_check_storage(storage))
+    is_wrong = any(result.state == "wrong" for result in storage_results)
+    server_results = [] if is_wrong else [_check_server(storage)]
+    results = [*_check_machine(), *storage_results, *server_results, _check_models()]
+    for result in results:
+        print(f"{style.paint(*_MARKS[result.state])} {result.message}")
+        if result.hint:
+            print(f"    {result.hint}")
     print("\nAgents and model APIs")
     providers = find_providers()
     lines = [line for provider in providers for line in provider_lines(provider, style)]
-    if served and served[0].state == "ok":
+    if server_results and server_results[0].state == "ok":
         lines += server_differences(storage, providers, style)
     for line in lines:
         print(line)
-    return 1 if any(one.state == "wrong" for one in findings) else 0
+    return 1 if any(result.state == "wrong" for result in results) else 0
 
 
-def _machine() -> Iterator[CheckResult]:
+def _check_machine() -> Iterator[CheckResult]:
     yield CheckResult("ok", f"shopfloor {__version__}, Python {platform.python_version()}, {platform.system()}")
     if not Path("/proc/self/environ").exists():
         yield CheckResult(
             "note",
-            "this system has no /proc: what leaves its process group is not found when a run is cancelled",
+            "this system has no /proc: cancelling a run does not find processes that left its process group",
         )
 
 
-def _storage(storage: Storage) -> Iterator[CheckResult]:
+def _check_storage(storage: Storage) -> Iterator[CheckResult]:
     try:
         make_folder(storage.transcripts)
         probe = storage.root / f".doctor-{os.getpid()}"
@@ -78,14 +83,16 @@ def _storage(storage: Storage) -> Iterator[CheckResult]:
         yield CheckResult("wrong", wrong.message, wrong.hint)
         return
     free = disk.f_bavail * disk.f_frsize
-    yield CheckResult("ok", f"transcripts are kept in {storage.root}")
+    yield CheckResult("ok", f"runs are stored in {storage.root}")
     if free < DISK_LOW_WATER_BYTES:
-        yield CheckResult("wrong", f"the disk has {free / 1e6:,.0f} MB left: no new runs", "free some space")
+        yield CheckResult(
+            "wrong", f"the disk has only {free / 1e6:,.0f} MB free: no new runs can start", "free some space"
+        )
     else:
-        yield CheckResult("ok", f"the disk has {free / 1e9:,.1f} GB left")
+        yield CheckResult("ok", f"the disk has {free / 1e9:,.1f} GB free")
 
 
-def _server(storage: Storage) -> CheckResult:
+def _check_server(storage: Storage) -> CheckResult:
     from shopfloor.client import find_server
 
     try:
@@ -94,16 +101,16 @@ def _server(storage: Storage) -> CheckResult:
         return CheckResult("wrong", error.message, error.hint)
     if address is None:
         return CheckResult(
-            "note", "no server is running", "`shopfloor up --detach` starts one; `shopfloor run` works without it"
+            "note", "no server is running", "`shopfloor up --detach` starts one; `shopfloor run` works without a server"
         )
     return CheckResult("ok", f"a server is running at {address.url}")
 
 
-def _models() -> CheckResult:
+def _check_models() -> CheckResult:
     if importlib.util.find_spec("pydantic_ai") is None:
         return CheckResult(
             "note",
-            "model APIs cannot be asked: their libraries are not installed",
-            "install Shopfloor with its extra `models`",
+            "model APIs cannot be used: their libraries are not installed",
+            "install Shopfloor with the extra `models`",
         )
-    return CheckResult("ok", "model APIs can be asked")
+    return CheckResult("ok", "the libraries for model APIs are installed")

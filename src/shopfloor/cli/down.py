@@ -1,4 +1,4 @@
-"""`shopfloor down`: the server of this storage stopped."""
+"""`shopfloor down`: stop the server of this storage."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from shopfloor.cli.arguments import Parser, storage_from_args
 from shopfloor.cli.server_process import stop_server
 
 EXAMPLES = """\
-  shopfloor down      stop the server, and wait until it has ended
+  shopfloor down   stop the server, and wait until it has ended
 
-Runs that the server executes stop where they are; the next server resumes them. Runs that `shopfloor run` executes in
-other terminals go on."""
+The server interrupts the runs that it executes; the next server resumes them.
+Runs of `shopfloor run` in other terminals continue."""
 
 
 def parser(name: str, summary: str) -> ArgumentParser:
+    """Return the parser of the command's arguments."""
     return Parser(name, summary, examples=EXAMPLES)
 
 
 def run(args: Namespace) -> int:
+    """Stop the server, if one is running."""
     storage = storage_from_args(args)
     url = stop_server(storage)
     if url is None:

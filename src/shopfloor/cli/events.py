@@ -1,4 +1,4 @@
-"""`shopfloor events`: the signals of a run, as dashboards get them."""
+"""`shopfloor events`: print the fleet events of a run, as dashboards get them."""
 
 from __future__ import annotations
 
@@ -17,46 +17,48 @@ from shopfloor.record import read
 from shopfloor.views import FleetEvent, FleetEventState, fleet_event_step
 
 EXAMPLES = """\
-  shopfloor events last                     what the agents of the newest run reported
-  shopfloor events last --json | jq -c .    with all fields, one signal per line
-  shopfloor events 5f3a --type agent.file_change"""
+  shopfloor events last                            the events of the newest run
+  shopfloor events last --json | jq -c .           with all fields
+  shopfloor events 5f3a --type agent.file_change   only events of this type"""
 
 
 def parser(name: str, summary: str) -> ArgumentParser:
+    """Return the parser of the command's arguments."""
     parser = Parser(name, summary, examples=EXAMPLES)
     add_run_argument(parser)
-    parser.add_argument("--type", metavar="TYPE", help="only these, e.g. agent.tool_call")
-    parser.add_argument("--json", action="store_true", help="with all fields, one per line")
+    parser.add_argument("--type", metavar="TYPE", help="only events of this type, e.g. agent.tool_call")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line, with all fields")
     add_color_option(parser)
     return parser
 
 
 def run(args: Namespace) -> int:
-    notes, style = ReadWarnings(), Style.named(args.color)
+    """Print the fleet events of the run."""
+    warnings, style = ReadWarnings(), Style.from_choice(args.color)
     entries: Iterable[Entry] = (
         read_remote_log(args.run, lambda api, run_id: api.read_log(run_id))
         if is_remote()
-        else read(log_path_from_args(args), on_problem=notes)
+        else read(log_path_from_args(args), on_problem=warnings)
     )
-    for signal in _signals(notes.decode_events(entries)):
-        if args.type not in (None, signal.type):
+    for event in _fleet_events(warnings.decode_events(entries)):
+        if args.type not in (None, event.type):
             continue
         if args.json:
-            write_json(msgspec.json.encode(signal))
+            write_json(msgspec.json.encode(event))
         else:
-            said = one_line(json.dumps(_telling(signal), ensure_ascii=False), PREVIEW_CHARS)
-            at, what = style.paint(signal.timestamp[11:23], "dim"), style.paint(signal.type.ljust(18), "cyan")
-            print(f"{at}  {what}  {said}")
+            fields = one_line(json.dumps(_own_fields(event), ensure_ascii=False), PREVIEW_CHARS)
+            time, kind = style.paint(event.timestamp[11:23], "dim"), style.paint(event.type.ljust(18), "cyan")
+            print(f"{time}  {kind}  {fields}")
     return 0
 
 
-def _signals(events: Iterable[Event]) -> Iterator[FleetEvent]:
+def _fleet_events(events: Iterable[Event]) -> Iterator[FleetEvent]:
     state = FleetEventState()
     for event in events:
-        state, told = fleet_event_step(state, event)
-        yield from told
+        state, fleet_events = fleet_event_step(state, event)
+        yield from fleet_events
 
 
-def _telling(signal: FleetEvent) -> dict[str, object]:
-    """Without what is the same in every line."""
-    return {name: value for name, value in signal.payload.items() if name not in ("agentId", "taskId", "workerId")}
+def _own_fields(event: FleetEvent) -> dict[str, object]:
+    """Return the fields that differ between the events of a run."""
+    return {name: value for name, value in event.payload.items() if name not in ("agentId", "taskId", "workerId")}

@@ -1,4 +1,4 @@
-"""`shopfloor list`: the runs, newest first."""
+"""`shopfloor list`: list and search runs, newest first."""
 
 from __future__ import annotations
 
@@ -21,13 +21,17 @@ from shopfloor.views import HIT_BEGIN, HIT_END, INTERRUPTED
 from shopfloor.wiring import open_api
 
 EXAMPLES = """\
-  shopfloor list                              the newest runs
-  shopfloor list --status failed --owner ada  of somebody, that failed
-  shopfloor list --worker hello --since 2h    of one worker, begun in the last two hours
-  shopfloor list --search 'assertion error'   with these words, in any text of the run
-  shopfloor list --search '"exit code 3"'     with this phrase; in a task, any part of a word is found
-  shopfloor list --json | jq '.workers[].id'  as the API gives them"""
-_LOOKS = {
+  shopfloor list                               the newest runs
+  shopfloor list --status failed --owner ada   failed runs of one owner
+  shopfloor list --worker hello --since 2h     started in the last two hours
+  shopfloor list --search 'assertion error'    both words, in any text
+  shopfloor list --search '"exit code 3"'      the exact phrase
+  shopfloor list --json | jq '.workers[].id'   for programs"""
+DETAILS = """\
+
+--search finds whole words in the texts of a run, and any part of a word in its
+task."""
+_COLORS = {
     "done": "green",
     "failed": "red",
     "cancelled": "yellow",
@@ -38,32 +42,37 @@ _LOOKS = {
 _STATUS_CHARS = len(INTERRUPTED)
 _BRACKETS = str.maketrans({HIT_BEGIN: "[", HIT_END: "]"})
 _WORKER_CHARS = 24
-_TIMES = "2h, 7d, or 2026-11-15T10:00:00Z"
+_TIMES = "2h, 7d or 2026-11-15T10:00:00Z"
 _STATUSES = ("all", "queued", "running", "waiting", "done", "failed", "cancelled")
 
 
 def parser(name: str, summary: str) -> ArgumentParser:
-    parser = Parser(name, summary, examples=EXAMPLES)
-    parser.add_argument("--owner", metavar="NAME", help="on whose behalf")
-    parser.add_argument("--status", choices=_STATUSES, default="all", help="how they stand (default: all)")
-    parser.add_argument("--worker", metavar="NAME", help="the worker that they are runs of")
-    parser.add_argument("--type", metavar="NAME", help="the worker type, e.g. command")
-    parser.add_argument("--channel", metavar="ID", help="where they came from")
-    parser.add_argument("--parent", metavar="RUN", help="the sub-runs of this run (its id or its first characters)")
-    parser.add_argument(
-        "--since", type=_moment, metavar="TIME", help="begun after this: 2h, 7d, or 2026-11-15T10:00:00Z"
+    """Return the parser of the command's arguments."""
+    parser = Parser(
+        name, summary, examples=EXAMPLES, details=DETAILS, advanced=("--type", "--channel", "--cursor", "--debug")
     )
-    parser.add_argument("--until", type=_moment, metavar="TIME", help="begun before this")
-    parser.add_argument("--search", metavar="WORDS", help='all of these words and "quoted phrases", in any text')
-    parser.add_argument("--limit", type=positive_int, default=50, metavar="N", help="at most so many (default: 50)")
-    parser.add_argument("--cursor", metavar="CURSOR", help="the next page, as the page before said")
-    parser.add_argument("--json", action="store_true", help="as the API gives them")
+    parser.add_argument("--owner", metavar="NAME", help="only runs of this owner")
+    parser.add_argument(
+        "--status", choices=_STATUSES, default="all", metavar="STATUS", help=f"one of {', '.join(_STATUSES)}"
+    )
+    parser.add_argument("--worker", metavar="NAME", help="only runs of this worker")
+    parser.add_argument("--type", metavar="NAME", help="only runs of this worker type, e.g. command")
+    parser.add_argument("--channel", metavar="ID", help="only runs from this channel")
+    parser.add_argument("--parent", metavar="RUN", help="only sub-runs of this run")
+    parser.add_argument("--since", type=_moment, metavar="TIME", help=f"only runs started after TIME: {_TIMES}")
+    parser.add_argument("--until", type=_moment, metavar="TIME", help="only runs started before TIME")
+    parser.add_argument("--search", metavar="WORDS", help='only runs with all these words and "phrases"')
+    parser.add_argument("--limit", type=positive_int, default=50, metavar="N", help="list at most N runs (default: 50)")
+    parser.add_argument("--cursor", metavar="CURSOR", help="continue after a page; the page names its cursor")
+    parser.add_argument("--json", action="store_true", help="print the response of the API")
     add_color_option(parser)
     return parser
 
 
 def run(args: Namespace) -> int:
-    async def ask() -> dict[str, Any]:
+    """Print a page of runs."""
+
+    async def fetch() -> dict[str, Any]:
         async with open_api(storage_from_args(args)) as api:
             return await api.get(
                 "/api/agents/workers",
@@ -80,11 +89,11 @@ def run(args: Namespace) -> int:
                 cursor=args.cursor,
             )
 
-    page = anyio.run(ask)
+    page = anyio.run(fetch)
     if args.json:
         print(escape_json_for_terminal(json.dumps(page, ensure_ascii=False)))
         return 0
-    style = Style.named(args.color)
+    style = Style.from_choice(args.color)
     runs = cast("list[dict[str, Any]]", page["workers"])
     for line in table(runs, style, shutil.get_terminal_size((120, 24)).columns):
         print(line)
@@ -95,46 +104,47 @@ def run(args: Namespace) -> int:
 
 
 def _moment(text: str) -> str:
-    """A point in time; where somebody writes a span, that long ago."""
+    """Parse a point in time; a duration means that long ago."""
     with contextlib.suppress(ArgumentTypeError):
         return format_timestamp(int((time.time() - duration_seconds(text)) * 1000))
     try:
         datetime.fromisoformat(text)
     except ValueError:
-        raise ArgumentTypeError(f"{text!r} is no time: {_TIMES}") from None
+        raise ArgumentTypeError(f"must be a time such as {_TIMES}, got {text!r}") from None
     return text
 
 
 def table(runs: list[dict[str, Any]], style: Style, width: int) -> list[str]:
-    names = max([len(_worker(run)) for run in runs], default=0)
+    """Return the lines for a page of runs."""
+    names = max([len(_worker_label(run)) for run in runs], default=0)
     lines: list[str] = []
     for run in runs:
         status = run_status(run)
         times = f"{format_age(run['started_at']):>8}  {format_duration(run['duration_ms']):>11}"
-        worker = one_line(_worker(run), _WORKER_CHARS).ljust(min(names, _WORKER_CHARS))
+        worker = one_line(_worker_label(run), _WORKER_CHARS).ljust(min(names, _WORKER_CHARS))
         task = one_line(run["task"], max(20, width - len(worker) - _STATUS_CHARS - 37))
-        shown = style.paint(status.ljust(_STATUS_CHARS), _LOOKS.get(status, "dim"))
+        shown = style.paint(status.ljust(_STATUS_CHARS), _COLORS.get(status, "dim"))
         lines.append(f"{run['id'][:8]}  {shown}  {times}  {style.paint(worker, 'dim')}  {task}")
-        lines += (style.paint(f"          {one_line(line, width - 10)}", "dim") for line in _below(run))
+        lines += (style.paint(f"          {one_line(line, width - 10)}", "dim") for line in _extra_lines(run))
     return lines
 
 
 def run_status(run: dict[str, Any]) -> str:
-    """The status to show: `interrupted` for a run that would be running if a process worked on it."""
+    """Return the status to show: `interrupted` for a run with status `running` that no process works on."""
     return INTERRUPTED if run.get("interrupted") else str(run["status"])
 
 
-def _below(run: dict[str, Any]) -> Iterator[str]:
-    """What is to be said of a run on lines of its own."""
+def _extra_lines(run: dict[str, Any]) -> Iterator[str]:
+    """Yield the lines below a run: what it waits for, and where the search found it."""
     for line in run.get("asks") or ():
         yield line if line.startswith("waits for ") else f"waits for {line}"
     if run.get("snippet"):
         yield str(run["snippet"]).translate(_BRACKETS)
     if run.get("search_stopped_at") is not None and "snippet" in run:
-        yield f"search stops at event {run['search_stopped_at']:,}: the run has more text than is indexed"
+        yield f"only the text up to event {run['search_stopped_at']:,} is searched: the run has too much text"
 
 
-def _worker(run: dict[str, Any]) -> str:
-    """The worker, and whom it worked for, where that is neither itself nor the run that called it."""
+def _worker_label(run: dict[str, Any]) -> str:
+    """Return the worker, with the owner of the run unless that is the worker itself or the parent run."""
     name, owner = str(run["name"] or run["worker_type"]), str(run["agent_id"] or "")
     return name if owner in ("", name) or run["parent_run_id"] else f"{name} for {owner}"

@@ -1,4 +1,4 @@
-"""`shopfloor login`: a link that logs a browser in."""
+"""`shopfloor login`: print a one-time link that logs a browser in."""
 
 from __future__ import annotations
 
@@ -12,18 +12,22 @@ from shopfloor.errors import ServerUnreachable
 from shopfloor.wiring import access_control
 
 EXAMPLES = """\
-  shopfloor login                 a link to the server on this storage; it works once, within 15 minutes
-  xdg-open "$(shopfloor login)"   open it at once"""
+  shopfloor login                 print the link
+  xdg-open "$(shopfloor login)"   open it in the browser
+
+The link is for the server on this storage. It works once, within 15 minutes."""
 
 
 def parser(name: str, summary: str) -> ArgumentParser:
+    """Return the parser of the command's arguments."""
     return Parser(name, summary, examples=EXAMPLES)
 
 
 def run(args: Namespace) -> int:
+    """Create a login code and print the link."""
     storage = storage_from_args(args)
     address = find_server(storage, named=False)
     if address is None:
-        raise ServerUnreachable(f"no server is running on {storage.root}", hint="start one: `shopfloor up`")
+        raise ServerUnreachable(f"no server is running on {storage.root}", hint="start one with `shopfloor up`")
     print(f"{address.url}/login?code={anyio.run(access_control(storage).make_login_code)}")
     return 0

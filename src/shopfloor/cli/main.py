@@ -1,4 +1,4 @@
-"""From a command line to a command. Only the command that is called is loaded."""
+"""Parse the command line and call the command. Only the module of the called command is imported."""
 
 from __future__ import annotations
 
@@ -19,111 +19,115 @@ from shopfloor.errors import (
 )
 
 if TYPE_CHECKING:
-    import argparse
     import io
     from argparse import ArgumentParser, Namespace
 
 
 GROUPS: dict[str, dict[str, str]] = {
-    "Run workers": {
-        "up": "Serve this machine: API, live streams, and a host that makes runs",
-        "down": "Stop the server of this machine",
-        "run": "Run a worker, or a command, here and live, and keep its transcript",
-        "resume": "Continue a run here whose process is gone",
-        "dispatch": "Have the server run a worker, whoever watches",
-        "answer": "Give a run what it waits for",
-        "cancel": "End a run before its time",
-        "workers": "List the workers that there are, check them, make new ones",
-        "projects": "List the folders whose workers a server serves, add and remove them",
-        "providers": "List the agents and model APIs that a task can be handed to",
+    "Run": {
+        "run": "Run a worker, an agent or a command here, and record it",
+        "resume": "Continue a run whose process was killed",
+        "dispatch": "Hand a run to the server, which executes it in the background",
+        "answer": "Answer a question or a tool call that a run is waiting for",
+        "cancel": "Cancel a run",
+        "workers": "List, show, check and create workers",
+        "providers": "List the agents and model APIs that can be used",
     },
-    "Say who may use the server": {
-        "login": "Print a link that logs a browser in, once",
-        "tokens": "List, make and revoke tokens and browser sessions",
+    "Inspect": {
+        "list": "List and search runs, newest first",
+        "status": "Show the status, cost and timeline of a run",
+        "result": "Print the output of a run",
+        "show": "Print the transcript of a run",
+        "tail": "Print the transcript of a run while it is written",
+        "tree": "Show the steps of a run and of its sub-runs as a tree",
+        "events": "Print the fleet events of a run, as dashboards get them",
+    },
+    "Serve": {
+        "up": "Start the server: the web page, the API, and dispatched runs",
+        "down": "Stop the server",
+        "projects": "List, add and remove folders whose workers the server runs",
+        "login": "Print a one-time link that logs a browser in",
+        "tokens": "List, create and revoke access tokens and browser sessions",
         "audit": "Show who did what, from where and when",
     },
-    "Read what they did": {
-        "list": "List runs, newest first, with filters and search",
-        "status": "Show how a run stands, and its timeline",
-        "result": "Print what a run gave",
-        "show": "Show a transcript readably",
-        "tail": "Follow a run that is being written",
-        "events": "List what an agent's session reported, as signals",
-        "tree": "Draw the steps of a run and its sub-runs",
-    },
-    "Keep the record": {
-        "normalize": "Turn what an agent printed into a transcript",
-        "verify": "Hold transcript files against every rule of the format",
-        "schema": "Print the JSON Schema of a transcript's lines",
-        "rebuild": "Make the rows anew from the logs",
-        "delete": "Delete runs that have ended",
-        "prune": "Delete runs that ended long ago",
-        "doctor": "Look at what this machine has, and say what is missing",
+    "Maintain": {
+        "doctor": "Check this machine and report what is missing",
+        "delete": "Delete finished runs",
+        "prune": "Delete runs that finished long ago",
+        "rebuild": "Rebuild the database from the transcripts",
+        "verify": "Check transcript files against the rules of the format",
+        "normalize": "Convert the output of an agent into a transcript",
+        "schema": "Print the JSON Schema of a transcript line",
     },
 }
 COMMANDS: dict[str, str] = {name: summary for group in GROUPS.values() for name, summary in group.items()}
 
 EXAMPLES = """\
-  shopfloor run hello -i NAME=Ada        run a worker
-  shopfloor run --provider claude-code 'fix the failing test'
-                                         hand a task to an agent
-  shopfloor run --command 'pytest -q'    record a command
-  shopfloor show last                    read it back
-  shopfloor tail 5f3a                    watch one, named by the first characters of its id"""
+  shopfloor run hello -i NAME=Ada              run a worker
+  shopfloor run --provider codex 'fix test 3'  hand a task to an agent
+  shopfloor run --command 'pytest -q'          record a command
+  shopfloor show last                          read the newest transcript
+  shopfloor tail 5f3a                          watch the run whose id begins so"""
 
 
 class CommandModule(Protocol):
-    """What each module of a command has."""
+    """The functions that each command's module has."""
 
-    def parser(self, name: str, summary: str) -> ArgumentParser: ...
+    def parser(self, name: str, summary: str) -> ArgumentParser:
+        """Return the parser of the command's arguments."""
+        ...
 
-    def run(self, args: Namespace) -> int: ...
+    def run(self, args: Namespace) -> int:
+        """Execute the command and return the exit code."""
+        ...
 
 
 def find_command(name: str) -> CommandModule:
+    """Import the module of a command."""
     return cast("CommandModule", import_module(f"shopfloor.cli.{name}"))
 
 
 def overview() -> str:
+    """Return the text of `shopfloor --help`."""
     width = max(map(len, COMMANDS))
     groups = "\n\n".join(
         "\n".join([f"{title}:", *(f"  {name:<{width}}  {summary}" for name, summary in group.items())])
         for title, group in GROUPS.items()
     )
     return f"""\
-Shopfloor runs AI workers and keeps the record.
+Shopfloor runs AI workers and keeps an exact record of what they did.
 
 Usage: shopfloor COMMAND [OPTIONS]
 
 {groups}
 
 Options:
-  -h, --help     Show this, or with a command what it takes
-  -V, --version  Show the version
+  -h, --help     show this help; after a command, the help of the command
+  -V, --version  show the version
 
 Examples:
 {EXAMPLES}
 
-Runs are kept in $SHOPFLOOR_STORAGE, or else in the user's data folder."""
+Runs are stored in $SHOPFLOOR_STORAGE, or else in your data folder."""
 
 
 SIGPIPE_EXIT = 141
 _START_UP_OBJECTS = 100_000
-_USUAL = gc.get_threshold()
+_DEFAULT_GC_THRESHOLDS = gc.get_threshold()
 
 
 def entry() -> NoReturn:
-    """The installed `shopfloor`."""
-    # What is loaded at the start stays: looking through it for garbage takes a tenth of a short command's time.
+    """Run the installed `shopfloor` program and exit."""
+    # The objects loaded at start stay alive: scanning them for garbage takes a tenth of a short command's time.
     gc.set_threshold(_START_UP_OBJECTS)
-    _mend_streams()
+    _repair_standard_streams()
     code = main(sys.argv[1:])
     try:
         sys.stdout.flush()
         sys.stderr.flush()
     except OSError:
-        # Nobody can be told any more; the code is still true.
-        _silence()
+        # The reader has gone, and the exit code is still valid.
+        _discard_output()
     if "threading" in sys.modules:
         from shopfloor.cli.shutdown import schedule_exit_if_threads_remain
 
@@ -132,13 +136,16 @@ def entry() -> NoReturn:
 
 
 def restore_gc_thresholds() -> None:
-    """Collect garbage as often as Python does by itself: for a process that works for longer than it starts."""
+    """Collect garbage at Python's default rate again, for a process that runs for much longer than it starts."""
     gc.freeze()
-    gc.set_threshold(*_USUAL)
+    gc.set_threshold(*_DEFAULT_GC_THRESHOLDS)
 
 
-def _mend_streams() -> None:
-    """Opens what we were started without: else the next file that is opened would be taken for our output."""
+def _repair_standard_streams() -> None:
+    """Open the standard streams that were closed when we were started.
+
+    Otherwise the next file that is opened would get descriptor 1, and our output would be written into it.
+    """
     for descriptor in (0, 1, 2):
         try:
             os.fstat(descriptor)
@@ -147,19 +154,20 @@ def _mend_streams() -> None:
     for name, descriptor in (("stdout", 1), ("stderr", 2)):
         stream = cast("io.TextIOWrapper | None", getattr(sys, name))
         if stream is None:
-            setattr(sys, name, open(descriptor, "w", closefd=False))  # noqa: SIM115 - for life
+            setattr(sys, name, open(descriptor, "w", closefd=False))  # noqa: SIM115 - open until the process ends
         else:
-            # A terminal that knows no ✓ gets a question mark, not an error.
+            # An encoding without ✓ prints a question mark instead of failing.
             stream.reconfigure(errors="replace")
 
 
-def _silence() -> None:
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    os.dup2(nowhere, 2)
+def _discard_output() -> None:
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.dup2(null, 2)
 
 
 def main(words: list[str]) -> int:
+    """Execute a command line, print its error if it fails, and return the exit code."""
     debug = "--debug" in words
     if words[:1] == ["--debug"]:
         words = words[1:]
@@ -168,59 +176,59 @@ def main(words: list[str]) -> int:
     except ShopfloorError as error:
         if debug:
             raise
-        return print_error(_no_text(error, words) or error)
+        return print_error(_encoding_error(error, words) or error)
     except BrokenPipeError:
-        # Whoever read our output has gone, as in `shopfloor show last | head`.
-        _silence()
+        # The reader of our output has gone, as in `shopfloor show last | head`.
+        _discard_output()
         return SIGPIPE_EXIT
     except KeyboardInterrupt:
         return 130
     except OSError as error:
         if debug:
             raise
-        return print_error(_of_system(error))
+        return print_error(_system_error(error))
     except Exception as error:
         if debug:
             raise
-        return print_error(_readable(error, words))
+        return print_error(_to_shopfloor_error(error, words))
 
 
-def _of_system(error: OSError) -> ShopfloorError:
+def _system_error(error: OSError) -> ShopfloorError:
     if isinstance(error, FileNotFoundError) and error.filename is None:
-        # Of all that is looked for, only the folder that we are in has no name.
+        # Only looking up the working directory fails without a file name.
         return missing_working_directory()
     return storage_error(error, f"cannot use {error.filename or 'the output'}", reading=True)
 
 
-def _readable(error: Exception, words: list[str]) -> ShopfloorError:
-    """An error of ours, also where task groups have wrapped it; anything else is a defect."""
+def _to_shopfloor_error(error: Exception, words: list[str]) -> ShopfloorError:
+    """Return the `ShopfloorError` inside task groups; any other exception is a defect of Shopfloor."""
     inside = sole_error(error)
-    if isinstance(inside, ShopfloorError | UnicodeEncodeError) and (refused := _no_text(inside, words)):
+    if isinstance(inside, ShopfloorError | UnicodeEncodeError) and (refused := _encoding_error(inside, words)):
         return refused
     if isinstance(inside, ShopfloorError):
         return inside
     return UnexpectedError(
         f"{type(error).__name__}: {error}",
-        hint="this is a defect of Shopfloor; the same command with --debug shows where",
+        hint="this is a defect of Shopfloor; run the same command with --debug for a traceback",
     )
 
 
-def _no_text(error: ShopfloorError | UnicodeEncodeError, words: list[str]) -> UsageError | None:
-    """The error where one of the words is to be text, and is none.
+def _encoding_error(error: ShopfloorError | UnicodeEncodeError, words: list[str]) -> UsageError | None:
+    """Return a `UsageError` if `error` was caused by an argument that is not valid UTF-8.
 
-    It is seen only where the word is used: a path may be any bytes.
+    Arguments are not checked before: a path may have any bytes.
     """
     cause = error if isinstance(error, UnicodeEncodeError) else error.__context__
     if not isinstance(cause, UnicodeEncodeError):
         return None
-    wrong = cause.object[cause.start : cause.end]
-    word = next((word for word in words if wrong in word), None)
-    return UsageError(f"{word!r} is no text in UTF-8", hint="give it in UTF-8: it is kept as text") if word else None
+    invalid = cause.object[cause.start : cause.end]
+    word = next((word for word in words if invalid in word), None)
+    return UsageError(f"argument {word!r} is not valid UTF-8", hint="pass it as UTF-8 text") if word else None
 
 
 def print_error(error: ShopfloorError) -> int:
-    """Says what happened and what to do, and gives the exit code."""
-    # Where nobody can be told, the exit code still says it.
+    """Print the error and its hint to stderr, and return the exit code."""
+    # If the output is closed, only the exit code reports the error.
     with contextlib.suppress(OSError):
         sys.stdout.flush()
     with contextlib.suppress(OSError):
@@ -233,7 +241,7 @@ def print_error(error: ShopfloorError) -> int:
 def _dispatch(words: list[str]) -> int:
     if len(words) > 1 and words[0] == "help":
         words = [words[1], "--help"]
-    if not words or words[0] in ("-h", "--help", "help"):
+    if not words or words[0] in ("-h", "--help", "--help-all", "help"):
         print(overview())
         return 0
     if words[0] in ("-V", "--version"):
@@ -243,15 +251,14 @@ def _dispatch(words: list[str]) -> int:
         return 0
     name, rest = words[0], words[1:]
     if name not in COMMANDS:
-        raise UsageError(f"there is no command {name!r}", hint=_did_you_mean(name))
+        raise UsageError(f"unknown command {name!r}", hint=_suggest_command(name))
     command = find_command(name)
-    parser = command.parser(name, COMMANDS[name])
-    args: argparse.Namespace = parser.parse_args(rest)
+    args = command.parser(name, COMMANDS[name]).parse_args(rest)
     return command.run(args)
 
 
-def _did_you_mean(name: str) -> str:
+def _suggest_command(name: str) -> str:
     import difflib
 
     close = difflib.get_close_matches(name, COMMANDS, n=1)
-    return f"did you mean `shopfloor {close[0]}`?" if close else "`shopfloor --help` lists the commands"
+    return f"did you mean `shopfloor {close[0]}`?" if close else "run `shopfloor --help` for the list of commands"

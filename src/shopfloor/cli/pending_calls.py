@@ -1,4 +1,4 @@
-"""Whoever sits at the terminal, asked for what a run waits for."""
+"""The calls that a run is waiting for: fetch them, describe them, and prompt the user for their results."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ from shopfloor.limits import PREVIEW_CHARS
 from shopfloor.views import DEFINITION_CHANGED, RATE_LIMIT, definition_wait_message, describe_pending_call
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from shopfloor.client import Client
 
 
@@ -33,49 +31,50 @@ WriteText = Callable[[str], Awaitable[None]]
 
 
 def is_interactive() -> bool:
+    """Return whether a user can be prompted: stdin and stderr are terminals."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-async def prompt_for_results(wanted: Sequence[PendingCall], say: WriteText) -> list[CallResult]:
-    """What the person gives, call by call; those left empty are not in it."""
+async def prompt_for_results(calls: Sequence[PendingCall], write: WriteText) -> list[CallResult]:
+    """Prompt the user for the result of each call. Calls that the user leaves empty are not in the list."""
     results: list[CallResult] = []
-    for one in wanted:
-        call_id = one.call_id if isinstance(one, Question) else one.tool_call_id
-        await say(_asked(one))
-        typed = (await _line()).strip()
-        while isinstance(one, Question) and _is_no_option(typed, one.options):
-            await say(f"that is none of the {len(one.options or ())} options: ")
-            typed = (await _line()).strip()
+    for call in calls:
+        call_id = call.call_id if isinstance(call, Question) else call.tool_call_id
+        await write(_prompt(call))
+        typed = (await _read_line()).strip()
+        while isinstance(call, Question) and _is_invalid_option(typed, call.options):
+            await write(f"not one of the {len(call.options or ())} options, try again: ")
+            typed = (await _read_line()).strip()
         if not typed:
             continue
-        value: Any = resolve_option(typed, one.options) if isinstance(one, Question) else parse_json_or_text(typed)
+        value: Any = resolve_option(typed, call.options) if isinstance(call, Question) else parse_json_or_text(typed)
         results.append(CallResult(tool_call_id=call_id, result=value))
     return results
 
 
-def _asked(one: PendingCall) -> str:
-    if isinstance(one, Question):
-        options = "".join(f"\n  {number}. {option}" for number, option in enumerate(one.options or (), start=1))
-        how = "a number, or one of them in words" if one.options else "an answer"
-        return escape_controls(f"{one.question}{options}\n{how}, empty to leave it waiting: ")
-    args = json.dumps(one.args, ensure_ascii=False)
-    return escape_controls(f"{one.tool_name} wants {args}; type a result (JSON or text), empty to leave it waiting: ")
+def _prompt(call: PendingCall) -> str:
+    if isinstance(call, Question):
+        options = "".join(f"\n  {number}. {option}" for number, option in enumerate(call.options or (), start=1))
+        kind = "number or text of an option" if call.options else "answer"
+        return escape_controls(f"{call.question}{options}\n{kind} (empty: leave it waiting): ")
+    args = json.dumps(call.args, ensure_ascii=False)
+    return escape_controls(f"tool call {call.tool_name} {args}\nresult as JSON or text (empty: leave it waiting): ")
 
 
-def _is_no_option(typed: str, options: Sequence[str] | None) -> bool:
-    """Whether it is neither one of them nor the number of one."""
+def _is_invalid_option(typed: str, options: Sequence[str] | None) -> bool:
+    """Return whether the text is neither an option nor the number of an option."""
     return bool(options) and bool(typed) and resolve_option(typed, options) not in (options or ())
 
 
 def resolve_option(typed: str, options: Sequence[str] | None) -> str:
-    """The option that a number means; anything else as it was typed."""
+    """Return the option with the typed number; any other text unchanged."""
     if options and typed.isdecimal() and 1 <= int(typed[:9]) <= len(options):
         return options[int(typed) - 1]
     return typed
 
 
-async def _line() -> str:
-    """A line from the terminal; read in a thread that is left alone when nobody wants it any more."""
+async def _read_line() -> str:
+    """Read a line from the terminal, in a daemon thread that is abandoned when the prompt is cancelled."""
     loop = asyncio.get_running_loop()
     typed: list[str] = []
     done = anyio.Event()
@@ -92,62 +91,63 @@ async def _line() -> str:
 
 
 def get_pending_calls(detail: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The calls that wait, as the API tells of them."""
+    """Return the pending calls in the API's description of a run."""
     return cast("list[dict[str, Any]]", detail.get("awaits") or [])
 
 
 def is_answerable(call: Mapping[str, Any]) -> bool:
-    """Whether somebody can give what the run waits for."""
+    """Return whether an answer can end the wait. A changed definition has to be restored instead."""
     return call["kind"] != DEFINITION_CHANGED
 
 
 def pending_call_lines(run_id: str, calls: list[dict[str, Any]]) -> Iterator[str]:
-    """Each of them, and the command that answers it. They may be of runs below that one."""
+    """Yield a line for each pending call of the run or its sub-runs, and the command that answers it."""
     for call in calls:
-        whose = waiting_run_id(call, run_id)
-        who = "" if whose == run_id else f"sub-run {whose[:8]} "
+        waiting_id = waiting_run_id(call, run_id)
+        prefix = "" if waiting_id == run_id else f"sub-run {waiting_id[:8]} "
         if call["kind"] == RATE_LIMIT:
-            yield f"{who}waits for a rate limit, until {escape_controls(str(call['until']))}"
+            yield f"{prefix}waits for a rate limit, until {escape_controls(str(call['until']))}"
         elif call["kind"] == DEFINITION_CHANGED:
-            yield f"{who}{one_line(definition_wait_message(call['input']), PREVIEW_CHARS)}"
+            yield f"{prefix}{one_line(definition_wait_message(call['input']), PREVIEW_CHARS)}"
         elif call.get("answered"):
-            yield f"{who}{unread_answer_text(call_summary(call))}"
+            yield f"{prefix}{unread_answer_text(call_summary(call))}"
         else:
-            yield f"{who}waits for {call_summary(call)}"
-            yield f"  shopfloor answer {whose[:8]} {escape_controls(call['call_id'])} 'TEXT'"
+            yield f"{prefix}waits for {call_summary(call)}"
+            yield f"  shopfloor answer {waiting_id[:8]} {escape_controls(call['call_id'])} 'TEXT'"
 
 
 def unread_answer_text(question: str) -> str:
-    """Say that somebody has answered this, and that the run has not read the answer yet."""
-    return f"answered, not taken up yet: {question}"
+    """Return the text for a question whose answer the run has not read yet."""
+    return f"answered, but the answer is not read yet: {question}"
 
 
 def waiting_run_id(call: Mapping[str, Any], run_id: str) -> str:
-    """The run that waits for it, where that one was asked for: an older server tells of no other."""
+    """Return the run that waits for the call; `run_id` if the server is too old to name sub-runs."""
     return str(call.get("run_id") or run_id)
 
 
 def call_summary(call: Mapping[str, Any]) -> str:
+    """Return one line about a pending call."""
     return one_line(describe_pending_call(call["name"], call["kind"], call["input"]), PREVIEW_CHARS)
 
 
 def question_options(call: Mapping[str, Any]) -> list[str]:
-    """What a question lets one choose from."""
-    given = call["input"]
-    said: Any = cast("dict[str, Any]", given).get("options") if isinstance(given, dict) else None
-    return [str(one) for one in cast("list[Any]", said)] if isinstance(said, list) else []
+    """Return the options of a question."""
+    arguments = call["input"]
+    options: Any = cast("dict[str, Any]", arguments).get("options") if isinstance(arguments, dict) else None
+    return [str(option) for option in cast("list[Any]", options)] if isinstance(options, list) else []
 
 
 async def fetch_pending_calls(client: Client, run_id: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The run, and what it waits for."""
+    """Return the description of a run, and its pending calls."""
     detail = await client.api.run(run_id)
     return detail, get_pending_calls(detail)
 
 
 def fetch_answered_calls(args: Namespace, log: Path) -> frozenset[tuple[str, str]]:
-    """The calls (run, call) of a run and of the runs below it whose answers wait in the inbox, not in a log.
+    """Return the calls (run id, call id) of a run and its sub-runs whose answers are in the inbox, not yet in a log.
 
-    Empty for a log outside of the storage, and where neither a server nor a database answers: the log is shown anyway.
+    Empty for a log outside of the storage, and if neither a server nor the database answers: the log is shown anyway.
     """
     import anyio
 
@@ -157,12 +157,12 @@ def fetch_answered_calls(args: Namespace, log: Path) -> frozenset[tuple[str, str
     if log.parent != storage.transcripts:
         return frozenset()
 
-    async def ask() -> dict[str, Any]:
+    async def fetch() -> dict[str, Any]:
         async with open_api(storage) as api:
             return await api.run(log.stem)
 
     try:
-        calls = get_pending_calls(anyio.run(ask))
+        calls = get_pending_calls(anyio.run(fetch))
     except ShopfloorError:
         return frozenset()
     return frozenset((waiting_run_id(call, log.stem), str(call["call_id"])) for call in calls if call.get("answered"))

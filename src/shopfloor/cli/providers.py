@@ -1,4 +1,4 @@
-"""`shopfloor providers`: whom a task can be handed to, and what each can do."""
+"""`shopfloor providers`: list the agents and model APIs, and what each of them supports."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from shopfloor.record import Storage
 from shopfloor.wiring import find_providers
 
 EXAMPLES = """\
-  shopfloor providers              which agents there are, and how to get what is missing
-  shopfloor providers --json       the same for a program"""
-_CAN = {
+  shopfloor providers          list them, and how to install or log in
+  shopfloor providers --json   for programs"""
+_CAPABILITY_LABELS = {
     "resume": "resume",
     "tool_limits": "tool limits",
     "read_only": "read-only",
@@ -38,73 +38,76 @@ _CAN = {
 
 
 def parser(name: str, summary: str) -> ArgumentParser:
+    """Return the parser of the command's arguments."""
     parser = Parser(name, summary, examples=EXAMPLES)
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
 
 def run(args: Namespace) -> int:
+    """Print the providers of this machine, and where those of the server differ."""
     providers = find_providers()
     if args.json:
-        told = [{**msgspec.to_builtins(one), "usable": one.usable} for one in providers]
-        print(json.dumps({"providers": told}, indent=2))
+        items = [{**msgspec.to_builtins(provider), "usable": provider.usable} for provider in providers]
+        print(json.dumps({"providers": items}, indent=2))
         return 0
-    style = Style.named("auto")
-    for one in providers:
-        for line in provider_lines(one, style):
+    style = Style.from_choice("auto")
+    for provider in providers:
+        for line in provider_lines(provider, style):
             print(line)
     for line in server_differences(storage_from_args(args), providers, style):
         print(line)
-    usable = [one.name for one in providers if one.usable]
+    usable = [provider.name for provider in providers if provider.usable]
     if usable:
-        print(f"\nshopfloor run --provider {usable[0]} 'what is in this folder?'", file=sys.stderr)
+        print(f"\ntry: shopfloor run --provider {usable[0]} 'what is in this folder?'", file=sys.stderr)
     return 0
 
 
-def provider_lines(one: ProviderInfo, style: Style) -> list[str]:
-    """What there is to know of a provider, with what to do about what is missing."""
-    mark = style.paint("✓", "green") if one.usable else style.paint("·", "yellow")
-    if one.kind == "api":
-        what = "model API"
-    elif one.path is None:
-        what = "not installed"
+def provider_lines(provider: ProviderInfo, style: Style) -> list[str]:
+    """Return the lines about a provider: version, capabilities, login, and how to get what is missing."""
+    mark = style.paint("✓", "green") if provider.usable else style.paint("·", "yellow")
+    if provider.kind == "api":
+        version = "model API"
+    elif provider.path is None:
+        version = "not installed"
     else:
-        what = one.version or "version unknown"
-    lines = [f"{mark} {one.name:<12} {what:<16} {capabilities_text(one.capabilities)}"]
-    if one.problem:
-        lines.append(f"    {one.problem}")
-    if one.kind == "agent" and one.path is None:
-        lines.append(f"    to install it: {one.install}")
-    elif one.login is None:
-        todo = one.install if one.kind == "api" else f"start `{one.program}` once and log in, or set its key"
-        lines.append(f"    it cannot log in: {todo}")
+        version = provider.version or "version unknown"
+    lines = [f"{mark} {provider.name:<12} {version:<16} {capabilities_text(provider.capabilities)}"]
+    if provider.problem:
+        lines.append(f"    {provider.problem}")
+    if provider.kind == "agent" and provider.path is None:
+        lines.append(f"    to install it: {provider.install}")
+    elif provider.login is None:
+        is_api = provider.kind == "api"
+        advice = provider.install if is_api else f"start `{provider.program}` once and log in, or set its key"
+        lines.append(f"    not logged in: {advice}")
     else:
-        lines.append(f"    logs in by {one.login}" + (f" · {one.path}" if one.path else ""))
+        lines.append(f"    logs in by {provider.login}" + (f" · {provider.path}" if provider.path else ""))
     return lines
 
 
-def server_differences(storage: Storage, here: Sequence[ProviderInfo], style: Style) -> list[str]:
-    """Describe the providers that the server, with its own environment, sees otherwise than this shell does."""
+def server_differences(storage: Storage, local: Sequence[ProviderInfo], style: Style) -> list[str]:
+    """Return lines about the providers that differ between this shell and the server, which has its own environment."""
     address = find_server(storage)
     if address is None:
         return []
     try:
-        there = asyncio.run(_providers_of(address))
+        remote = asyncio.run(_fetch_providers(address))
     except ShopfloorError as error:
-        return ["", f"the server at {address.url} cannot be asked for its providers: {error.message}"]
-    seen = {one.name: _state(one) for one in here}
-    differing = [one for one in there if seen.get(one.name) != _state(one)]
+        return ["", f"the providers of the server at {address.url} are unknown: {error.message}"]
+    local_states = {provider.name: _state(provider) for provider in local}
+    differing = [provider for provider in remote if local_states.get(provider.name) != _state(provider)]
     if not differing:
         return []
-    title = f"The server at {address.url}, which executes what is dispatched, differs from this shell:"
-    return ["", title, *(line for one in differing for line in provider_lines(one, style))]
+    title = f"Different on the server at {address.url}, which executes dispatched runs:"
+    return ["", title, *(line for provider in differing for line in provider_lines(provider, style))]
 
 
-def _state(one: ProviderInfo) -> tuple[str | None, ...]:
-    return one.path, one.version, one.login, one.problem
+def _state(provider: ProviderInfo) -> tuple[str | None, ...]:
+    return provider.path, provider.version, provider.login, provider.problem
 
 
-async def _providers_of(address: Address) -> list[ProviderInfo]:
+async def _fetch_providers(address: Address) -> list[ProviderInfo]:
     api = Api(address.url, address.token)
     try:
         return convert((await api.get("/api/providers"))["providers"], list[ProviderInfo])
@@ -113,4 +116,5 @@ async def _providers_of(address: Address) -> list[ProviderInfo]:
 
 
 def capabilities_text(capabilities: Capabilities) -> str:
-    return ", ".join(words for name, words in _CAN.items() if getattr(capabilities, name))
+    """Return the capabilities as a comma-separated list."""
+    return ", ".join(label for name, label in _CAPABILITY_LABELS.items() if getattr(capabilities, name))

@@ -1,4 +1,4 @@
-"""`shopfloor prune`: old runs deleted, because somebody asked for it."""
+"""`shopfloor prune`: delete runs that finished long ago."""
 
 from __future__ import annotations
 
@@ -19,45 +19,51 @@ from shopfloor.ports import RunItem
 from shopfloor.wiring import local_backend, local_process_name
 
 EXAMPLES = """\
-  shopfloor prune --older-than 30d --dry-run         say what would be deleted, and delete nothing
-  shopfloor prune --older-than 30d                   runs that ended more than 30 days ago; pinned and failed ones stay
-  shopfloor prune --older-than 30d --yes --force     without asking, and also what failed
-  shopfloor prune --older-than 30d --archives-only   only their archived transcripts; rows and logs stay
+  shopfloor prune --older-than 30d --dry-run        only list the runs
+  shopfloor prune --older-than 30d                  ask, then delete them
+  shopfloor prune --older-than 30d --yes --force    do not ask; also failed runs
+  shopfloor prune --older-than 30d --archives-only  keep transcripts and rows
 
-A run and its sub-runs go together, or not at all: a tree stays as long as one of its runs is pinned, failed, has not
-ended, or ended later than that."""
+A run is deleted together with its sub-runs. The whole tree stays if one of its
+runs is pinned, failed, still running, or finished later."""
 _YES = ("y", "yes")
 
 
 def parser(name: str, summary: str) -> ArgumentParser:
+    """Return the parser of the command's arguments."""
     parser = Parser(name, summary, examples=EXAMPLES)
     parser.add_argument(
-        "--older-than", metavar="TIME", type=duration_seconds, required=True, help="e.g. 30d, 12h, 90m, 2w"
+        "--older-than",
+        metavar="TIME",
+        type=duration_seconds,
+        required=True,
+        help="only runs that finished longer ago, e.g. 30d, 12h",
     )
-    parser.add_argument("--yes", action="store_true", help="delete without asking")
-    parser.add_argument("--dry-run", action="store_true", help="say what would be deleted, and delete nothing")
-    parser.add_argument("--force", action="store_true", help="also what failed")
-    parser.add_argument("--archives-only", action="store_true", help="keep the rows and the logs")
+    parser.add_argument("--yes", action="store_true", help="delete without confirmation")
+    parser.add_argument("--dry-run", action="store_true", help="list what would be deleted, and delete nothing")
+    parser.add_argument("--force", action="store_true", help="also delete failed runs")
+    parser.add_argument("--archives-only", action="store_true", help="delete only archived transcripts")
     return parser
 
 
 def run(args: Namespace) -> int:
-    is_asked = not (args.yes or args.dry_run)
-    if is_asked and not (sys.stdin.isatty() and sys.stderr.isatty()):
+    """Delete the old runs, after confirmation."""
+    needs_confirmation = not (args.yes or args.dry_run)
+    if needs_confirmation and not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError(
             "cannot ask for confirmation: stdin or stderr is not a terminal",
             hint="add --yes to delete, or --dry-run to list what would be deleted",
         )
     before = format_timestamp(int((time.time() - args.older_than) * 1000))
-    return anyio.run(_prune, args, before, is_asked)
+    return anyio.run(_prune, args, before, needs_confirmation)
 
 
-async def _prune(args: Namespace, before: str, is_asked: bool) -> int:  # noqa: FBT001 - called by anyio
+async def _prune(args: Namespace, before: str, needs_confirmation: bool) -> int:  # noqa: FBT001 - called by anyio
     storage = storage_from_args(args)
     async with local_backend(storage) as backend:
         await backend.ingest.catch_up()
         if args.archives_only and not args.dry_run:
-            if is_asked and not _confirmed(f"the archived transcripts of runs that ended before {before}"):
+            if needs_confirmation and not _confirm(f"the archived transcripts of runs that ended before {before}"):
                 return 1
             print(f"{await prune_archives(backend.store, before=before):,} archived transcripts deleted")
             return 0
@@ -66,12 +72,12 @@ async def _prune(args: Namespace, before: str, is_asked: bool) -> int:  # noqa: 
                 archives = prunable_archives(backend.store, before=before)
                 return await _list(archives, "would lose their archived transcripts")
             return await _list(_runs(prunable(backend.store, before=before, force=args.force)), "would be deleted")
-        if is_asked:
+        if needs_confirmation:
             count = sum([len(tree) async for tree in prunable(backend.store, before=before, force=args.force)])
-            if count and not _confirmed(_counted(count)):
+            if count and not _confirm(_format_count(count)):
                 return 1
         pruned = await prune(backend, before=before, by=local_process_name(), force=args.force)
-        print(f"{_counted(pruned)} deleted")
+        print(f"{_format_count(pruned)} deleted")
         return 0
 
 
@@ -81,22 +87,22 @@ async def _runs(trees: AsyncIterator[list[RunItem]]) -> AsyncIterator[RunItem]:
             yield item
 
 
-async def _list(found: AsyncIterator[RunItem], end: str) -> int:
+async def _list(items: AsyncIterator[RunItem], verb: str) -> int:
     count = 0
-    async for item in found:
+    async for item in items:
         row = item.row
         print(f"{row.id[:8]}  {row.status:<9}  {row.completed_at}  {one_line(row.task, PREVIEW_CHARS)}")
         count += 1
-    print(f"{_counted(count)} {end}")
+    print(f"{_format_count(count)} {verb}")
     return 0
 
 
-def _counted(count: int) -> str:
+def _format_count(count: int) -> str:
     return f"{count:,} run{'' if count == 1 else 's'}"
 
 
-def _confirmed(what: str) -> bool:
-    print(f"Delete {what} for good? [y/N] ", end="", file=sys.stderr, flush=True)
+def _confirm(target: str) -> bool:
+    print(f"Delete {target} permanently? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() in _YES:
         return True
     print("nothing was deleted", file=sys.stderr)

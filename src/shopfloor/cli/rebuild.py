@@ -1,4 +1,4 @@
-"""`shopfloor rebuild`: the rows, made anew from the logs."""
+"""`shopfloor rebuild`: rebuild the database from the transcripts."""
 
 from __future__ import annotations
 
@@ -12,14 +12,20 @@ from shopfloor.engine import finish_deletions
 from shopfloor.errors import DatabaseDamaged, DatabaseTooOld, ServerRunning
 from shopfloor.wiring import hold_server_lock, local_backend
 
-EXAMPLES = "  shopfloor rebuild    when the database was lost or is doubted; the logs are the truth"
+EXAMPLES = """\
+  shopfloor rebuild   if the database is lost, damaged or wrong
+
+The transcripts are the record; the database only indexes them. A damaged
+database is kept under another name."""
 
 
 def parser(name: str, summary: str) -> ArgumentParser:
+    """Return the parser of the command's arguments."""
     return Parser(name, summary, examples=EXAMPLES)
 
 
 def run(args: Namespace) -> int:
+    """Rebuild the rows, with a new database if the old one is damaged."""
     storage = storage_from_args(args)
 
     async def rebuild() -> tuple[int, int]:
@@ -37,9 +43,11 @@ def run(args: Namespace) -> int:
                 events, runs = anyio.run(rebuild)
             except (DatabaseDamaged, DatabaseTooOld) as error:
                 aside = storage.rename_damaged_database()
-                print(f"shopfloor: {error.message}; it is kept as {aside.name}", file=sys.stderr)
+                print(f"shopfloor: {error.message}; the old database is kept as {aside.name}", file=sys.stderr)
                 events, runs = anyio.run(rebuild)
     except ServerRunning as error:
-        raise ServerRunning("a server is using these rows", hint="stop it, rebuild, start it again") from error
+        raise ServerRunning(
+            "a server is using the database", hint="stop it with `shopfloor down`, rebuild, and start it again"
+        ) from error
     print(f"{runs:,} run{'s' if runs != 1 else ''} from {events:,} event{'s' if events != 1 else ''}")
     return 0

@@ -1,4 +1,4 @@
-"""`shopfloor result`: what a run gave."""
+"""`shopfloor result`: print the output of a run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from typing import Any, cast
 
-from shopfloor.cli.arguments import Parser
+from shopfloor.cli.arguments import RUN_HELP, Parser
 from shopfloor.cli.client_session import resolve_run_id, run_with_client, wait_for_outcome
 from shopfloor.cli.pending_calls import get_pending_calls, pending_call_lines
 from shopfloor.cli.renderer import format_output
@@ -17,62 +17,67 @@ from shopfloor.client import Client
 from shopfloor.errors import RunFailed, exit_code_of
 
 EXAMPLES = """\
-  shopfloor result last               a text as it is, anything else as readable JSON
-  shopfloor result 5f3a --wait        once it has ended
+  shopfloor result last               text unchanged, other values as JSON
+  shopfloor result 5f3a --wait        wait until the run has ended
   shopfloor result 5f3a --json | jq   always JSON
 
-Exit codes: 0 it completed, 75 it has not ended yet, others as the error of the run says."""
+Exit codes: 0 completed, 75 not ended yet, otherwise that of the run's error."""
 
 
 def parser(name: str, summary: str) -> ArgumentParser:
+    """Return the parser of the command's arguments."""
     parser = Parser(name, summary, examples=EXAMPLES)
-    parser.add_argument("run", metavar="RUN", help="a run's id or its first characters, or `last`")
-    parser.add_argument("--wait", action="store_true", help="until it has ended")
-    parser.add_argument("--json", action="store_true", help="as JSON, also where it is a text")
+    parser.add_argument("run", metavar="RUN", help=RUN_HELP)
+    parser.add_argument("--wait", action="store_true", help="wait until the run has ended")
+    parser.add_argument("--json", action="store_true", help="print JSON also if the output is text")
     return parser
 
 
 def run(args: Namespace) -> int:
-    async def look(client: Client) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Print the output, or the error of a failed run; return its exit code."""
+
+    async def fetch(client: Client) -> tuple[dict[str, Any], dict[str, Any] | None]:
         run_id = await resolve_run_id(client.api, args, args.run)
         detail = await client.api.run(run_id)
         if args.wait and detail["completed_at"] is None:
-            _say_how_it_stands(detail)
+            _print_status(detail)
             detail = await wait_for_outcome(client, run_id)
         if detail["completed_at"] is None:
             return detail, None
         return detail, await _outcome(client, run_id, detail["last_seq"] - 1)
 
-    detail, outcome = run_with_client(args, look)
+    detail, outcome = run_with_client(args, fetch)
     if outcome is None:
-        _say_how_it_stands(detail)
+        _print_status(detail)
         return WAITING_EXIT
     if outcome["status"] != "completed":
-        return _complain(outcome)
+        return _print_failure(outcome)
     _print(outcome.get("result"), as_json=args.json)
     return 0
 
 
-def _say_how_it_stands(detail: dict[str, Any]) -> None:
+def _print_status(detail: dict[str, Any]) -> None:
     if detail.get("interrupted"):
-        status = "was interrupted: the process that worked on it is gone"
+        status = "was interrupted: its process has ended"
     else:
         status = "is still running" if detail["status"] == "running" else f"is {detail['status']}"
-    print(f"shopfloor: {detail['id'][:8]} {status}", file=sys.stderr)
+    print(f"shopfloor: run {detail['id'][:8]} {status}", file=sys.stderr)
     for line in pending_call_lines(detail["id"], get_pending_calls(detail)):
         print(line, file=sys.stderr, flush=True)
 
 
 async def _outcome(client: Client, run_id: str, after: int) -> dict[str, Any]:
-    """The outcome as the log has it: the whole, where a row may have been cut."""
+    """Return the outcome from the log, because the row of the run may have a shortened one."""
     page = await client.api.get(f"/api/runs/{run_id}/log", after=after, limit=1)
     events = cast("list[dict[str, Any]]", page["events"])
     if not events or events[-1]["type"] != "run.completed":
-        raise RunFailed(f"the log of run {run_id} ends without an outcome", hint="`shopfloor show` shows what there is")
+        raise RunFailed(
+            f"the log of run {run_id} ends without an outcome", hint="`shopfloor show` prints what was recorded"
+        )
     return cast("dict[str, Any]", events[-1]["payload"])
 
 
-def _complain(outcome: dict[str, Any]) -> int:
+def _print_failure(outcome: dict[str, Any]) -> int:
     error = cast("dict[str, Any]", outcome.get("error") or {})
     code, message = str(error.get("code", "run_failed")), str(error.get("message", f"the run {outcome['status']}"))
     for line in error_lines(code, message, error.get("hint")):

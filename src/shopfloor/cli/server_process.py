@@ -1,4 +1,4 @@
-"""The server of a storage as a process in the background: start it, offer to start it, stop it."""
+"""The server of a storage as a background process: start it, offer to start it, stop it."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ UP_COMMAND = "shopfloor up --detach"
 
 
 def start_server(storage: Storage, words: Sequence[str]) -> Address:
-    """Start `shopfloor` with these words in a session of its own; return its address once it listens.
+    """Start `shopfloor` with these arguments in a new process session; return its address when it listens.
 
-    What it writes to standard error goes to `server.log`. Raises `ServerUnreachable`, with the reason, where it ends
-    before it listens, or does not listen in time.
+    Its standard error goes to `server.log`. Raises `ServerUnreachable`, with the reason, if the process ends before it
+    listens or does not listen in time.
     """
     running = find_server(storage, named=False)
     if running is not None:
         raise ServerRunning(
             f"a server is already running on {storage.root}",
-            hint=f"it is at {running.url}; `shopfloor login` prints a link to log in",
+            hint=f"its address is {running.url}; `shopfloor login` prints a link to log in",
         )
     log = _open_log(storage)
     try:
         process = subprocess.Popen(
-            # Without -P a folder `shopfloor` here would be taken for the program.
+            # Without -P, a folder `shopfloor` in the current folder would be imported as the program.
             [sys.executable, "-P", "-m", "shopfloor", *words],
             stdin=subprocess.DEVNULL,
-            # The first lines have a login link, which is for who starts it and for no file.
+            # The first lines have a login link, which must not be written to a file.
             stdout=subprocess.DEVNULL,
             stderr=log,
             start_new_session=True,
@@ -59,35 +59,36 @@ def start_server(storage: Storage, words: Sequence[str]) -> Address:
 
 
 def offer_server(args: Namespace) -> bool:
-    """Ask whoever sits at the terminal whether to start a server; True where one was started."""
+    """Ask the user whether to start a server; return True if it was started. Without a terminal, return False."""
     if args.quiet or not pending_calls.is_interactive():
         return False
     print("shopfloor: no server is running; start one now? [Y/n] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("", "y", "yes"):
         return False
     storage = storage_from_args(args)
-    named = [word for name in args.workers for word in ("--workers", name)]
-    address = start_server(storage, ["up", "--storage", str(storage.root), *named])
+    workers = [word for source in args.workers for word in ("--workers", source)]
+    address = start_server(storage, ["up", "--storage", str(storage.root), *workers])
     print(f"shopfloor: started a server at {address.url}; `shopfloor down` stops it", file=sys.stderr)
     return True
 
 
 def stop_server(storage: Storage) -> str | None:
-    """Stop the server of a storage and wait for its end; return its URL, or None where none is running."""
+    """Stop the server of a storage and wait for its end; return its URL, or None if no server is running."""
     address = find_server(storage, named=False)
     if address is None:
         if is_locked(storage.server_lock):
-            raise ConflictError("a server is just starting", hint="try again in a moment")
+            raise ConflictError("a server is starting", hint="try again in a moment")
         return None
     if address.pid is None or not _has_open(address.pid, storage.server_lock):
         raise ConflictError(
-            f"the server at {address.url} is part of another program, or not on this machine", hint="stop it there"
+            f"cannot stop the server at {address.url}: it is part of another program or on another machine",
+            hint="stop that program",
         )
     os.kill(address.pid, signal.SIGTERM)
     if not _wait_until(lambda: not is_locked(storage.server_lock), SERVER_DOWN_SECONDS):
         raise ServerRunning(
-            f"the server at {address.url} was told to stop and has not ended yet (process {address.pid})",
-            hint=f"{storage.server_log} may say why",
+            f"the server at {address.url} was asked to stop and is still running (process {address.pid})",
+            hint=f"see {storage.server_log}",
         )
     return address.url
 
@@ -97,7 +98,7 @@ def _open_log(storage: Storage) -> int:
     try:
         log = open_for_append(storage.server_log)
         if not is_locked(storage.server_lock):
-            # Only what the newest server says is kept.
+            # The log has only the output of the newest server.
             os.ftruncate(log, 0)
     except OSError as error:
         raise storage_error(error, f"cannot write {storage.server_log}") from error
@@ -105,34 +106,34 @@ def _open_log(storage: Storage) -> int:
 
 
 def _address(storage: Storage, pid: int) -> Address | None:
-    """The address of the server that we started, not of another one that was quicker."""
+    """Return the address of the server with this process id, not of a server that started at the same time."""
     address = find_server(storage, named=False)
     return address if address is not None and address.pid == pid else None
 
 
 def _not_started(storage: Storage) -> ServerUnreachable:
     lines = storage.server_log.read_text(errors="replace").splitlines()
-    failures = [line.partition(": ")[2] for line in lines if line.startswith("error[")]
+    errors = [line.partition(": ")[2] for line in lines if line.startswith("error[")]
     hints = [line.removeprefix("hint: ") for line in lines if line.startswith("hint: ")]
-    reason = failures[-1] if failures else f"it did not listen within {SERVER_START_SECONDS:g} s"
+    reason = errors[-1] if errors else f"it was not ready within {SERVER_START_SECONDS:g} s"
     return ServerUnreachable(
-        f"the server did not start: {reason}", hint=hints[-1] if failures and hints else f"see {storage.server_log}"
+        f"the server did not start: {reason}", hint=hints[-1] if errors and hints else f"see {storage.server_log}"
     )
 
 
 def _has_open(pid: int, path: Path) -> bool:
-    """Whether that process has the file open: a number alone may by now be of another process."""
+    """Return whether the process has the file open. The process id alone may belong to another process by now."""
     if not Path("/proc/self/fd").exists():
         return True
     try:
-        return str(path.resolve()) in {str(one.readlink()) for one in Path(f"/proc/{pid}/fd").iterdir()}
+        return str(path.resolve()) in {str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir()}
     except OSError:
         return False
 
 
-def _wait_until(is_so: Callable[[], object], seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
-    while not is_so():
+def _wait_until(condition: Callable[[], object], timeout_seconds: float) -> bool:
+    deadline = time.monotonic() + timeout_seconds
+    while not condition():
         if time.monotonic() > deadline:
             return False
         time.sleep(SERVER_POLL_SECONDS)

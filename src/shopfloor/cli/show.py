@@ -1,4 +1,4 @@
-"""`shopfloor show`: a transcript, readably."""
+"""`shopfloor show`: print the transcript of a run."""
 
 from __future__ import annotations
 
@@ -27,44 +27,46 @@ if TYPE_CHECKING:
     from shopfloor.cli.status import LogStatus
 
 EXAMPLES = """\
-  shopfloor show last                  the newest run
-  shopfloor show 5f3a --full           nothing folded
-  shopfloor show last --json | jq .    the events as they stand in the log
-  shopfloor show copied.jsonl          a file from elsewhere"""
+  shopfloor show last                 the newest run
+  shopfloor show 5f3a --full          with all of the long texts
+  shopfloor show last --json | jq .   the events as recorded
+  shopfloor show copied.jsonl         a transcript file"""
 
 
 def parser(name: str, summary: str) -> ArgumentParser:
+    """Return the parser of the command's arguments."""
     parser = Parser(name, summary, examples=EXAMPLES)
     add_run_argument(parser)
-    parser.add_argument("--full", action="store_true", help="fold nothing and cut nothing")
-    parser.add_argument("--json", action="store_true", help="the events as they are, one per line")
-    parser.add_argument("--after", type=int, default=0, metavar="SEQ", help="begin after this event")
+    parser.add_argument("--full", action="store_true", help="show long texts in full")
+    parser.add_argument("--json", action="store_true", help="print the recorded events, one JSON object per line")
+    parser.add_argument("--after", type=int, default=0, metavar="SEQ", help="start after this event number")
     parser.add_argument("--limit", type=positive_int, metavar="N", help="show at most N events")
     add_color_option(parser)
     return parser
 
 
 def run(args: Namespace) -> int:
+    """Print the transcript, with its status if it has no outcome."""
     if is_remote():
         return _show_remote(args)
     path = log_path_from_args(args)
-    notes = ReadWarnings()
-    entries = iter(read(path, after=args.after, on_problem=notes))
+    warnings = ReadWarnings()
+    entries = iter(read(path, after=args.after, on_problem=warnings))
     if args.json:
         return _print_raw(islice(entries, args.limit))
-    style = Style.named(args.color)
+    style = Style.from_choice(args.color)
     first, last = next(read(path, limit=1, on_problem=_ignore), None), last_entry(path)
     if first is None or last is None:
-        raise TranscriptBroken(f"{path} holds no event", hint="`shopfloor verify` says what is wrong with it")
-    # To see how it stands all of it is read, which is not for who wants but a few events.
-    unfinished = last.type != RunCompleted.event_type and args.limit is None
-    standing = _standing(args, path) if unfinished else None
+        raise TranscriptBroken(f"{path} has no events", hint="`shopfloor verify` reports what is wrong with the file")
+    # The status takes reading the whole log, which is too slow for a command that shows only a few events.
+    needs_status = last.type != RunCompleted.event_type and args.limit is None
+    log_status = _read_status(args, path) if needs_status else None
     ends = list(ReadWarnings().decode_events([first, last]))
     if len(ends) == 2:  # noqa: PLR2004 - the first event and the last
-        for line in _header(ends[0], ends[1], style, standing):
+        for line in _header(ends[0], ends[1], style, log_status):
             print(line)
-    _print_lines(TranscriptFormatter(style, full=args.full), notes, entries, args.limit)
-    for line in standing.lines if standing else ():
+    _print_lines(TranscriptFormatter(style, full=args.full), warnings, entries, args.limit)
+    for line in log_status.lines if log_status else ():
         print(style.paint(f"… {line}", "yellow"))
     return 0
 
@@ -73,14 +75,16 @@ def _show_remote(args: Namespace) -> int:
     entries = read_remote_log(args.run, lambda api, run_id: api.read_log(run_id, after=args.after))
     if args.json:
         return _print_raw(islice(entries, args.limit))
-    _print_lines(TranscriptFormatter(Style.named(args.color), full=args.full), ReadWarnings(), entries, args.limit)
+    _print_lines(
+        TranscriptFormatter(Style.from_choice(args.color), full=args.full), ReadWarnings(), entries, args.limit
+    )
     return 0
 
 
 def _print_lines(
-    transcript: TranscriptFormatter, notes: ReadWarnings, entries: Iterator[Entry], limit: int | None
+    transcript: TranscriptFormatter, warnings: ReadWarnings, entries: Iterator[Entry], limit: int | None
 ) -> None:
-    for line in transcript.lines(notes.decode_events(islice(entries, limit)), notes.decode_events(entries)):
+    for line in transcript.lines(warnings.decode_events(islice(entries, limit)), warnings.decode_events(entries)):
         print(line)
 
 
@@ -90,13 +94,14 @@ def _print_raw(entries: Iterable[Entry]) -> int:
     return 0
 
 
-def _standing(args: Namespace, path: Path) -> LogStatus:
-    from shopfloor.cli.status import read_log_status  # it can speak of servers, which takes longer to load than to show
+def _read_status(args: Namespace, path: Path) -> LogStatus:
+    # Imported here because it loads the client, which takes longer than showing a transcript.
+    from shopfloor.cli.status import read_log_status
 
     return read_log_status(args, path)
 
 
-def _header(first: Event, last: Event, style: Style, standing: LogStatus | None) -> Iterator[str]:
+def _header(first: Event, last: Event, style: Style, log_status: LogStatus | None) -> Iterator[str]:
     yield style.paint(f"run {escape_controls(first.run_id)}", "bold")
     started, ended = first.payload, last.payload
     rows: list[tuple[str, str | None]] = []
@@ -107,8 +112,8 @@ def _header(first: Event, last: Event, style: Style, standing: LogStatus | None)
     rows.append(("parent", first.parent_run_id))
     if isinstance(ended, RunCompleted):
         rows.append(("status", outcome_text(ended)))
-    elif standing is not None:
-        rows.append(("status", standing.status))
+    elif log_status is not None:
+        rows.append(("status", log_status.status))
     rows.append(("started", first.timestamp))
     for name, value in rows:
         if value:
@@ -117,4 +122,4 @@ def _header(first: Event, last: Event, style: Style, standing: LogStatus | None)
 
 
 def _ignore(problem: Problem) -> None:
-    """Said once is enough, when the events themselves are read."""
+    """Ignore the problem: reading the events themselves reports it."""

@@ -1,4 +1,4 @@
-"""Signals for the event loop, which also end a process whose loop is blocked."""
+"""Ending the process: signals for the event loop, and exits that no blocked loop, task or thread can prevent."""
 
 from __future__ import annotations
 
@@ -20,67 +20,66 @@ from shopfloor.limits import FORCED_EXIT_SECONDS, LOOP_STALL_SECONDS
 
 @contextmanager
 def receive_signals(numbers: Sequence[signal.Signals]) -> Generator[MemoryObjectReceiveStream[int]]:
-    """Catch these signals and give them to the loop.
+    """Handle these signals and return a stream of their numbers.
 
-    Code of a worker may block the loop. A signal that the loop does not take in time, or a second one before the loop
-    has taken the first, ends the process: the reaper ends the children, and the log tells the next host what to resume.
+    The code of a worker may block the loop. If the loop does not receive a signal in time, or a second signal arrives
+    before the loop received the first, the process exits: the reaper kills the children, and the next host resumes the
+    runs from their logs.
     """
     loop = asyncio.get_running_loop()
-    send, received = anyio.create_memory_object_stream[int](len(numbers) * 8)
-    waiting: list[threading.Timer] = []
+    sender, receiver = anyio.create_memory_object_stream[int](len(numbers) * 8)
+    timers: list[threading.Timer] = []
 
-    def catch(number: int, frame: FrameType | None) -> None:
-        if waiting:
-            _end_blocked(128 + number)
-        timer = threading.Timer(LOOP_STALL_SECONDS, _end_blocked, (128 + number,))
+    def handle(number: int, frame: FrameType | None) -> None:
+        if timers:
+            _exit_blocked(128 + number)
+        timer = threading.Timer(LOOP_STALL_SECONDS, _exit_blocked, (128 + number,))
         timer.daemon = True
-        waiting.append(timer)
+        timers.append(timer)
         timer.start()
         loop.call_soon_threadsafe(deliver, number)
 
     def deliver(number: int) -> None:
-        for timer in waiting:
+        for timer in timers:
             timer.cancel()
-        waiting.clear()
-        send.send_nowait(number)
+        timers.clear()
+        sender.send_nowait(number)
 
-    before = {number: signal.signal(number, catch) for number in numbers}
+    previous = {number: signal.signal(number, handle) for number in numbers}
     try:
-        with send, received:
-            yield received
+        with sender, receiver:
+            yield receiver
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)
 
 
-def _end_blocked(code: int) -> None:
-    print("shopfloor: the event loop is blocked: the process ends without waiting for it", file=sys.stderr)
+def _exit_blocked(code: int) -> None:
+    print("shopfloor: the event loop is blocked; exiting without waiting for it", file=sys.stderr)
     exit_now(code)
 
 
 def schedule_exit(code: int) -> None:
-    """However long tidying up takes, whoever wants to leave leaves."""
+    """Exit after a delay, however long the cleanup takes."""
     timer = threading.Timer(FORCED_EXIT_SECONDS, exit_now, (code,))
     timer.daemon = True
     timer.start()
 
 
 def schedule_exit_if_tasks_remain(code: int) -> None:
-    """The last of the loop: a worker may have made tasks that nothing ends, and the loop would wait for them."""
-    import asyncio
-
+    """Schedule an exit at the end of the loop: a worker may have started tasks that never end, and the loop waits."""
     if len(asyncio.all_tasks()) > 1:
         schedule_exit(code)
 
 
 def schedule_exit_if_threads_remain(code: int) -> None:
-    """The last of the process: a step of a worker may be in a thread that nothing ends."""
+    """Schedule an exit at the end of the process: a step of a worker may run in a thread that never ends."""
     if threading.active_count() > 1:
         schedule_exit(code)
 
 
 def exit_now(code: int) -> None:
-    """End the process, without waiting for threads or tasks."""
+    """Exit without waiting for threads or tasks."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()

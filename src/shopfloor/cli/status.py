@@ -1,4 +1,4 @@
-"""`shopfloor status`: how a run stands, and what happened in it last."""
+"""`shopfloor status`: show the status of a run and its latest events; and read the status from a log alone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 
 import anyio
 
-from shopfloor.cli.arguments import Parser, ReadWarnings, add_color_option, storage_from_args
+from shopfloor.cli.arguments import RUN_HELP, Parser, ReadWarnings, add_color_option, storage_from_args
 from shopfloor.cli.client_session import resolve_run_id
 from shopfloor.cli.list import run_status
 from shopfloor.cli.pending_calls import fetch_answered_calls, get_pending_calls, pending_call_lines
@@ -20,24 +20,26 @@ from shopfloor.record import Problem, has_active_host, read
 from shopfloor.views import WaitState, display_status, wait_state_step
 from shopfloor.wiring import open_api
 
-_GONE = "no outcome was recorded, and the process that wrote this is gone"
+_INTERRUPTED = "no outcome was recorded, and the process of the run has ended"
 
 
 class LogStatus(NamedTuple):
+    """The status of a run as its log shows it."""
+
     status: str
     lines: list[str]
-    """What else is to be said, and what can be done."""
+    """Details, and what the user can do."""
 
 
 def read_log_status(args: Namespace, path: Path) -> LogStatus:
-    """Read all of the log, and which of its calls have an answer that the run has not taken up yet."""
-    waits, calls, can_go_on = WaitState(), dict[str, ToolCall](), False
+    """Read the whole log, and look up which of its calls have an answer that the run has not read yet."""
+    waits, calls, is_resumable = WaitState(), dict[str, ToolCall](), False
     host: str | None = None
     for event in ReadWarnings().decode_events(read(path, on_problem=_ignore)):
         waits = wait_state_step(waits, event)
         match event.payload:
             case RunStarted() as started:
-                can_go_on = can_go_on or started.definition is not None
+                is_resumable = is_resumable or started.definition is not None
                 host = started.host
             case ToolCall(awaits=awaits) as call if awaits is not None:
                 calls[call.call_id] = call
@@ -50,19 +52,21 @@ def read_log_status(args: Namespace, path: Path) -> LogStatus:
     match status:
         case "waiting" if calls:
             answered = fetch_answered_calls(args, path)
-            awaited = [_told(call, is_answered=(path.stem, call_id) in answered) for call_id, call in calls.items()]
-            lines = [*pending_call_lines(run, awaited)]
+            described = [
+                _to_api_call(call, is_answered=(path.stem, call_id) in answered) for call_id, call in calls.items()
+            ]
+            lines = [*pending_call_lines(run, described)]
         case "waiting":
-            lines = [f"waits for a run that it called; `shopfloor tree {run[:8]}` shows it"]
+            lines = [f"waits for a sub-run; `shopfloor tree {run[:8]}` shows it"]
         case "running":
             lines = [f"still running; `shopfloor tail {run[:8]}` follows it"]
         case _:
-            lines = [f"{_GONE}; `shopfloor up` goes on with it" if can_go_on else _GONE]
+            lines = [f"{_INTERRUPTED}; `shopfloor up` resumes it" if is_resumable else _INTERRUPTED]
     return LogStatus(status, lines)
 
 
-def _told(call: ToolCall, *, is_answered: bool) -> dict[str, object]:
-    """As the API tells of it."""
+def _to_api_call(call: ToolCall, *, is_answered: bool) -> dict[str, object]:
+    """Return a pending call as the API describes it."""
     awaits = call.awaits
     return {
         "call_id": call.call_id,
@@ -75,38 +79,41 @@ def _told(call: ToolCall, *, is_answered: bool) -> dict[str, object]:
 
 
 def _ignore(problem: Problem) -> None:
-    """Said where the events themselves are shown."""
+    """Ignore the problem: showing the events themselves reports it."""
 
 
 EXAMPLES = """\
-  shopfloor status last          how it stands, and its timeline
-  shopfloor status 5f3a --json   as the API gives it"""
-_GO_ON = "the process that worked on it is gone; `shopfloor up` goes on with it"
+  shopfloor status last          status, cost and latest events
+  shopfloor status 5f3a --json   for programs"""
+_RESUME_HINT = "the process of the run has ended; `shopfloor up` resumes it"
 _TIMELINE_ROWS = 1000
 _SHOWN_ROWS = 12
 
 
 def parser(name: str, summary: str) -> ArgumentParser:
+    """Return the parser of the command's arguments."""
     parser = Parser(name, summary, examples=EXAMPLES)
-    parser.add_argument("run", metavar="RUN", help="a run's id or its first characters, or `last`")
-    parser.add_argument("--json", action="store_true", help="as the API gives it")
+    parser.add_argument("run", metavar="RUN", help=RUN_HELP)
+    parser.add_argument("--json", action="store_true", help="print the response of the API")
     add_color_option(parser)
     return parser
 
 
 def run(args: Namespace) -> int:
-    async def ask() -> tuple[dict[str, Any], dict[str, Any]]:
+    """Print the status of the run and the end of its timeline."""
+
+    async def fetch() -> tuple[dict[str, Any], dict[str, Any]]:
         async with open_api(storage_from_args(args)) as api:
             run_id = await resolve_run_id(api, args, args.run)
             detail = await api.get("/api/agents/workers/detail", worker_id=run_id)
             return detail, await api.get("/api/agents/workers/events", worker_id=run_id, limit=_TIMELINE_ROWS)
 
-    detail, timeline = anyio.run(ask)
+    detail, timeline = anyio.run(fetch)
     if args.json:
         del detail["transcript"]
         print(escape_json_for_terminal(json.dumps({**detail, "events": timeline["events"]}, ensure_ascii=False)))
         return 0
-    style = Style.named(args.color)
+    style = Style.from_choice(args.color)
     print(style.paint(f"run {detail['id']}", "bold"))
     for name, value in _facts(detail):
         print(f"  {style.paint(name.ljust(8), 'dim')}{escape_controls(value)}")
@@ -116,7 +123,7 @@ def run(args: Namespace) -> int:
     if len(events) > _SHOWN_ROWS:
         print(style.paint(f"  … {len(events) - _SHOWN_ROWS:,} earlier", "dim"))
     for event in events[-_SHOWN_ROWS:]:
-        print(f"  {style.paint(event['created_at'][11:19], 'dim')}  {_line(event, style)}")
+        print(f"  {style.paint(event['created_at'][11:19], 'dim')}  {_event_line(event, style)}")
     return 0
 
 
@@ -133,7 +140,7 @@ def _facts(detail: dict[str, Any]) -> list[tuple[str, str]]:
             )
             if part
         ),
-        "hint": error.get("hint") if error else _GO_ON if detail["interrupted"] else None,
+        "hint": error.get("hint") if error else _RESUME_HINT if detail["interrupted"] else None,
         "attempt": str(detail["attempt"]) if detail["interruptions"] else None,
         "started": f"{detail['started_at']} ({format_age(detail['started_at'])})",
         "owner": detail["agent_id"],
@@ -149,25 +156,25 @@ def _cost(detail: dict[str, Any]) -> str | None:
     own, tree = detail["cost_usd"], detail["tree_cost_usd"]
     if tree is None:
         return "unknown" if any(detail["usage"].values()) else None
-    said = f"{own:.4f} USD" if own is not None else "unknown"
-    return said if own == tree else f"{said}, {tree:.4f} USD with its sub-runs"
+    text = f"{own:.4f} USD" if own is not None else "unknown"
+    return text if own == tree else f"{text}, {tree:.4f} USD with its sub-runs"
 
 
 def _tokens(detail: dict[str, Any]) -> str | None:
     usage, tree = detail["usage"], detail["tree_usage"]
     if not any(tree.values()):
         return None
-    said = _counted(usage)
-    return said if usage == tree else f"{said}; {_counted(tree)} with its sub-runs"
+    text = _format_usage(usage)
+    return text if usage == tree else f"{text}; {_format_usage(tree)} with its sub-runs"
 
 
-def _counted(usage: dict[str, int]) -> str:
-    read = usage["input"] + usage["cache_read"] + usage["cache_write"]
+def _format_usage(usage: dict[str, int]) -> str:
+    total = usage["input"] + usage["cache_read"] + usage["cache_write"]
     cached = f" ({usage['cache_read']:,} from a cache)" if usage["cache_read"] else ""
-    return f"{read:,} read{cached}, {usage['output']:,} written"
+    return f"{total:,} in{cached}, {usage['output']:,} out"
 
 
-def _line(event: dict[str, Any], style: Style) -> str:
+def _event_line(event: dict[str, Any], style: Style) -> str:
     data = cast("dict[str, Any]", event["data"])
     match event["event_type"]:
         case "tool_started":

@@ -1,4 +1,4 @@
-"""Text for a terminal: colours where they are wanted, and nothing in it that could drive the terminal."""
+"""Text for a terminal: colors, durations, and escapes for characters that could control the terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _CODES: Final = {"bold": "1", "dim": "2", "italic": "3", "red": "31", "green": "
 _VISIBLE: Final = {number: 0x2400 + number for number in range(32) if chr(number) not in "\n\t"} | {
     0x7F: 0x2421,
     **dict.fromkeys(range(128, 160), 65533),
-    # What turns text around can make a command look like another.
+    # Characters that reverse the direction of text can make a command look like another one.
     **dict.fromkeys((*range(8234, 8239), *range(8294, 8298)), 65533),
 }
 
@@ -20,49 +20,54 @@ _ESCAPED: Final = {
     number: f"\\u{number:04x}"
     for number in (*range(0x7F, 0xA0), 0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 }
-"""As JSON escapes them: DEL, C1 controls, and what turns the direction of text around."""
+"""The JSON escapes of DEL, the C1 controls, and the characters that change the direction of text."""
 
 
 class Style:
+    """Colors for text, or no colors where they are disabled."""
+
     def __init__(self, *, enabled: bool) -> None:
         self.enabled = enabled
 
     @classmethod
-    def named(cls, choice: str) -> Style:
+    def from_choice(cls, choice: str) -> Style:
+        """Return the style for the value of `--color`: auto, always or never."""
         if choice != "auto":
             return cls(enabled=choice == "always")
         return cls(enabled=sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb")
 
     def paint(self, text: str, *looks: str) -> str:
+        """Return `text` with these colors and attributes."""
         if not self.enabled or not text:
             return text
         return f"\x1b[{';'.join(_CODES[look] for look in looks)}m{text}\x1b[0m"
 
 
 def escape_controls(text: str) -> str:
-    """`text` with its control characters made visible: a transcript's text is not to be trusted."""
+    """Return `text` with visible symbols for its control characters. The text of a transcript is not trusted."""
     return text.replace("\r\n", "\n").translate(_VISIBLE)
 
 
 def escape_json_for_terminal(text: str) -> str:
-    """JSON as it is printed: on a terminal with escapes for what could drive the terminal, for programs as it is."""
+    """Return JSON for stdout: on a terminal with control characters escaped, otherwise unchanged."""
     return text.translate(_ESCAPED) if sys.stdout.isatty() else text
 
 
 def write_json(line: bytes) -> None:
-    """Write a line of JSON to stdout, escaped for a terminal. There, bytes that are not UTF-8 are replaced."""
+    """Write a line of JSON to stdout. On a terminal, escape control characters and replace invalid UTF-8."""
     if sys.stdout.isatty():
         line = escape_json_for_terminal(line.decode(errors="replace")).encode()
     sys.stdout.buffer.write(line + b"\n")
 
 
 def one_line(text: str, width: int) -> str:
-    """`text` on one line of at most `width` characters, marked where it is cut."""
+    """Return `text` as one line of at most `width` characters, ending with … if it was cut."""
     line = " ".join(escape_controls(text[: width * 4]).split())
     return line if len(line) <= width else f"{line[: width - 1]}…"
 
 
 def format_duration(ms: int | None) -> str:
+    """Return a duration such as `1 h 05 min`, `2.3 s` or `11 ms`; empty for None."""
     if ms is None:
         return ""
     seconds, rest = divmod(ms, 1000)
@@ -76,7 +81,7 @@ def format_duration(ms: int | None) -> str:
 
 
 def format_age(timestamp: str) -> str:
-    """How long ago that was, in one unit: `just now`, `5 min`, `3 h`, `12 d`."""
+    """Return the time since `timestamp` in one unit: `just now`, `5 min`, `3 h`, `12 d`."""
     try:
         seconds = (datetime.now(UTC) - datetime.fromisoformat(timestamp)).total_seconds()
     except (ValueError, TypeError):

@@ -1,4 +1,4 @@
-"""`shopfloor tail`: a run as it is being written, by whichever process."""
+"""`shopfloor tail`: print the transcript of a run while any process writes it."""
 
 from __future__ import annotations
 
@@ -14,43 +14,48 @@ from shopfloor.log import Entry, Reset, RunCompleted
 from shopfloor.record import follow, is_locked, last_entry
 
 EXAMPLES = """\
-  shopfloor tail last                from the beginning, until the outcome
-  shopfloor tail 5f3a --after 120    only what comes after event 120
-  shopfloor tail last --json         the events as they stand in the log"""
+  shopfloor tail last               from the first event to the outcome
+  shopfloor tail 5f3a --after 120   only the events after event 120
+  shopfloor tail last --json        the events as recorded"""
 NO_OUTCOME_EXIT = 1
 
 
 def parser(name: str, summary: str) -> ArgumentParser:
+    """Return the parser of the command's arguments."""
     parser = Parser(name, summary, examples=EXAMPLES)
     add_run_argument(parser)
-    parser.add_argument("--json", action="store_true", help="the events as they are, one per line")
-    parser.add_argument("--after", type=int, default=0, metavar="SEQ", help="begin after this event")
+    parser.add_argument("--json", action="store_true", help="print the recorded events, one JSON object per line")
+    parser.add_argument("--after", type=int, default=0, metavar="SEQ", help="start after this event number")
     add_color_option(parser)
     return parser
 
 
 def run(args: Namespace) -> int:
-    transcript, notes = TranscriptFormatter(Style.named(args.color), live=True), ReadWarnings()
+    """Print events until the run ends; return 1 if it has no outcome then."""
+    transcript, warnings = TranscriptFormatter(Style.from_choice(args.color), live=True), ReadWarnings()
     ended = False
-    for item in _items(args, notes):
+    for item in _items(args, warnings):
         if isinstance(item, Reset):
-            print(f"note: the log was cut back to event {item.last}", file=sys.stderr)
+            print(f"note: the log was truncated after event {item.last}", file=sys.stderr)
             continue
         ended = item.type == RunCompleted.event_type
         if args.json:
             write_json(item.raw)
         else:
-            for event in notes.decode_events([item]):
+            for event in warnings.decode_events([item]):
                 _print(transcript.event(event))
         sys.stdout.flush()
     _print(transcript.end())
     if ended or _has_outcome(args):
         return 0
-    from shopfloor.cli.status import (
-        read_log_status,  # it can speak of servers, which takes longer to load than to follow
-    )
+    # Imported here because it loads the client, which `tail` does not need for local logs.
+    from shopfloor.cli.status import read_log_status
 
-    lines = ["the server told no outcome"] if is_remote() else read_log_status(args, log_path_from_args(args)).lines
+    lines = (
+        ["the stream ended without an outcome"]
+        if is_remote()
+        else read_log_status(args, log_path_from_args(args)).lines
+    )
     for line in lines:
         print(f"note: {line}", file=sys.stderr)
     return NO_OUTCOME_EXIT
@@ -61,14 +66,14 @@ def _print(lines: Iterable[str]) -> None:
         print(line)
 
 
-def _items(args: Namespace, notes: ReadWarnings) -> Iterator[Entry | Reset]:
+def _items(args: Namespace, warnings: ReadWarnings) -> Iterator[Entry | Reset]:
     if is_remote():
         return read_remote_log(args.run, lambda api, run_id: api.stream(run_id, after=args.after))
     path = log_path_from_args(args)
-    return follow(path, after=args.after, done=lambda: not is_locked(path), on_problem=notes)
+    return follow(path, after=args.after, done=lambda: not is_locked(path), on_problem=warnings)
 
 
 def _has_outcome(args: Namespace) -> bool:
-    """Whether there was nothing to follow because the outcome came before."""
+    """Return whether the local log ends with the outcome. Nothing is followed then."""
     last = last_entry(log_path_from_args(args)) if not is_remote() else None
     return last is not None and last.type == RunCompleted.event_type

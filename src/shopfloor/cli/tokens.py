@@ -1,4 +1,4 @@
-"""`shopfloor tokens`: who has access to the server of a storage."""
+"""`shopfloor tokens`: list, create and revoke access tokens and browser sessions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import argparse
 import json
 import sys
 from datetime import UTC, datetime
-from typing import Any
 
 import anyio
 
@@ -19,55 +18,41 @@ from shopfloor.server import AccessControl
 from shopfloor.wiring import access_control, local_process_name, open_audit
 
 EXAMPLES = """\
-  shopfloor tokens list                      the tokens and browser sessions that there are
-  shopfloor tokens new ci --role operator    a token for a program; it is printed once
-  shopfloor tokens revoke ci                 a token by its name or id, with the sessions that it began
-  shopfloor tokens revoke 1a2b3c4d           a session by its id"""
+  shopfloor tokens list                     list tokens and browser sessions
+  shopfloor tokens new ci --role operator   create a token for a program
+  shopfloor tokens revoke ci                revoke a token and its sessions
+  shopfloor tokens revoke 1a2b3c4d          revoke a session by its id"""
 _LIST = """\
-  shopfloor tokens list          a line each
+  shopfloor tokens list          one line each
   shopfloor tokens list --json   for programs"""
 _NEW = """\
-  shopfloor tokens new dashboard                  it may read
-  shopfloor tokens new ci --role operator         it may also dispatch, answer, cancel and delete
-  TOKEN=$(shopfloor tokens new script)            only the token is printed on stdout"""
+  shopfloor tokens new dashboard            viewer: may read
+  shopfloor tokens new ci --role operator   also dispatch, answer, cancel, delete
+  TOKEN=$(shopfloor tokens new script)      only the token goes to stdout"""
 _REVOKE = """\
-  shopfloor tokens revoke ci          from now on it is refused, and so are the sessions that it began
-  shopfloor tokens revoke 1a2b3c4d    by the id that `shopfloor tokens list` shows"""
-
-
-class _Part(Parser):
-    """The parser of one of the commands in here."""
-
-    def __init__(self, *, prog: str, summary: str, examples: str, **_: Any) -> None:
-        super().__init__(prog.removeprefix("shopfloor "), summary, examples=examples)
-        # Options that were given before the command keep their values.
-        for action in self._actions:
-            if action.dest in ("storage", "debug"):
-                action.default = argparse.SUPPRESS
+  shopfloor tokens revoke ci         by name, with the sessions that it started
+  shopfloor tokens revoke 1a2b3c4d   by the id in `shopfloor tokens list`"""
 
 
 def parser(name: str, summary: str) -> argparse.ArgumentParser:
+    """Return the parser of the command's arguments."""
     parser = Parser(name, summary, examples=EXAMPLES)
-    parts = parser.add_subparsers(dest="part", metavar="COMMAND", required=True, parser_class=_Part)
-    summaries = {
-        "list": "List tokens and browser sessions",
-        "new": "Make a token and print it, once",
-        "revoke": "Revoke tokens and sessions",
-    }
-    for part, examples in (("list", _LIST), ("new", _NEW), ("revoke", _REVOKE)):
-        parts.add_parser(part, help=summaries[part], summary=summaries[part], examples=examples)
-    parts.choices["list"].add_argument("--json", action="store_true", help="for programs")
-    parts.choices["new"].add_argument(
-        "name", metavar="NAME", help="what the token is called in lists and in the audit log"
-    )
-    parts.choices["new"].add_argument(
+    listing = parser.add_command("list", "List tokens and browser sessions", examples=_LIST)
+    listing.add_argument("--json", action="store_true", help="print JSON")
+
+    new = parser.add_command("new", "Create a token and print it once", examples=_NEW)
+    new.add_argument("name", metavar="NAME", help="name of the token in lists and in the audit log")
+    new.add_argument(
         "--role", choices=("viewer", "operator", "admin"), default="viewer", help="what it may do (default: viewer)"
     )
-    parts.choices["revoke"].add_argument("names", metavar="TOKEN", nargs="+", help="a name or an id")
+
+    revoke = parser.add_command("revoke", "Revoke tokens and browser sessions", examples=_REVOKE)
+    revoke.add_argument("names", metavar="TOKEN", nargs="+", help="name or id of a token, or id of a session")
     return parser
 
 
 def run(args: argparse.Namespace) -> int:
+    """Execute the inner command."""
     anyio.run(_run, args)
     return 0
 
@@ -82,15 +67,15 @@ async def _run(args: argparse.Namespace) -> None:
             await audit.write(audit_entry("token.made", by=local_process_name(), detail=f"{args.name}, {args.role}"))
             print(token)
             print(
-                f"it is shown only here; `shopfloor tokens revoke {escape_controls(args.name)}` revokes it",
+                f"the token is not shown again; `shopfloor tokens revoke {escape_controls(args.name)}` revokes it",
                 file=sys.stderr,
             )
         case "revoke":
             for name in args.names:
-                for gone in await _revoke(access, storage, name):
-                    action = "token.revoked" if gone.startswith("token") else "session.ended"
-                    await audit.write(audit_entry(action, by=local_process_name(), detail=gone))
-                    print(f"revoked {escape_controls(gone)}", flush=True)
+                for revoked in await _revoke(access, storage, name):
+                    action = "token.revoked" if revoked.startswith("token") else "session.ended"
+                    await audit.write(audit_entry(action, by=local_process_name(), detail=revoked))
+                    print(f"revoked {escape_controls(revoked)}", flush=True)
         case _:
             _list(*await access.list_credentials(), as_json=args.json)
 
@@ -99,25 +84,26 @@ async def _revoke(access: AccessControl, storage: Storage, name: str) -> list[st
     try:
         return await access.revoke(name)
     except ConflictError as error:
-        hint = f"stop the server and delete {storage.tokens}: a new token is made"
+        hint = f"stop the server and delete {storage.tokens}; the next server creates a new token"
         raise ConflictError(error.message, hint=hint) from error
 
 
-def _list(kept: list[Token], sessions: list[Session], *, as_json: bool) -> None:
+def _list(tokens: list[Token], sessions: list[Session], *, as_json: bool) -> None:
     rows = [
-        {"kind": "token", "id": one.id, "name": one.label, "role": one.role, "made_at": one.made_at} for one in kept
+        {"kind": "token", "id": token.id, "name": token.label, "role": token.role, "made_at": token.made_at}
+        for token in tokens
     ] + [
         {
             "kind": "session",
-            "id": one.id,
-            "name": one.label,
-            "role": one.role,
-            "made_at": _time(one.made_at),
-            "renewed_at": _time(one.renewed_at),
-            "address": one.address,
-            "client": one.client,
+            "id": session.id,
+            "name": session.label,
+            "role": session.role,
+            "made_at": _format_time(session.made_at),
+            "renewed_at": _format_time(session.renewed_at),
+            "address": session.address,
+            "client": session.client,
         }
-        for one in sessions
+        for session in sessions
     ]
     if as_json:
         print(json.dumps(rows))
@@ -129,5 +115,5 @@ def _list(kept: list[Token], sessions: list[Session], *, as_json: bool) -> None:
         print(f"{line}  {more}".rstrip())
 
 
-def _time(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

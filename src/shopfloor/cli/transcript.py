@@ -1,4 +1,4 @@
-"""A transcript as lines for a terminal, one event after the other, in bounded memory."""
+"""Formatting of a transcript as lines for a terminal, event by event, in bounded memory."""
 
 from __future__ import annotations
 
@@ -39,25 +39,26 @@ _COLUMN = 21
 
 
 class FoldedText:
-    """Text that comes in pieces, kept as its first and last lines and the number of those between."""
+    """Text that arrives in pieces. Only its first and last lines are kept, and the number of lines between them."""
 
     def __init__(self, *, full: bool) -> None:
         self._full = full
         self._head: list[str] = []
         self._tail: deque[str] = deque()
-        self._between = 0
+        self._folded_lines = 0
         self._open: list[str] = []
         self._open_chars = 0
 
     def add(self, text: str) -> None:
+        """Append text."""
         first, *rest = text.split("\n")
-        self._go_on(first)
+        self._extend_line(first)
         for line in rest:
             self._end_line()
-            self._go_on(line)
+            self._extend_line(line)
 
-    def _go_on(self, text: str) -> None:
-        """More of the line that is open; of what will be cut, only its length is kept."""
+    def _extend_line(self, text: str) -> None:
+        """Append to the open line. Of the part that will be cut off, only the length is kept."""
         self._open.append(text if self._full else text[: max(0, FOLD_LINE_CHARS - self._open_chars)])
         self._open_chars += len(text)
         if self._full and self._open_chars > FULL_LINE_CHARS:
@@ -74,27 +75,27 @@ class FoldedText:
         self._tail.append(line)
         if len(self._tail) > FOLD_TAIL_LINES:
             self._tail.popleft()
-            self._between += 1
+            self._folded_lines += 1
 
     def take_complete_lines(self) -> list[str]:
-        """The lines that will not change any more, where nothing is folded. They are not kept."""
-        ended, self._head = (self._head, []) if self._full else ([], self._head)
-        return ended
+        """Remove and return the complete lines, if nothing is folded; otherwise nothing is final yet."""
+        complete, self._head = (self._head, []) if self._full else ([], self._head)
+        return complete
 
     def lines(self) -> Iterator[tuple[str, bool]]:
-        """Each line, and whether it is the transcript's own (not our remark on what was folded)."""
+        """Yield each line, and whether it is text of the transcript (not the note about folded lines)."""
         if self._open_chars:
             self._end_line()
         yield from ((line, True) for line in self._head)
-        if self._between:
-            yield f"… {self._between:,} lines folded; --full shows them", False
+        if self._folded_lines:
+            yield f"… {self._folded_lines:,} lines folded; --full shows them", False
         yield from ((line, True) for line in self._tail)
 
 
 class TranscriptFormatter:
-    """Gives the lines of events. Output that came in many pieces is one paragraph, unless it is shown `live`.
+    """Formats events as lines. Output that arrived in many pieces is one paragraph, unless it is shown `live`.
 
-    A message that is not complete is shown when it is clear that its whole does not follow.
+    A partial message is shown when it is certain that the complete message does not follow.
     """
 
     def __init__(self, style: Style, *, full: bool = False, live: bool = False) -> None:
@@ -109,18 +110,19 @@ class TranscriptFormatter:
         self._waits = WaitState()
 
     def lines(self, events: Iterable[Event], later: Iterable[Event] = ()) -> Iterator[str]:
-        """The lines of events. `later` are those that follow and are not shown; they are read only if need be."""
+        """Yield the lines of events. `later` events are not shown; they are read only to settle partial messages."""
         for event in events:
             yield from self.event(event)
         self._partial.settle(later)
         yield from self.end()
 
     def event(self, event: Event) -> Iterator[str]:
+        """Yield the lines that this event completes."""
         for shown in self._partial.feed(event):
             yield from self._event(shown)
 
     def end(self) -> Iterator[str]:
-        """The lines that are left when no more events come."""
+        """Yield the remaining lines after the last event."""
         for event in self._partial.rest():
             yield from self._event(event)
         yield from self._end_paragraph()
@@ -151,14 +153,14 @@ class TranscriptFormatter:
         for block in message.blocks:
             stream = block.stream if isinstance(block, TextBlock) else None
             if isinstance(block, TextBlock) and isinstance(message, AssistantMessage):
-                place = (event.path, stream or message.message_id)
-                if place != self._paragraph:
+                paragraph = (event.path, stream or message.message_id)
+                if paragraph != self._paragraph:
                     yield from self._end_paragraph()
-                    self._paragraph = place
+                    self._paragraph = paragraph
                     self._mark = self._gutter(event)
                     self._stderr = stream == "stderr"
                 self._fold.add(block.text)
-                # Shown at once: a command may print for ever.
+                # Shown at once: a command may print without end.
                 yield from self._paragraph_lines((line, True) for line in self._fold.take_complete_lines())
                 continue
             yield from self._end_paragraph()
@@ -174,14 +176,14 @@ class TranscriptFormatter:
             self._fold = FoldedText(full=self._full)
 
     def _paragraph_lines(self, lines: Iterable[tuple[str, bool]]) -> Iterator[str]:
-        of_command = self._paragraph is not None and self._paragraph[1] in ("stdout", "stderr")
-        bar, look = ("┃ ", ("red",)) if self._stderr else ("│ " if of_command else "", ())
-        for line, own in lines:
+        is_command = self._paragraph is not None and self._paragraph[1] in ("stdout", "stderr")
+        bar, look = ("┃ ", ("red",)) if self._stderr else ("│ " if is_command else "", ())
+        for line, is_text in lines:
             text = (
                 self._paint(escape_controls(line), *look)
-                if own and look
+                if is_text and look
                 else escape_controls(line)
-                if own
+                if is_text
                 else self._paint(line, "dim")
             )
             yield f"{self._mark}{self._paint(bar, *(look or ('dim',)))}{text}"
@@ -222,7 +224,7 @@ class TranscriptFormatter:
                 )
                 return self._folded(block.chunk, f"{label}  ", "yellow")
             case ToolUseBlock() | ToolResultBlock():
-                # Told by its tool.call and tool.result events.
+                # Shown by the tool.call and tool.result events.
                 return ()
             case _:
                 return [self._paint(f"block {one_line(_json(block.data), PREVIEW_CHARS)}", "yellow")]
@@ -234,8 +236,8 @@ class TranscriptFormatter:
     def _headline(self, event: Event) -> Iterable[str]:
         match event.payload:
             case RunStarted() as run:
-                what = "resumed" if self._waits.is_waiting else f"attempt {run.attempt}"
-                return [self._paint(f"▶ {what} on {escape_controls(run.host)}", "cyan")]
+                label = "resumed" if self._waits.is_waiting else f"attempt {run.attempt}"
+                return [self._paint(f"▶ {label} on {escape_controls(run.host)}", "cyan")]
             case RunCompleted() as run:
                 return self._outcome(run)
             case StepStarted() | CallStarted() as step:
@@ -246,8 +248,8 @@ class TranscriptFormatter:
                 return [self._step_end(event.path, step), *self._ended_processes(step)]
             case ToolCall() as call:
                 waits = f" (waits for {escape_controls(call.awaits.kind)})" if call.awaits else ""
-                said = one_line(_json(call.input), PREVIEW_CHARS)
-                return [self._paint(f"→ {escape_controls(call.name)}", "bold") + f" {said}{waits}"]
+                arguments = one_line(_json(call.input), PREVIEW_CHARS)
+                return [self._paint(f"→ {escape_controls(call.name)}", "bold") + f" {arguments}{waits}"]
             case ToolResult() as result:
                 return self._tool_result(result)
             case UnknownPayload() as unknown:
@@ -272,7 +274,9 @@ class TranscriptFormatter:
     def _ended_processes(self, step: StepCompleted | CallCompleted) -> Iterator[str]:
         for process in step.ended_processes or ():
             command = one_line(shlex.join([process.command, *process.args]), PREVIEW_CHARS)
-            yield self._paint(f"! outlived it: process {process.pid}, {command}, ended by {process.signal}", "yellow")
+            yield self._paint(
+                f"! process {process.pid} ({command}) outlived the step and was ended by {process.signal}", "yellow"
+            )
 
     def _outcome(self, run: RunCompleted) -> Iterator[str]:
         sign, look = {"completed": ("✓", "green"), "cancelled": ("■", "yellow")}.get(run.status, ("✗", "red"))
@@ -289,7 +293,7 @@ class TranscriptFormatter:
 
 
 def outcome_text(run: RunCompleted) -> str:
-    """`failed · command_failed: exit code 3 · 11 ms`; `cancelled by SIGINT · 2.0 s`."""
+    """Return a line such as `failed · command_failed: exit code 3 · 11 ms` or `cancelled by SIGINT · 2.0 s`."""
     error = run.error
     if error is None:
         parts = [run.status]

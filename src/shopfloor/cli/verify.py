@@ -1,4 +1,4 @@
-"""`shopfloor verify`: transcript files held against every rule of the format."""
+"""`shopfloor verify`: check transcript files against the rules of the format."""
 
 from __future__ import annotations
 
@@ -17,33 +17,35 @@ from shopfloor.log import RULES, RuleViolation, Verifier, is_run_id
 from shopfloor.record import is_locked
 
 EXAMPLES = """\
-  shopfloor verify last                a run
-  shopfloor verify *.jsonl             files
-  shopfloor verify --all               every transcript that is kept
-  shopfloor verify --rules             the rules"""
+  shopfloor verify last      the newest run
+  shopfloor verify *.jsonl   transcript files
+  shopfloor verify --all     all transcripts in the storage
+  shopfloor verify --rules   list the rules"""
 BROKEN_EXIT = 1
 
 
 def parser(name: str, summary: str) -> ArgumentParser:
+    """Return the parser of the command's arguments."""
     parser = Parser(name, summary, examples=EXAMPLES)
-    parser.add_argument("files", nargs="*", metavar="FILE", help="a transcript file, a run's id, or `last`")
-    parser.add_argument("--all", action="store_true", help="every transcript in the storage")
-    parser.add_argument("--rules", action="store_true", help="list the rules")
+    parser.add_argument("files", nargs="*", metavar="FILE", help="transcript file, run id, or `last`")
+    parser.add_argument("--all", action="store_true", help="check all transcripts in the storage")
+    parser.add_argument("--rules", action="store_true", help="list the rules and exit")
     return parser
 
 
 def run(args: Namespace) -> int:
+    """Print the problems of each file; return 1 if a rule is broken."""
     if args.rules:
         for rule, text in RULES.items():
             print(f"{rule:<12}  {text}")
         return 0
     paths = list(_paths(args))
     if not paths and args.all:
-        print(f"there are no transcripts in {storage_from_args(args).root}")
+        print(f"no transcripts in {storage_from_args(args).root}")
         return 0
     if not paths:
-        raise UsageError("name a file or a run to verify", hint="`shopfloor verify last`, or --all for every run")
-    # All of them, not only up to the first broken one.
+        raise UsageError("missing file or run to verify", hint="e.g. shopfloor verify last, or --all for all runs")
+    # Check all files, also after a broken one.
     return max([_verify(path) for path in paths])
 
 
@@ -51,11 +53,11 @@ def _paths(args: Namespace) -> Iterator[Path]:
     storage = storage_from_args(args)
     if args.all:
         yield from (storage.log_path(run_id) for run_id in sorted(storage.run_ids()))
-    said: str
-    for said in args.files:
-        path = Path(said)
-        is_name = "/" not in said and not said.endswith(".jsonl") and not path.exists()
-        yield storage.log_path(storage.find(said)) if is_name else path
+    name: str
+    for name in args.files:
+        path = Path(name)
+        is_run = "/" not in name and not name.endswith(".jsonl") and not path.exists()
+        yield storage.log_path(storage.find(name)) if is_run else path
 
 
 def _verify(path: Path) -> int:
@@ -66,14 +68,14 @@ def _verify(path: Path) -> int:
             broken += 1
             print(f"{path}:{problem.line}: {problem.rule}: {escape_controls(problem.message)}")
     except ShopfloorError as error:
-        # Said here, so that the other files get their turn.
+        # Printed here, so that the other files are checked too.
         print(f"error[{error.code}]: {error.message}", file=sys.stderr)
         return error.exit_code
     if broken:
         found = f"{broken:,} problem{'s' if broken > 1 else ''}"
         print(f"{path}: {found} in {verifier.lines:,} line{'' if verifier.lines == 1 else 's'}", file=sys.stderr)
         return BROKEN_EXIT
-    state = "whole" if verifier.ended else "still being written" if is_locked(path) else "valid, without an outcome"
+    state = "complete" if verifier.ended else "still being written" if is_locked(path) else "valid, without an outcome"
     print(f"{path}: {verifier.lines:,} events, {state}")
     return 0
 
@@ -83,29 +85,29 @@ def _problems(path: Path, verifier: Verifier) -> Iterator[RuleViolation]:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
             kind = "folder" if stat.S_ISDIR(status.st_mode) else "device"
-            raise FileMissing(f"{path} is a {kind}, not a transcript")
+            raise FileMissing(f"{path} is a {kind}, not a transcript", hint="name a .jsonl file")
         mode = stat.S_IMODE(status.st_mode)
         if path.absolute().parent.name == "transcripts" and mode != LOG_MODE:
             yield RuleViolation(0, "mode", f"the file has mode {mode:04o}")
         with path.open("rb") as file:
             for raw in _lines(file):
                 if not raw.endswith(b"\n") and len(raw) <= LOG_LINE_BYTES and is_locked(path):
-                    # Its writer is at it; this line is not written yet.
+                    # The writer has not completed this line yet.
                     return
                 yield from verifier.line(raw)
         if not is_locked(path):
             yield from verifier.end()
     except FileNotFoundError as error:
-        raise FileMissing(f"there is no file {path}") from error
+        raise FileMissing(f"file {path} does not exist", hint="name a transcript file or a run id") from error
     except OSError as error:
         raise storage_error(error, f"cannot read {path}", reading=True) from error
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:
-    """The lines; of one that is too long, only as much as shows that it is."""
+    """Yield the lines. A line over the limit is cut off shortly after the limit, which is enough to reject it."""
     while raw := file.readline(LOG_LINE_BYTES + 1):
-        torn = len(raw) > LOG_LINE_BYTES and not raw.endswith(b"\n")
+        is_cut = len(raw) > LOG_LINE_BYTES and not raw.endswith(b"\n")
         yield raw
         del raw
-        while torn and (rest := file.readline(READ_CHUNK_BYTES)):
-            torn = not rest.endswith(b"\n")
+        while is_cut and (rest := file.readline(READ_CHUNK_BYTES)):
+            is_cut = not rest.endswith(b"\n")

@@ -1,4 +1,4 @@
-"""Following a run to its end: what it does is shown, what it waits for is asked of who is there."""
+"""Watch a run until it ends: render its events, and prompt the user for the answers it is waiting for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import anyio
 
 from shopfloor.cli import pending_calls
 from shopfloor.cli.client_session import wait_for_outcome
-from shopfloor.cli.echo import Echo
+from shopfloor.cli.output_writer import OutputWriter
 from shopfloor.cli.pending_calls import (
     PendingCall,
     call_summary,
@@ -48,63 +48,68 @@ from shopfloor.views import CLIENT_TOOL, DEFINITION_CHANGED, finish, split_call_
 
 EventStream = AsyncGenerator[StreamEvent | UnknownEvent]
 WAITING_EXIT = 75
-"""As EX_TEMPFAIL: not now, but later."""
-_WAITS = frozenset({"tool-calls", "question", "waiting"})
+"""The value of EX_TEMPFAIL: the run may complete later."""
+_WAITING_REASONS = frozenset({"tool-calls", "question", "waiting"})
+
+
+class StartRun(Protocol):
+    """Starts the run to watch and returns its events. Setting `abort` cancels the start."""
+
+    def __call__(self, abort: anyio.Event) -> EventStream: ...
 
 
 class ContinueRun(Protocol):
-    """Goes on with a run that waits, with what somebody gave."""
+    """Continues a waiting run with the results of its calls, and returns the further events."""
 
     def __call__(self, run_id: str, results: list[CallResult]) -> EventStream: ...
 
 
 class RunWatcher:
-    """One run, followed. It is cancelled by the first signal that comes, unless `cancel_on_signal` is False."""
+    """Watches one run. The first signal cancels the run, unless `cancel_on_signal` is False."""
 
-    def __init__(self, look: RenderOptions, *, cancel_on_signal: bool = True) -> None:
+    def __init__(self, options: RenderOptions, *, cancel_on_signal: bool = True) -> None:
         self.tools: ToolHandlers = {}
-        """The tools that are executed here."""
+        """The tools that commands of the user execute."""
         self.requested_tools: set[str] = set()
-        """The tools that were asked for, by the run or by one below it."""
-        self._look = look
-        self._live = RunRenderer(look)
-        self._cancels = cancel_on_signal
-        self._began: float | None = None
-        """When we were told that it is there."""
+        """The client tools that the run or one of its sub-runs called."""
+        self._options = options
+        self._renderer = RunRenderer(options)
+        self._cancel_on_signal = cancel_on_signal
+        self._started_at: float | None = None
+        """When the start of the run was reported."""
         self._run_id: str | None = None
-        self._open: dict[str, PendingCall] = {}
-        """What it waits for, by call."""
-        self._held: str | None = None
-        """Why nobody can give what it waits for: its definition changed."""
+        self._pending: dict[str, PendingCall] = {}
+        """The calls that the run is waiting for, by call id."""
+        self._definition_changed: str | None = None
+        """Why no answer can continue the run: the definition of its worker changed."""
         self._finish: Finish | None = None
         self._error: ErrorEvent | None = None
         self._result: WorkerResult | None = None
         self._failure: ShopfloorError | None = None
         self._code: int | None = None
-        """Our exit code, where it is not for the run to say."""
-        self._reason = ""
-        self._typing = False
-        self._following = False
-        self._told_at = 0.0
-        """When it was last heard of."""
+        """The exit code after a signal or a closed output; otherwise the outcome of the run decides."""
+        self._stop_reason = ""
+        self._is_prompting = False
+        self._is_watching = False
+        self._last_event_at = 0.0
 
     def add_open_questions(self, run_id: str, calls: Sequence[dict[str, Any]]) -> None:
-        """Take in what a run that is resumed has asked before; client tools are requested again by the run."""
+        """Add the open questions of a run that is resumed. The run requests its client tools again by itself."""
         for call in calls:
             if call["kind"] == "question" and waiting_run_id(call, run_id) == run_id and not call.get("answered"):
-                given: dict[str, Any] = call["input"] or {}
-                self._open[call["call_id"]] = Question(
+                arguments: dict[str, Any] = call["input"] or {}
+                self._pending[call["call_id"]] = Question(
                     execution_id=run_id,
                     call_id=call["call_id"],
-                    question=str(given.get("question", "")),
+                    question=str(arguments.get("question", "")),
                     options=question_options(call) or None,
                 )
 
-    # Being told to stop.
+    # Stopping.
 
     def on_signal(self, number: int) -> bool:
-        """Takes in a signal. The second is for whoever wants to leave at once."""
-        if not self._cancels or not self._following or self._code is not None:
+        """Cancel the run at the first signal and return True; return False if the process should exit at once."""
+        if not self._cancel_on_signal or not self._is_watching or self._code is not None:
             return False
         self._stop(f"cancelled by {signal.Signals(number).name}", 128 + number)
         return True
@@ -114,87 +119,87 @@ class RunWatcher:
             self._stop("the output was closed", 128 + signal.SIGPIPE)
 
     def _stop(self, reason: str, code: int) -> None:
-        self._reason, self._code = reason, code
+        self._stop_reason, self._code = reason, code
         self._stopping.set()
 
-    async def _cancel_when_told(self, client: Client, abort: anyio.Event, scope: anyio.CancelScope) -> None:
+    async def _cancel_on_stop(self, client: Client, abort: anyio.Event, scope: anyio.CancelScope) -> None:
         await self._stopping.wait()
-        if not self._cancels:
+        if not self._cancel_on_signal:
             scope.cancel()
             return
-        await self._write(self._live.note("cancelling; Ctrl-C again leaves at once"))
+        await self._write(self._renderer.note("cancelling the run; press Ctrl-C again to exit at once"))
         if self._run_id is None:
             abort.set()
         else:
-            # That it has ended by itself is just as well.
+            # The run may have ended in the meantime.
             with suppress(ShopfloorError):
-                await client.workers.cancel(self._run_id, reason=self._reason)
+                await client.workers.cancel(self._run_id, reason=self._stop_reason)
 
-    # Following.
+    # Watching.
 
-    async def follow(self, client: Client, begin: StartRun, continue_run: ContinueRun | None = None) -> int:
-        """Shows it up to its end, or until it waits for somebody who is not here. Gives the exit code.
+    async def follow(self, client: Client, start: StartRun, continue_run: ContinueRun | None = None) -> int:
+        """Render the run until it ends, or waits for an answer that the user cannot type here. Return the exit code.
 
-        Raises what kept the run from being made.
+        Raises the error that kept the run from being started.
         """
         abort = anyio.Event()
         self._stopping = anyio.Event()
-        self._echo = Echo(self._output_closed)
-        self._following = True
+        self._writer = OutputWriter(self._output_closed)
+        self._is_watching = True
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._cancel_when_told, client, abort, tasks.cancel_scope)
-            tasks.start_soon(self._draw)
-            tasks.start_soon(self._look_below, client)
+            tasks.start_soon(self._cancel_on_stop, client, abort, tasks.cancel_scope)
+            tasks.start_soon(self._draw_progress)
+            tasks.start_soon(self._report_pending_below, client)
             try:
-                await self._to_the_end(client, begin(abort), continue_run)
+                await self._run_to_end(client, start(abort), continue_run)
             except ShopfloorError as error:
                 self._failure = error
             tasks.cancel_scope.cancel()
-        await self._write(self._live.pause())
-        return await self._closed()
+        await self._write(self._renderer.clear_progress())
+        return await self._finish_output()
 
-    async def _to_the_end(self, client: Client, events: EventStream, continue_run: ContinueRun | None) -> None:
-        while await self._waits_after(events) and continue_run is not None and self._run_id is not None:
-            results = await self._asked_of_a_person()
+    async def _run_to_end(self, client: Client, events: EventStream, continue_run: ContinueRun | None) -> None:
+        while await self._render_until_pause(events) and continue_run is not None and self._run_id is not None:
+            results = await self._prompt_for_results()
             if not results:
                 break
-            for one in results:
-                self._open.pop(one.tool_call_id, None)
+            for result in results:
+                self._pending.pop(result.tool_call_id, None)
             events = continue_run(self._run_id, results)
-        if self._code is not None and self._cancels and self._run_id is not None and self._result is None:
+        if self._code is not None and self._cancel_on_signal and self._run_id is not None and self._result is None:
             detail = await wait_for_outcome(client, self._run_id)
-            self._result = WorkerResult(worker_id=self._run_id, error=self._reason)
+            self._result = WorkerResult(worker_id=self._run_id, error=self._stop_reason)
             self._finish = finish("stop" if detail["status"] == "done" else "cancelled")
 
-    async def _waits_after(self, events: EventStream) -> bool:
-        """Tells of these events; whether the run waits for somebody then."""
+    async def _render_until_pause(self, events: EventStream) -> bool:
+        """Render these events; return whether the run then waits for an answer."""
         self._finish = None
         async with aclosing(events):
             async for event in events:
-                self._told_at = time.monotonic()
-                self._note(event)
-                await self._write(self._live.render_event(event))
+                self._last_event_at = time.monotonic()
+                self._record(event)
+                await self._write(self._renderer.render_event(event))
                 if isinstance(event, ToolRequest):
-                    await self._tell_of_calls_below(event)
-                if isinstance(event, Finish) and not self._cancels:
-                    await self._say_what_is_open()
+                    await self._print_calls_below(event)
+                if isinstance(event, Finish) and not self._cancel_on_signal:
+                    await self._print_pending()
         last = self._finish
-        return last is not None and last.reason in _WAITS and self._code is None
+        return last is not None and last.reason in _WAITING_REASONS and self._code is None
 
-    def _note(self, event: StreamEvent | UnknownEvent) -> None:
+    def _record(self, event: StreamEvent | UnknownEvent) -> None:
         match event:
             case Start(execution_id=run_id):
                 self._run_id = run_id
-                self._began = self._began or time.monotonic()
+                self._started_at = self._started_at or time.monotonic()
             case ToolRequest(tool_calls=calls) | ClientToolRequest(tool_calls=calls):
-                self._open |= {call.tool_call_id: call for call in calls}
+                self._pending |= {call.tool_call_id: call for call in calls}
                 self.requested_tools |= {call.tool_name for call in calls}
             case Question(call_id=call_id, waits=True):
-                self._open[call_id] = event
+                self._pending[call_id] = event
             case ToolOutputAvailable(tool_call_id=call_id) | ToolOutputError(tool_call_id=call_id):
-                self._open.pop(call_id, None)
+                self._pending.pop(call_id, None)
             case Notice(kind=kind, message=message) if kind == DEFINITION_CHANGED:
-                self._held = message
+                self._definition_changed = message
             case ErrorEvent():
                 self._error = event
             case WorkerResult():
@@ -204,128 +209,124 @@ class RunWatcher:
             case _:
                 pass
 
-    async def _say_what_is_open(self) -> None:
-        """To whoever follows a run of somebody else's: it goes on when that is answered."""
-        calls = [_as_awaited(one) for one in self._open.values()]
+    async def _print_pending(self) -> None:
+        """Print the pending calls of a dispatched run, which continues when they are answered elsewhere."""
+        calls = [_to_api_call(call) for call in self._pending.values()]
         for line in pending_call_lines(self._run_id or "", calls):
-            await self._write(self._live.note(line))
+            await self._write(self._renderer.note(line))
 
-    async def _tell_of_calls_below(self, request: ToolRequest) -> None:
+    async def _print_calls_below(self, request: ToolRequest) -> None:
         for call in request.tool_calls:
             below, _ = split_call_id(call.tool_call_id)
             if below is not None:
-                await self._write(self._live.note(f"sub-run {below[:8]} asks for {call_summary(_as_awaited(call))}"))
+                await self._write(self._renderer.note(f"sub-run {below[:8]} calls {call_summary(_to_api_call(call))}"))
 
-    async def _look_below(self, client: Client) -> None:
-        """A run that says nothing may have called one that waits for somebody."""
-        seen: set[str] = set()
+    async def _report_pending_below(self, client: Client) -> None:
+        """Print what sub-runs wait for while the run is silent: its stream does not report their questions."""
+        printed: set[str] = set()
         while True:
             await anyio.sleep(FOLLOW_SILENCE_SECONDS)
-            silent = time.monotonic() - self._told_at >= FOLLOW_SILENCE_SECONDS
-            if self._run_id is None or self._typing or not silent:
+            is_silent = time.monotonic() - self._last_event_at >= FOLLOW_SILENCE_SECONDS
+            if self._run_id is None or self._is_prompting or not is_silent:
                 continue
-            for call in await _awaited_below(client, self._run_id):
-                served = call["kind"] == CLIENT_TOOL and call["name"] in self.tools
-                if call["call_id"] not in seen and not served:
-                    seen.add(call["call_id"])
+            for call in await _fetch_pending_below(client, self._run_id):
+                is_handled = call["kind"] == CLIENT_TOOL and call["name"] in self.tools
+                if call["call_id"] not in printed and not is_handled:
+                    printed.add(call["call_id"])
                     for line in pending_call_lines(self._run_id, [call]):
-                        await self._write(self._live.note(line))
+                        await self._write(self._renderer.note(line))
 
-    async def _asked_of_a_person(self) -> list[CallResult]:
+    async def _prompt_for_results(self) -> list[CallResult]:
         results: list[CallResult] = []
-        if self._look.as_json or self._held or not pending_calls.is_interactive():
+        if self._options.as_json or self._definition_changed or not pending_calls.is_interactive():
             return results
-        self._typing = True
+        self._is_prompting = True
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._leave_when_told, tasks.cancel_scope)
-            results = await pending_calls.prompt_for_results(list(self._open.values()), self._say)
+            tasks.start_soon(self._cancel_prompt_on_stop, tasks.cancel_scope)
+            results = await pending_calls.prompt_for_results(list(self._pending.values()), self._write_prompt)
             tasks.cancel_scope.cancel()
-        self._typing = False
+        self._is_prompting = False
         return results
 
-    async def _leave_when_told(self, scope: anyio.CancelScope) -> None:
+    async def _cancel_prompt_on_stop(self, scope: anyio.CancelScope) -> None:
         await self._stopping.wait()
         scope.cancel()
 
-    async def _say(self, text: str) -> None:
-        await self._write([*self._live.pause(), OutputChunk("stderr", text.encode("utf-8", "replace"))])
+    async def _write_prompt(self, text: str) -> None:
+        await self._write([*self._renderer.clear_progress(), OutputChunk("stderr", text.encode("utf-8", "replace"))])
 
-    async def _draw(self) -> None:
+    async def _draw_progress(self) -> None:
         while True:
-            if not self._typing:
-                await self._write(self._live.tick())
+            if not self._is_prompting:
+                await self._write(self._renderer.tick())
             await anyio.sleep(PROGRESS_REDRAW_SECONDS)
 
-    async def _write(self, pieces: Sequence[OutputChunk]) -> None:
-        if pieces:
-            await self._echo.pieces(pieces)
+    async def _write(self, chunks: Sequence[OutputChunk]) -> None:
+        if chunks:
+            await self._writer.write(chunks)
 
-    # How it ended.
+    # The outcome.
 
-    async def _closed(self) -> int:
+    async def _finish_output(self) -> int:
         if self._run_id is None or (self._failure is not None and self._result is None):
-            return self._not_followed()
+            return self._not_started()
         if self._result is None:
-            return await self._left_waiting(self._run_id)
-        cancelled = self._finish is not None and self._finish.reason == "cancelled"
+            return await self._finish_waiting(self._run_id)
+        is_cancelled = self._finish is not None and self._finish.reason == "cancelled"
         lines: list[str] = []
         if self._error is not None:
             lines = error_lines(self._error.code, self._error.message, self._error.hint)
-        elif cancelled and self._code is None:
+        elif is_cancelled and self._code is None:
             lines = error_lines(ExecutionCancelled.code, self._result.error or "the run was cancelled", None)
-        status = "failed" if self._error else "cancelled" if cancelled else "completed"
-        await self._last_words(status, self._run_id, lines)
+        status = "failed" if self._error else "cancelled" if is_cancelled else "completed"
+        await self._print_summary(status, self._run_id, lines)
         if self._code is not None:
             return self._code
         if self._error is not None:
             return exit_code_of(self._error.code)
-        return ExecutionCancelled.exit_code if cancelled else 0
+        return ExecutionCancelled.exit_code if is_cancelled else 0
 
-    def _not_followed(self) -> int:
+    def _not_started(self) -> int:
         if self._code is not None:
             return self._code
         if self._failure is not None:
             raise self._failure
         if self._error is not None:
             raise failure_of(self._error)
-        raise ServerUnreachable("the server said nothing of a run", hint="is it a Shopfloor server?")
+        raise ServerUnreachable(
+            "the server did not report a run", hint="check that SHOPFLOOR_URL is the address of a Shopfloor server"
+        )
 
-    async def _left_waiting(self, run_id: str) -> int:
-        calls = [_as_awaited(one) for one in self._open.values()]
+    async def _finish_waiting(self, run_id: str) -> int:
+        calls = [_to_api_call(call) for call in self._pending.values()]
         lines = [
-            *([one_line(self._held, PREVIEW_CHARS)] if self._held else []),
+            *([one_line(self._definition_changed, PREVIEW_CHARS)] if self._definition_changed else []),
             *pending_call_lines(run_id, calls),
-        ] or [f"waits; shopfloor answer {run_id[:8]} --list says for what"]
-        await self._last_words("waiting", run_id, lines)
+        ] or [f"the run is waiting; `shopfloor answer {run_id[:8]} --list` shows for what"]
+        await self._print_summary("waiting", run_id, lines)
         return self._code if self._code is not None else WAITING_EXIT
 
-    async def _last_words(self, status: str, run_id: str, lines: list[str]) -> None:
-        if self._look.quiet and status == "waiting":
+    async def _print_summary(self, status: str, run_id: str, lines: list[str]) -> None:
+        if self._options.quiet and status == "waiting":
             return
-        if not self._look.quiet:
-            took = None if self._began is None else round((time.monotonic() - self._began) * 1000)
+        if not self._options.quiet:
+            took = None if self._started_at is None else round((time.monotonic() - self._started_at) * 1000)
             lines = [*lines, summary_line(status, run_id, None if status == "waiting" else took, self._facts())]
         for line in lines:
-            await self._write(self._live.line(line))
+            await self._write(self._renderer.stderr_line(line))
 
     def _facts(self) -> list[str]:
-        live = self._live
+        renderer = self._renderer
         facts: list[str] = []
-        if live.input_tokens or live.output_tokens:
-            facts.append(f"{live.input_tokens:,} tokens in, {live.output_tokens:,} out")
-        if live.cost is not None:
-            facts.append(f"{live.cost:.4f} USD")
+        if renderer.input_tokens or renderer.output_tokens:
+            facts.append(f"{renderer.input_tokens:,} tokens in, {renderer.output_tokens:,} out")
+        if renderer.cost is not None:
+            facts.append(f"{renderer.cost:.4f} USD")
         return facts
 
 
-class StartRun(Protocol):
-    """Begins what is followed; `abort` leaves it."""
-
-    def __call__(self, abort: anyio.Event) -> EventStream: ...
-
-
-async def _awaited_below(client: Client, run_id: str) -> list[dict[str, Any]]:
-    """What runs below this one wait for, and nobody has given."""
+async def _fetch_pending_below(client: Client, run_id: str) -> list[dict[str, Any]]:
+    """Return the unanswered calls of the sub-runs of this run; none if the server does not answer."""
     calls: list[dict[str, Any]] = []
     with suppress(ShopfloorError):
         _, calls = await fetch_pending_calls(client, run_id)
@@ -333,17 +334,18 @@ async def _awaited_below(client: Client, run_id: str) -> list[dict[str, Any]]:
 
 
 def error_lines(code: str, message: str, hint: str | None) -> list[str]:
-    """An error of a run, as ours are said."""
+    """Return the lines for the error of a run, in the format of the errors of the program itself."""
     return [
         f"error[{escape_controls(code)}]: {escape_controls(message)}",
         *([f"hint: {escape_controls(hint)}"] if hint else []),
     ]
 
 
-def _as_awaited(one: PendingCall) -> dict[str, Any]:
-    if isinstance(one, Question):
-        given = {"question": one.question, "options": one.options}
-        return {"call_id": one.call_id, "kind": "question", "name": "ask", "input": given}
-    below, call_id = split_call_id(one.tool_call_id)
-    call = {"call_id": call_id, "kind": CLIENT_TOOL, "name": one.tool_name, "input": one.args}
-    return call if below is None else {**call, "run_id": below}
+def _to_api_call(call: PendingCall) -> dict[str, Any]:
+    """Return a pending call as the API describes it."""
+    if isinstance(call, Question):
+        arguments = {"question": call.question, "options": call.options}
+        return {"call_id": call.call_id, "kind": "question", "name": "ask", "input": arguments}
+    below, call_id = split_call_id(call.tool_call_id)
+    described = {"call_id": call_id, "kind": CLIENT_TOOL, "name": call.tool_name, "input": call.args}
+    return described if below is None else {**described, "run_id": below}

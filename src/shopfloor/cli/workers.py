@@ -1,19 +1,20 @@
-"""`shopfloor workers`: what can be run here, and writing more of it."""
+"""`shopfloor workers`: list, show, check and create workers."""
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
+import keyword
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from shlex import quote
 from typing import Any
 
 from shopfloor.cli.arguments import (
     WORKERS_OPTION,
-    CommandParser,
     Parser,
     add_color_option,
     resolve_folder,
@@ -21,96 +22,96 @@ from shopfloor.cli.arguments import (
 )
 from shopfloor.cli.client_session import is_remote
 from shopfloor.cli.style import Style, escape_controls, escape_json_for_terminal, one_line
-from shopfloor.cli.tree import definition_lines
-from shopfloor.cli.workers_new import find_server_and_worker, new_worker
+from shopfloor.client import Address, Api, find_server
 from shopfloor.engine import (
     EXAMPLE_WORKERS,
+    Definition,
+    InputField,
     Problem,
+    ToolDefinition,
     Worker,
     WorkerCatalog,
     check_worker,
     default_folders,
     input_schema,
+    is_required,
+    is_slug,
 )
-from shopfloor.errors import FileMissing
+from shopfloor.errors import ConflictError, FileMissing, ShopfloorError, UsageError
+from shopfloor.limits import PREVIEW_CHARS
+from shopfloor.record import Storage
 from shopfloor.wiring import local_validation_context, open_projects
 
 EXAMPLES = """\
-  shopfloor workers list                   what can be run here
-  shopfloor workers show hello             what it takes and does
-  shopfloor workers check                  whether all of them can be run
-  shopfloor workers check ./workers/mine   what is wrong with one, line by line
-  shopfloor workers new mine               a worker to begin with, in ./workers/mine"""
+  shopfloor workers list                   list all workers
+  shopfloor workers show hello             show its inputs and steps
+  shopfloor workers check                  check all workers
+  shopfloor workers check ./workers/mine   check the worker in a folder
+  shopfloor workers new mine               create ./workers/mine"""
 _LIST = """\
-  shopfloor workers list                                 what can be run here
-  shopfloor workers list --workers my_package.my_module  with those of a Python module
-  shopfloor workers list --json | jq '.[].slug'          for programs"""
+  shopfloor workers list                                list all workers
+  shopfloor workers list --workers my_package.my_module
+                                                        also a Python module
+  shopfloor workers list --json | jq '.[].slug'         for programs"""
 _SHOW = """\
-  shopfloor workers show hello          what it takes and does
-  shopfloor workers show hello --json   its whole definition"""
+  shopfloor workers show hello          inputs, tools and steps
+  shopfloor workers show hello --json   the complete definition"""
 _CHECK = """\
-  shopfloor workers check                  all that there are
-  shopfloor workers check hello            one of them
-  shopfloor workers check ./workers/mine   a folder"""
+  shopfloor workers check                  all workers
+  shopfloor workers check hello            one worker
+  shopfloor workers check ./workers/mine   the worker in a folder"""
 _NEW = """\
-  shopfloor workers new mine              ./workers/mine/worker.yaml with a prompt
-  shopfloor workers new mine --python     ./workers/mine/worker.py
-  shopfloor workers new mine --in ~/team  in another folder"""
+  shopfloor workers new mine               ./workers/mine/worker.yaml, a prompt
+  shopfloor workers new mine --python      ./workers/mine/worker.py
+  shopfloor workers new mine --in ~/team   in another folder"""
 
 
 def parser(name: str, summary: str) -> argparse.ArgumentParser:
+    """Return the parser of the command's arguments."""
     parser = Parser(name, summary, examples=EXAMPLES)
-    parts = parser.add_subparsers(dest="part", metavar="COMMAND", required=True, parser_class=CommandParser)
-
-    def part(name: str, summary: str, examples: str) -> argparse.ArgumentParser:
-        return parts.add_parser(name, help=summary, summary=summary, examples=examples)
-
-    listing = part("list", "List the workers that there are", _LIST)
-    _add_workers(listing)
-    listing.add_argument("--json", action="store_true", help="for programs, with the schemas of their input")
+    listing = parser.add_command("list", "List all workers", examples=_LIST)
+    listing.add_argument("--workers", **WORKERS_OPTION)
+    listing.add_argument("--json", action="store_true", help="print JSON, with the input schemas")
     add_color_option(listing)
 
-    show = part("show", "Show what a worker takes and does", _SHOW)
-    show.add_argument("slug", metavar="SLUG", help="its name")
-    _add_workers(show)
-    show.add_argument("--json", action="store_true", help="its definition as JSON")
+    show = parser.add_command("show", "Show the inputs, tools and steps of a worker", examples=_SHOW)
+    show.add_argument("slug", metavar="WORKER", help="name of the worker")
+    show.add_argument("--workers", **WORKERS_OPTION)
+    show.add_argument("--json", action="store_true", help="print the definition as JSON")
     add_color_option(show)
 
-    check = part("check", "Say what is wrong with workers, line by line", _CHECK)
-    check.add_argument("named", metavar="FOLDER|SLUG", nargs="*", help="which (default: all that there are)")
-    _add_workers(check)
+    check = parser.add_command("check", "Check workers, and report each problem with its line", examples=_CHECK)
+    check.add_argument("targets", metavar="WORKER", nargs="*", help="name or folder of a worker (default: all)")
+    check.add_argument("--workers", **WORKERS_OPTION)
 
-    new = part("new", "Make a worker to begin with", _NEW)
-    new.add_argument("slug", metavar="SLUG", help="its name: lower-case letters, digits and `-`")
-    new.add_argument("--python", action="store_true", help="a Python function instead of YAML")
-    new.add_argument("--in", dest="into", metavar="DIR", default="workers", help="where (default: ./workers)")
+    new = parser.add_command("new", "Create a worker that runs as it is", examples=_NEW)
+    new.add_argument("slug", metavar="NAME", help="name of the worker: lower-case letters, digits and `-`")
+    new.add_argument("--python", action="store_true", help="create a Python function instead of YAML")
+    new.add_argument("--in", dest="into", metavar="DIR", default="workers", help="folder (default: ./workers)")
     return parser
 
 
-def _add_workers(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--workers", **WORKERS_OPTION)
-
-
 def catalog_from_args(args: argparse.Namespace) -> WorkerCatalog:
-    """The workers that somebody sees from here."""
-    named: list[str] = args.workers
-    folders = [resolve_folder(where) for where in named if _is_folder(where)]
-    modules = [where for where in named if not _is_folder(where)]
+    """Return the workers that are visible from the current folder, and those of `--workers`."""
+    sources: list[str] = args.workers
+    folders = [resolve_folder(source) for source in sources if _is_folder(source)]
+    modules = [source for source in sources if not _is_folder(source)]
     storage = storage_from_args(args)
     return WorkerCatalog(default_folders(storage.root, folders), modules, projects=open_projects(storage).all)
 
 
-def _is_folder(where: str) -> bool:
-    if where.endswith(".py"):
+def _is_folder(source: str) -> bool:
+    if source.endswith(".py"):
         return False
-    if resolve_folder(where).is_dir():
+    if resolve_folder(source).is_dir():
         return True
-    if "/" in where:
-        raise FileMissing(f"there is no folder {where}", hint="--workers takes a folder, a Python file or a module")
+    if "/" in source:
+        raise FileMissing(f"folder {source} does not exist", hint="--workers takes a folder, a Python file or a module")
     return False
 
 
 def run(args: argparse.Namespace) -> int:
+    """Execute the inner command."""
     commands: dict[str, Callable[[argparse.Namespace], int]] = {
         "list": _list,
         "show": _show,
@@ -125,31 +126,28 @@ def _list(args: argparse.Namespace) -> int:
     if args.json:
         print(escape_json_for_terminal(json.dumps([_as_json(worker) for worker in workers], ensure_ascii=False)))
         return 0
-    style = Style.named(args.color)
+    style = Style.from_choice(args.color)
     width = shutil.get_terminal_size((120, 24)).columns
     for line in table(workers, style, width):
         print(line)
     broken = sum(1 for worker in workers if worker.problems)
     count = f"{len(workers):,} workers" if len(workers) != 1 else "1 worker"
-    more = f"; {broken:,} cannot be run: `shopfloor workers check` says why" if broken else ""
+    more = f"; {broken:,} with errors: `shopfloor workers check` lists them" if broken else ""
     print(style.paint(count + more, "dim"))
     return 0
 
 
 def table(workers: Sequence[Worker], style: Style, width: int) -> Iterator[str]:
-    """One line each: slug, type, where from, description."""
+    """Yield one line per worker: name, type, origin, description."""
     slugs = max([len(worker.reference) for worker in workers], default=0)
     origins = max([len(_origin(worker)) for worker in workers], default=0)
     for worker in workers:
         slug = style.paint(escape_controls(worker.reference).ljust(slugs), "bold")
         kind = _kind(worker).ljust(6)
         origin = style.paint(escape_controls(_origin(worker)).ljust(origins), "dim")
-        said = worker.definition.description or ""
-        look = ()
-        if worker.problems:
-            said, look = f"broken: {worker.problems[0].reason}", ("red",)
-        text = one_line(said, max(20, width - slugs - origins - 12))
-        yield f"{slug}  {kind}  {origin}  {style.paint(text, *look) if look else text}".rstrip()
+        problem = f"broken: {worker.problems[0].reason}" if worker.problems else ""
+        text = one_line(problem or worker.definition.description or "", max(20, width - slugs - origins - 12))
+        yield f"{slug}  {kind}  {origin}  {style.paint(text, 'red') if problem else text}".rstrip()
 
 
 def _kind(worker: Worker) -> str:
@@ -165,11 +163,11 @@ def _origin(worker: Worker) -> str:
         return worker.origin
     if worker.folder.parent == EXAMPLE_WORKERS:
         return "packaged"
-    return _from_here(worker.folder)
+    return _display_path(worker.folder)
 
 
-def _from_here(path: Path) -> str:
-    """A path as short as it can be said."""
+def _display_path(path: Path) -> str:
+    """Return the path, relative to the current folder if it is inside."""
     here = Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) and path != here else str(path)
 
@@ -196,67 +194,224 @@ def _show(args: argparse.Namespace) -> int:
 
         print(escape_json_for_terminal(msgspec.json.encode(worker.definition).decode()))
         return 0
-    style = Style.named(args.color)
+    style = Style.from_choice(args.color)
     for line in definition_lines(worker.definition, style, origin=f"{_kind(worker)}, {_origin(worker)}"):
         print(line)
     return 0
 
 
+_SHOWN_FIELDS = ("model", "thread", "prompt", "tool", "worker", "kind", "command", "each", "output")
+"""The fields of a step that are shown beside its name."""
+
+
+def definition_lines(definition: Definition, style: Style, *, origin: str) -> Iterator[str]:
+    """Yield the lines about a worker: its description, inputs, tools, steps and output."""
+    title = f" · {escape_controls(definition.name)}" if definition.name else ""
+    slug, source = escape_controls(definition.slug), f"({escape_controls(origin)})"
+    yield f"{style.paint(slug, 'bold')}{title} {style.paint(source, 'dim')}"
+    if definition.description:
+        yield f"  {one_line(definition.description, PREVIEW_CHARS)}"
+    yield from _section("input", [_input_line(name, field) for name, field in definition.input.items()], style)
+    yield from _section("tools", [_tool_line(name, tool) for name, tool in definition.tools.items()], style)
+    if definition.function is not None:
+        yield from _section("runs", [definition.function], style)
+    if definition.steps:
+        yield ""
+        yield style.paint("steps", "bold")
+        yield from _step_lines(definition.steps, style, "  ")
+    if definition.output is not None:
+        yield from _section("output", [one_line(str(definition.output), PREVIEW_CHARS)], style)
+
+
+def _section(title: str, lines: list[str], style: Style) -> Iterator[str]:
+    if lines:
+        yield ""
+        yield style.paint(title, "bold")
+        yield from (f"  {line}" for line in lines)
+
+
+def _input_line(name: str, field: InputField) -> str:
+    if is_required(field):
+        presence = "required"
+    else:
+        presence = "optional" if field.default is None else f"default {one_line(repr(field.default), 60)}"
+    description = f"  {one_line(field.description, PREVIEW_CHARS)}" if field.description else ""
+    return f"{escape_controls(name)}  {field.type}, {presence}{description}"
+
+
+def _tool_line(name: str, tool: ToolDefinition) -> str:
+    executor = f"executed by {tool.handler}" if tool.handler else "executed by the client"
+    return f"{escape_controls(name)}  {one_line(tool.description, PREVIEW_CHARS)} ({escape_controls(executor)})"
+
+
+def _step_lines(steps: Mapping[str, Any], style: Style, indent: str) -> Iterator[str]:
+    for number, (name, step) in enumerate(steps.items(), start=1):
+        last = number == len(steps)
+        kind = str(step.__struct_config__.tag)
+        fields = [f"{key} {one_line(str(value), 60)}" for key in _SHOWN_FIELDS if (value := getattr(step, key, None))]
+        detail = style.paint(f"[{kind}] {' · '.join(fields)}".rstrip(), "dim")
+        yield f"{indent}{'└─' if last else '├─'} {one_line(name, PREVIEW_CHARS)} {detail}"
+        inner_indent = indent + ("   " if last else "│  ")
+        branches: Mapping[str, Mapping[str, Any]] = getattr(step, "branches", {})
+        for index, (branch, inside) in enumerate(branches.items(), start=1):
+            is_last = index == len(branches)
+            yield f"{inner_indent}{'└─' if is_last else '├─'} {one_line(branch, PREVIEW_CHARS)}"
+            yield from _step_lines(inside, style, inner_indent + ("   " if is_last else "│  "))
+        yield from _step_lines(getattr(step, "steps", {}), style, inner_indent)
+
+
 def _check(args: argparse.Namespace) -> int:
-    catalogue = catalog_from_args(args)
-    known = catalogue.all()
-    named: list[str] = args.named
+    catalog = catalog_from_args(args)
+    known = catalog.all()
+    targets: list[str] = args.targets
     problems: list[Problem] = []
-    if named:
-        for word in named:
-            problems += _problems_of(_folder_named(word) or catalogue.find(word) or catalogue.get(word), known)
+    if targets:
+        for target in targets:
+            problems += _find_problems(
+                _folder_from_target(target) or catalog.find(target) or catalog.get(target), known
+            )
     else:
         for worker in known:
-            problems += _problems_of(worker, known)
+            problems += _find_problems(worker, known)
     for problem in problems:
-        file = _from_here(problem.file.absolute()) if os.path.lexists(problem.file) else str(problem.file)
+        file = _display_path(problem.file.absolute()) if os.path.lexists(problem.file) else str(problem.file)
         print(escape_controls(f"{file}:{problem.line}: {problem.reason}"))
     if problems:
         return 1
-    count = len(named) if named else len(known)
+    count = len(targets) if targets else len(known)
     print("1 worker is fine" if count == 1 else f"{count:,} workers are fine")
     return 0
 
 
-def _folder_named(word: str) -> Path | None:
-    """The folder that a word means, also by the file in it; a bare slug means no folder."""
-    path = Path(word)
+def _folder_from_target(target: str) -> Path | None:
+    """Return the folder that a path or a worker file names; None for the name of a worker."""
+    path = Path(target)
     if path.name in ("worker.yaml", "worker.py") and path.is_file():
-        return resolve_folder(word).parent
-    if "/" in word or word == ".":
+        return resolve_folder(target).parent
+    if "/" in target or target == ".":
         if not path.is_dir():
-            raise FileMissing(f"there is no folder {word}", hint="`shopfloor workers list` says where workers are")
-        return resolve_folder(word).resolve()
-    return resolve_folder(word) if (path / "worker.yaml").exists() or (path / "worker.py").exists() else None
+            raise FileMissing(
+                f"folder {target} does not exist", hint="`shopfloor workers list` shows the folders of workers"
+            )
+        return resolve_folder(target).resolve()
+    return resolve_folder(target) if (path / "worker.yaml").exists() or (path / "worker.py").exists() else None
 
 
-def _problems_of(found: Worker | Path, known: Sequence[Worker]) -> Sequence[Problem]:
-    folder = found if isinstance(found, Path) else found.folder
+def _find_problems(target: Worker | Path, known: Sequence[Worker]) -> Sequence[Problem]:
+    folder = target if isinstance(target, Path) else target.folder
     if folder is None:
-        return found.problems if isinstance(found, Worker) else ()
+        return target.problems if isinstance(target, Worker) else ()
     if not (folder / "worker.yaml").exists():
-        read = WorkerCatalog([folder.parent]).find(folder.name)
-        return read.problems if read else ()
-    # Workers beside it can be called too, wherever they are.
+        worker = WorkerCatalog([folder.parent]).find(folder.name)
+        return worker.problems if worker else ()
+    # A worker may call the workers in the folders beside its own.
     return check_worker(folder, local_validation_context([*WorkerCatalog([folder.parent]).all(), *known]))
+
+
+_YAML = """\
+# Run it:   shopfloor run {slug} -i NAME=Ada
+# Check it: shopfloor workers check {slug}
+description: Greets a person by name.
+
+# The inputs. An input is required unless it is `optional` or has a `default`.
+input:
+  NAME:
+    description: Whom to greet
+  LANGUAGE:
+    description: Language of the greeting
+    default: English
+
+steps:
+  Start a thread:
+    block: start-thread
+    model: script/hello # provider/name; this one is a script and needs no account
+    system: system # prompts/system.md
+    input: [LANGUAGE]
+
+  Ask:
+    block: add-message
+    text: Say hello to {{{{NAME}}}}.
+
+  Answer:
+    block: next-message
+    output: GREETING
+
+output: GREETING
+"""
+_PROMPT = """\
+You greet people. You are friendly and brief, and you speak {{LANGUAGE}}.
+"""
+_PYTHON = '''\
+"""Run it: shopfloor run {slug} -i NAME=Ada"""
+
+from shopfloor import worker
+
+
+@worker(slug="{slug}")
+async def {function}(run, NAME: str, TIMES: int = 1) -> str:
+    """Greet a person by name."""
+    # `run` is the handle for models, tools, commands and sub-runs. Everything done through it is recorded.
+    return "\\n".join(f"Hello, {{NAME}}!" for _ in range(TIMES))
+'''
 
 
 def _new(args: argparse.Namespace) -> int:
     into = resolve_folder(args.into)
-    made = new_worker(args.slug, into, python=args.python)
-    for path in made:
-        print(f"made {_from_here(path)}")
-    server, known = find_server_and_worker(storage_from_args(args), args.slug)
-    # A server that SHOPFLOOR_URL names executes the run itself, and takes no --workers.
-    where = "" if is_remote() or into == Path.cwd() / "workers" else f" --workers {quote(_from_here(into))}"
-    if server and not known:
-        add = f"shopfloor projects add {quote(_from_here(into.parent))}"
-        again = f"`{add}` adds it" if into.name == "workers" else f"start it again with `--workers {quote(str(into))}`"
-        print(f"`shopfloor run` finds it; the server at {server.url} does not look in this folder: {again}")
-    print(f"try it: shopfloor run {args.slug} -i NAME=Ada{where}")
+    for path in create_worker(args.slug, into, python=args.python):
+        print(f"created {_display_path(path)}")
+    server, is_known = find_server_and_worker(storage_from_args(args), args.slug)
+    # A server that SHOPFLOOR_URL names executes the run itself and does not accept --workers.
+    option = "" if is_remote() or into == Path.cwd() / "workers" else f" --workers {quote(_display_path(into))}"
+    if server and not is_known:
+        add = f"shopfloor projects add {quote(_display_path(into.parent))}"
+        advice = f"`{add}` adds it" if into.name == "workers" else f"restart it with `--workers {quote(str(into))}`"
+        print(f"`shopfloor run` finds it; the server at {server.url} does not know this folder: {advice}")
+    print(f"try it: shopfloor run {args.slug} -i NAME=Ada{option}")
     return 0
+
+
+def create_worker(slug: str, into: Path, *, python: bool) -> list[Path]:
+    """Create the files of a worker that runs as it is, and return their paths. No existing file is overwritten."""
+    if not is_slug(slug):
+        raise UsageError(
+            f"invalid worker name {slug!r}: use lower-case letters, digits and `-`", hint="e.g. find-sources"
+        )
+    folder = into / slug
+    if folder.exists():
+        raise ConflictError(f"{folder} exists already", hint="choose another name, or remove the folder")
+    function = slug.replace("-", "_")
+    if not function.isidentifier() or keyword.iskeyword(function) or function in ("worker", "run"):
+        function = f"make_{function}"
+    files = (
+        {"worker.py": _PYTHON.format(slug=slug, function=function)}
+        if python
+        else {"worker.yaml": _YAML.format(slug=slug), "prompts/system.md": _PROMPT}
+    )
+    for name, text in files.items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    return [folder / name for name in files]
+
+
+def find_server_and_worker(storage: Storage, slug: str) -> tuple[Address | None, bool]:
+    """Return the server of this storage, and whether it knows the worker.
+
+    (None, False) if SHOPFLOOR_URL names another server, or the server does not answer.
+    """
+    address = None if is_remote() else find_server(storage, named=False)
+    if address is None:
+        return None, False
+    try:
+        return address, slug in asyncio.run(_fetch_slugs(address))
+    except ShopfloorError:
+        # The worker is created anyway; only the advice is missing.
+        return None, False
+
+
+async def _fetch_slugs(address: Address) -> set[str]:
+    api = Api(address.url, address.token)
+    try:
+        return {worker["slug"] for worker in (await api.get("/api/workers"))["workers"]}
+    finally:
+        await api.close()

@@ -74,7 +74,7 @@ def _outcomes(logs: Logs) -> Iterator[str]:
 def _verified(deployment: Deployment) -> Iterator[str]:
     done = deployment.command("verify", "--all")
     if done.returncode != 0:
-        wrong = [line for line in done.stdout.splitlines() if not re.search(r"\d+ events, whole$", line)]
+        wrong = [line for line in done.stdout.splitlines() if not re.search(r"\d+ events, complete$", line)]
         yield f"verify: exit code {done.returncode}: " + "\n  ".join([*wrong[:20], done.stderr[-2000:]])
 
 
