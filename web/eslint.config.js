@@ -17,7 +17,10 @@ export default defineConfig(
       // A number has only one spelling in a text.
       "@typescript-eslint/restrict-template-expressions": ["error", { allowNumber: true }],
       // `() => setOpen(true)` is how a handler is written in React.
-      "@typescript-eslint/no-confusing-void-expression": ["error", { ignoreArrowShorthand: true, ignoreVoidReturningFunctions: true }],
+      "@typescript-eslint/no-confusing-void-expression": [
+        "error",
+        { ignoreArrowShorthand: true, ignoreVoidReturningFunctions: true },
+      ],
     },
   },
 );

@@ -45,13 +45,28 @@ export function useKeys(zone: Zone, handlers: Handlers): void {
 /** Whether somebody types or chooses something. A click on the text of a dialog leaves the focus with no element of it. */
 function isBusy(target: EventTarget | null): boolean {
   if (document.querySelector("dialog[open]") !== null) return true;
-  return target instanceof HTMLElement && (target.isContentEditable || target.closest("input, textarea, select") !== null);
+  return (
+    target instanceof HTMLElement && (target.isContentEditable || target.closest("input, textarea, select") !== null)
+  );
 }
 
 function onKey(event: KeyboardEvent): void {
-  if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.isComposing || isBusy(event.target)) return;
+  if (
+    event.defaultPrevented ||
+    event.ctrlKey ||
+    event.metaKey ||
+    event.altKey ||
+    event.isComposing ||
+    isBusy(event.target)
+  )
+    return;
   // Enter and space on a button press it; that is what they are for there.
-  if ((event.key === "Enter" || event.key === " ") && event.target instanceof HTMLElement && event.target.closest("button, a, summary")) return;
+  if (
+    (event.key === "Enter" || event.key === " ") &&
+    event.target instanceof HTMLElement &&
+    event.target.closest("button, a, summary")
+  )
+    return;
   const isSecond = event.key === "g" && before.key === "g" && event.timeStamp - before.at < SEQUENCE_MS;
   before = isSecond ? { key: "", at: 0 } : { key: event.key, at: event.timeStamp };
   const key = isSecond ? "gg" : event.key;

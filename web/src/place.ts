@@ -36,7 +36,11 @@ export function useHref(): (runId: string) => string {
   return useCallback(
     (runId) => {
       const list = searchOf(JSON.parse(said) as Record<string, unknown>);
-      return router.buildLocation({ to: workersRoute.to, params: { agentId }, search: changed(list, toRun(runId, list.q)) }).href;
+      return router.buildLocation({
+        to: workersRoute.to,
+        params: { agentId },
+        search: changed(list, toRun(runId, list.q)),
+      }).href;
     },
     [router, agentId, said],
   );

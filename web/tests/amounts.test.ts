@@ -44,12 +44,21 @@ test("what a run cost is said where something is known to have been spent", () =
   const nothing = { usage: usage(0), cost_usd: null, tree_usage: usage(0), tree_cost_usd: null };
   expect(costOf(nothing)).toBeNull();
   expect(costOf({ ...nothing, cost_usd: 0, tree_cost_usd: 0 })).toBeNull();
-  expect(costOf({ ...nothing, usage: usage(71), tree_usage: usage(71) })).toEqual({ short: "71 tokens", whole: "cost unknown, 71 tokens" });
-  expect(costOf({ usage: usage(2_000), cost_usd: 0.42, tree_usage: usage(2_000), tree_cost_usd: 0.42 })).toEqual({ short: "$0.42", whole: "$0.42, 2.0k tokens" });
+  expect(costOf({ ...nothing, usage: usage(71), tree_usage: usage(71) })).toEqual({
+    short: "71 tokens",
+    whole: "cost unknown, 71 tokens",
+  });
+  expect(costOf({ usage: usage(2_000), cost_usd: 0.42, tree_usage: usage(2_000), tree_cost_usd: 0.42 })).toEqual({
+    short: "$0.42",
+    whole: "$0.42, 2.0k tokens",
+  });
 });
 
 test("what the runs below it cost is said to who asks", () => {
   const run = { usage: usage(2_000), cost_usd: 0.42, tree_usage: usage(5_000), tree_cost_usd: 1.1 };
   expect(costOf(run)).toEqual({ short: "$0.42", whole: "$0.42, 2.0k tokens; with sub-runs $1.10, 5.0k tokens" });
-  expect(costOf({ ...run, usage: usage(0), cost_usd: null })).toEqual({ short: "Σ $1.10", whole: "Its sub-runs: $1.10, 5.0k tokens" });
+  expect(costOf({ ...run, usage: usage(0), cost_usd: null })).toEqual({
+    short: "Σ $1.10",
+    whole: "Its sub-runs: $1.10, 5.0k tokens",
+  });
 });

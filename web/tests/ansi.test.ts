@@ -5,7 +5,11 @@ const said = (text: string) => spansOf(text).map(({ text, colour, back }) => [te
 
 describe("a terminal's colours", () => {
   it("are spans, by the theme's names where they have one", () => {
-    expect(said("a \u001b[31mred\u001b[0m b")).toEqual([["a ", null, null], ["red", "var(--ansi-red)", null], [" b", null, null]]);
+    expect(said("a \u001b[31mred\u001b[0m b")).toEqual([
+      ["a ", null, null],
+      ["red", "var(--ansi-red)", null],
+      [" b", null, null],
+    ]);
     expect(said("\u001b[92;44mx\u001b[0m")).toEqual([["x", "var(--ansi-bright-green)", "var(--ansi-blue)"]]);
     expect(said("\u001b[38;5;9mx\u001b[38;5;208my\u001b[38;5;240mz")).toEqual([
       ["x", "var(--ansi-bright-red)", null],
@@ -20,7 +24,10 @@ describe("a terminal's colours", () => {
   });
 
   it("leave markup as it is", () => {
-    expect(said("<b>\u001b[31m<script>alert(1)</script>")).toEqual([["<b>", null, null], ["<script>alert(1)</script>", "var(--ansi-red)", null]]);
+    expect(said("<b>\u001b[31m<script>alert(1)</script>")).toEqual([
+      ["<b>", null, null],
+      ["<script>alert(1)</script>", "var(--ansi-red)", null],
+    ]);
   });
 
   it("are not drawn without end", () => {
@@ -40,7 +47,11 @@ describe("what is drawn", () => {
   });
 
   it("has no other commands", () => {
-    expect(drawn("a\u001b[2K\u001b[1;5Hb\u001b[?25lc\u001b]0;title\u0007d\u001b]8;;https://x\u001b\\link\u001b]8;;\u001b\\\u001b(B\u001b7e\u0007\u0008")).toBe("abcdlinke");
+    expect(
+      drawn(
+        "a\u001b[2K\u001b[1;5Hb\u001b[?25lc\u001b]0;title\u0007d\u001b]8;;https://x\u001b\\link\u001b]8;;\u001b\\\u001b(B\u001b7e\u0007\u0008",
+      ),
+    ).toBe("abcdlinke");
     expect(drawn("nul \u0000")).toBe("nul \u2400");
     expect(drawn("tab\tstays\n")).toBe("tab\tstays\n");
     expect(drawn("ends in an escape \u001b[")).not.toContain("\u0007");

@@ -7,7 +7,14 @@ const at = (ms: number) => new Date(BEGAN + ms).toISOString();
 let seq = 1;
 
 /** A span from and to, in milliseconds from the start of the run; open where `to` is null. */
-function span(kind: Span["kind"], name: string, path: string, from: number, to: number | null, more: Partial<Span> = {}): Span {
+function span(
+  kind: Span["kind"],
+  name: string,
+  path: string,
+  from: number,
+  to: number | null,
+  more: Partial<Span> = {},
+): Span {
   seq += 1;
   return {
     seq,
@@ -26,7 +33,8 @@ function span(kind: Span["kind"], name: string, path: string, from: number, to: 
 }
 const step = (path: string, from: number, to: number | null) => span("step", path, path, from, to);
 const tool = (name: string, path: string, from: number, to: number | null) => span("tool", name, path, from, to);
-const wait = (name: string, path: string, from: number, to: number | null) => span("tool", name, path, from, to, { waits: true });
+const wait = (name: string, path: string, from: number, to: number | null) =>
+  span("tool", name, path, from, to, { waits: true });
 
 const of = (spans: Span[], ended: number | null): Spans => ({
   spans,
@@ -48,7 +56,12 @@ describe("lanes", () => {
   });
 
   it("puts tools below the step that calls them, and steps below the one around them", () => {
-    const spans = [step("checks", 0, 100), step("checks.lint.run", 1, 50), tool("Bash", "checks.lint.run", 2, 20), tool("Read", "checks.lint.run", 10, 30)];
+    const spans = [
+      step("checks", 0, 100),
+      step("checks.lint.run", 1, 50),
+      tool("Bash", "checks.lint.run", 2, 20),
+      tool("Read", "checks.lint.run", 10, 30),
+    ];
     expect(lanes(spans, 100)).toEqual([0, 1, 2, 3]);
   });
 
@@ -89,7 +102,10 @@ describe("lanes", () => {
   });
 
   it("is not thrown by agents whose clock is behind that of the run", () => {
-    const made = chart([step("agent", 1000, 1000), tool("Bash", "agent", 0, 400), tool("Read", "agent", 400, 500)], 1000);
+    const made = chart(
+      [step("agent", 1000, 1000), tool("Bash", "agent", 0, 400), tool("Read", "agent", 400, 500)],
+      1000,
+    );
     expect(made.bars.map((bar) => bar.lane)).toEqual([0, 1, 1]);
     expect(made.bars[1]).toMatchObject({ from: 0, to: 0.4 });
   });
@@ -98,7 +114,10 @@ describe("lanes", () => {
 describe("places", () => {
   it("are true to scale where nothing idles", () => {
     const made = chart([step("a", 0, 250), step("b", 250, 1000)], 1000);
-    expect(made.bars.map(({ from, to }) => [from, to])).toEqual([[0, 0.25], [0.25, 1]]);
+    expect(made.bars.map(({ from, to }) => [from, to])).toEqual([
+      [0, 0.25],
+      [0.25, 1],
+    ]);
     expect(made.breaks).toEqual([]);
     expect(made.ms).toBe(1000);
   });
@@ -157,7 +176,10 @@ describe("idle gaps", () => {
   });
 
   it("are where a question is open, also inside of a step that asks it", () => {
-    const made = chart([step("talk", 0, 70_000), tool("Read", "talk", 0, 2_000), wait("ask", "talk", 5_000, 65_000)], 70_000);
+    const made = chart(
+      [step("talk", 0, 70_000), tool("Read", "talk", 0, 2_000), wait("ask", "talk", 5_000, 65_000)],
+      70_000,
+    );
     expect(made.breaks.map((one) => one.ms)).toEqual([60_000]);
     // The bar of the question goes through the break.
     expect(made.bars[2]?.from).toBeCloseTo(made.breaks[0]?.from ?? -1);
@@ -170,7 +192,10 @@ describe("idle gaps", () => {
   });
 
   it("are cut where something begins or ends, so that each wait has its own", () => {
-    const made = chart([step("a", 0, 1_000), wait("ask", "ask", 1_000, 61_000), wait("rate_limit", "ask", 61_000, 181_000)], 181_000);
+    const made = chart(
+      [step("a", 0, 1_000), wait("ask", "ask", 1_000, 61_000), wait("rate_limit", "ask", 61_000, 181_000)],
+      181_000,
+    );
     expect(made.breaks.map((one) => one.ms)).toEqual([60_000, 120_000]);
   });
 
@@ -216,7 +241,12 @@ describe("many", () => {
 });
 
 it("waits where the log says so, and where an agent asks somebody by itself", () => {
-  const spans = [wait("deploy", "a", 0, 1), tool("AskUserQuestion", "a", 0, 1), tool("ask", "a", 0, 1), step("a", 0, 1)];
+  const spans = [
+    wait("deploy", "a", 0, 1),
+    tool("AskUserQuestion", "a", 0, 1),
+    tool("ask", "a", 0, 1),
+    step("a", 0, 1),
+  ];
   expect(spans.map(isWait)).toEqual([true, true, false, false]);
 });
 
@@ -228,8 +258,12 @@ it("failed, unless it ended because the run was cancelled", () => {
 });
 
 describe("bars that are too narrow to be told apart", () => {
-  const calls = (count: number, each: number, name = (_: number) => "Bash", more: (n: number) => Partial<Span> = () => ({})) =>
-    Array.from({ length: count }, (_, n) => span("tool", name(n), "s", n * each, n * each + each / 2, more(n)));
+  const calls = (
+    count: number,
+    each: number,
+    name = (_: number) => "Bash",
+    more: (n: number) => Partial<Span> = () => ({}),
+  ) => Array.from({ length: count }, (_, n) => span("tool", name(n), "s", n * each, n * each + each / 2, more(n)));
   const total = (spans: Span[], ended: number) => chart(spans, ended).bars.reduce((sum, bar) => sum + bar.count, 0);
 
   it.each([1, 10, 160, 161, 1_000, 20_000])("are one, and none is left out: %i", (count) => {
@@ -245,19 +279,34 @@ describe("bars that are too narrow to be told apart", () => {
   });
 
   it("are told apart where they failed or waited", () => {
-    const bars = chart(calls(1_000, 100, undefined, (n) => ({ error: n === 500, waits: n === 700 })), 100_000).bars;
+    const bars = chart(
+      calls(1_000, 100, undefined, (n) => ({ error: n === 500, waits: n === 700 })),
+      100_000,
+    ).bars;
     expect(bars.filter((bar) => bar.span.error).map((bar) => bar.count)).toEqual([1]);
     expect(bars.filter((bar) => isWait(bar.span)).map((bar) => bar.count)).toEqual([1]);
   });
 
   it("count those that were merged before", () => {
-    expect(total(calls(1_000, 100, undefined, () => ({ count: 7 })), 100_000)).toBe(7_000);
+    expect(
+      total(
+        calls(1_000, 100, undefined, () => ({ count: 7 })),
+        100_000,
+      ),
+    ).toBe(7_000);
   });
 
   it("say how many they are", () => {
     const [one] = chart(calls(1, 100), 100).bars;
     const [same] = chart(calls(1_000, 100), 100_000).bars;
-    const [other] = chart(calls(1_000, 100, (n) => `Tool${n}`), 100_000).bars;
-    expect([one, same, other].map((bar) => bar && barName(bar))).toEqual(["Bash", expect.stringMatching(/^\d+ × Bash$/), expect.stringMatching(/^\d+ tool calls$/)]);
+    const [other] = chart(
+      calls(1_000, 100, (n) => `Tool${n}`),
+      100_000,
+    ).bars;
+    expect([one, same, other].map((bar) => bar && barName(bar))).toEqual([
+      "Bash",
+      expect.stringMatching(/^\d+ × Bash$/),
+      expect.stringMatching(/^\d+ tool calls$/),
+    ]);
   });
 });

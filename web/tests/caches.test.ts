@@ -8,7 +8,8 @@ import { aRun } from "./runs";
 
 let queries: QueryClient;
 const key = (filter: RunFilter) => ["runs", filter];
-const shown = (filter: RunFilter) => queries.getQueryData<Pages>(key(filter))?.pages.flatMap((page) => page.workers.map((run) => run.id));
+const shown = (filter: RunFilter) =>
+  queries.getQueryData<Pages>(key(filter))?.pages.flatMap((page) => page.workers.map((run) => run.id));
 
 /** Somebody looks at a list; what the server answers is in their hands. */
 function looksAt(filter: RunFilter, answer: (cursor: string | null) => RunList | Promise<RunList>) {
@@ -56,7 +57,9 @@ test("the newest state of a run counts", async () => {
 
 test("what changes while a page is loaded is not lost when it comes", async () => {
   const { observer } = looksAt({}, (cursor) =>
-    cursor === null ? page([old], "next") : new Promise((done) => setTimeout(() => done(page([aRun({ id: "older", started_at: "2026" })])), 100)),
+    cursor === null
+      ? page([old], "next")
+      : new Promise((done) => setTimeout(() => done(page([aRun({ id: "older", started_at: "2026" })])), 100)),
   );
   await vi.advanceTimersByTimeAsync(0);
   void observer.fetchNextPage();
@@ -101,7 +104,9 @@ test("a list that was to be asked for again still is, after a row of it has chan
 
 test("a run that is looked at has what its row says, and is asked for again when it ends", async () => {
   const asked = vi.fn(() => ({ ...young, result: null, last_seq: 3 }));
-  new QueryObserver(queries, { queryKey: ["run", "young"], queryFn: asked, staleTime: Infinity }).subscribe(() => undefined);
+  new QueryObserver(queries, { queryKey: ["run", "young"], queryFn: asked, staleTime: Infinity }).subscribe(
+    () => undefined,
+  );
   await vi.advanceTimersByTimeAsync(0);
   patchRuns(queries, [{ ...young, event_count: 9 }]);
   expect(queries.getQueryData(["run", "young"])).toMatchObject({ event_count: 9, last_seq: 3 });

@@ -1,6 +1,16 @@
 import { describe, expect, it } from "vitest";
 import type { RunDetail, Usage } from "@/api";
-import { cancelReason, costWords, goesOn, isOfCancel, resultOf, titleOf, tokenWords, usageWords, waitWords } from "@/views/detail";
+import {
+  cancelReason,
+  costWords,
+  goesOn,
+  isOfCancel,
+  resultOf,
+  titleOf,
+  tokenWords,
+  usageWords,
+  waitWords,
+} from "@/views/detail";
 import { WHOLE_CHARS } from "@/views/sizes";
 
 const NONE: Usage = { input: 0, output: 0, cache_read: 0, cache_write: 0, reasoning: 0 };
@@ -34,10 +44,10 @@ function run(change: Partial<RunDetail>): RunDetail {
     model: null,
     children: 0,
     waits_for: null,
-  asks: null,
-  interrupted: false,
-  interruptions: 0,
-  search_stopped_at: null,
+    asks: null,
+    interrupted: false,
+    interruptions: 0,
+    search_stopped_at: null,
     result: null,
     transcript: null,
     transcript_omitted: null,
@@ -52,7 +62,11 @@ function run(change: Partial<RunDetail>): RunDetail {
 
 describe("the head of a run", () => {
   it("goes on until it has ended", () => {
-    expect((["queued", "running", "waiting", "done", "failed", "cancelled"] as const).filter(goesOn)).toEqual(["queued", "running", "waiting"]);
+    expect((["queued", "running", "waiting", "done", "failed", "cancelled"] as const).filter(goesOn)).toEqual([
+      "queued",
+      "running",
+      "waiting",
+    ]);
   });
 
   it("gives the tab its title, on one line, by the worker's name where there is no task", () => {
@@ -110,7 +124,9 @@ describe("cost", () => {
 
   it("is the run's own, and with its sub-runs where it has some", () => {
     expect(costWords(run({ usage: spent, cost_usd: 0.12 }))).toBe("$0.12");
-    expect(costWords(run({ usage: spent, cost_usd: 0.12, children: 2, tree_cost_usd: 0.34 }))).toBe("$0.12, with sub-runs $0.34");
+    expect(costWords(run({ usage: spent, cost_usd: 0.12, children: 2, tree_cost_usd: 0.34 }))).toBe(
+      "$0.12, with sub-runs $0.34",
+    );
   });
 
   it("is only that of the sub-runs where the run spends nothing itself", () => {
@@ -128,7 +144,9 @@ describe("tokens", () => {
     const usage = { input: 1200, output: 300, cache_read: 11_000, cache_write: 0, reasoning: 200 };
     const spent = run({ usage, cost_usd: 0.1 });
     expect(tokenWords(spent)).toBe("13k tokens");
-    expect(usageWords(spent)).toBe("1,200 input\n300 output\n11,000 read from the cache\n200 reasoning (part of output)");
+    expect(usageWords(spent)).toBe(
+      "1,200 input\n300 output\n11,000 read from the cache\n200 reasoning (part of output)",
+    );
   });
 });
 

@@ -1,7 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { type DiffLine, changesOf, compared, unified } from "@/views/diff";
 
-const drawn = (lines: readonly DiffLine[]) => lines.map(({ kind, text }) => `${{ same: " ", added: "+", removed: "-", hunk: "@" }[kind]}${text}`);
+const drawn = (lines: readonly DiffLine[]) =>
+  lines.map(({ kind, text }) => `${{ same: " ", added: "+", removed: "-", hunk: "@" }[kind]}${text}`);
 
 describe("a unified diff", () => {
   it.each([
@@ -13,7 +14,11 @@ describe("a unified diff", () => {
   });
 
   it("may change lines that look like headers", () => {
-    expect(drawn(unified("--- a\n+++ a\n@@ -1 +1 @@\n--- old\n+++ new\n"))).toEqual(["@@@ -1 +1 @@", "--- old", "+++ new"]);
+    expect(drawn(unified("--- a\n+++ a\n@@ -1 +1 @@\n--- old\n+++ new\n"))).toEqual([
+      "@@@ -1 +1 @@",
+      "--- old",
+      "+++ new",
+    ]);
   });
 });
 
@@ -26,7 +31,10 @@ describe("two texts", () => {
   });
 
   it("that are long are not compared line by line", () => {
-    const [before, after] = [Array.from({ length: 5_000 }, (_, n) => `old ${n}`), Array.from({ length: 5_000 }, (_, n) => `new ${n}`)];
+    const [before, after] = [
+      Array.from({ length: 5_000 }, (_, n) => `old ${n}`),
+      Array.from({ length: 5_000 }, (_, n) => `new ${n}`),
+    ];
     const begun = performance.now();
     expect(compared(before.join("\n"), after.join("\n"))).toHaveLength(10_000);
     expect(performance.now() - begun).toBeLessThan(500);
@@ -36,7 +44,9 @@ describe("two texts", () => {
 describe("what a call changes", () => {
   it("is what its result tells", () => {
     const files = [{ path: "/a", action: "modify" as const, diff: "@@ -1 +1 @@\n-a\n+b\n" }];
-    expect(changesOf({ file_path: "/a", old_string: "x", new_string: "y" }, files).map((file) => drawn(file.lines))).toEqual([["@@@ -1 +1 @@", "-a", "+b"]]);
+    expect(
+      changesOf({ file_path: "/a", old_string: "x", new_string: "y" }, files).map((file) => drawn(file.lines)),
+    ).toEqual([["@@@ -1 +1 @@", "-a", "+b"]]);
   });
 
   it.each([
@@ -45,13 +55,23 @@ describe("what a call changes", () => {
     [{ path: "/a", old_str: "a", new_str: "b" }, ["-a", "+b"]],
     [{ file_path: "/a", content: "one\ntwo\n" }, ["+one", "+two"]],
     [{ path: "/a", file_text: "one" }, ["+one"]],
-    [{ file_path: "/a", edits: [{ old_string: "a", new_string: "b" }, { old_string: "c", new_string: "d" }] }, ["-a", "+b", "@…", "-c", "+d"]],
+    [
+      {
+        file_path: "/a",
+        edits: [
+          { old_string: "a", new_string: "b" },
+          { old_string: "c", new_string: "d" },
+        ],
+      },
+      ["-a", "+b", "@…", "-c", "+d"],
+    ],
   ])("or else what it asks for: %j", (input, lines) => {
     expect(changesOf(input, null).map((file) => drawn(file.lines))).toEqual([lines]);
   });
 
   it("may be a patch", () => {
-    const patchText = "*** Begin Patch\n*** Add File: new.txt\n+one\n*** Update File: a.txt\n@@\n-hello\n+bye\n same\n*** Delete File: d.txt\n*** End Patch";
+    const patchText =
+      "*** Begin Patch\n*** Add File: new.txt\n+one\n*** Update File: a.txt\n@@\n-hello\n+bye\n same\n*** Delete File: d.txt\n*** End Patch";
     expect(changesOf({ patchText }, null).map((file) => [file.path, file.action, drawn(file.lines)])).toEqual([
       ["new.txt", "create", ["+one"]],
       ["a.txt", "modify", ["@@@", "-hello", "+bye", " same"]],

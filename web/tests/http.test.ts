@@ -29,7 +29,9 @@ describe("what the server says", () => {
   });
 
   it("may be another thing when it is asked again, unless it means it", () => {
-    const passing = ["unreachable", "unreadable", "run_not_found"].map((code) => isPassing(new Problem(code, "", null, 0)));
+    const passing = ["unreachable", "unreadable", "run_not_found"].map((code) =>
+      isPassing(new Problem(code, "", null, 0)),
+    );
     expect([...passing, isPassing(null)]).toEqual([true, true, false, false]);
   });
 });

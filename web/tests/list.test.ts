@@ -1,12 +1,25 @@
 import { describe, expect, test } from "vitest";
 import type { Run } from "../src/api/types";
 import { channelChoices, matching, totalText, workerChoices } from "../src/views/choices";
-import { type Branch, CARD_PX, FOUND_PX, foundIn, heightOf, indexOf, lastInSight, neighbour, pieces, rowsOf, runsOf } from "../src/views/tree";
+import {
+  type Branch,
+  CARD_PX,
+  FOUND_PX,
+  foundIn,
+  heightOf,
+  indexOf,
+  lastInSight,
+  neighbour,
+  pieces,
+  rowsOf,
+  runsOf,
+} from "../src/views/tree";
 import { aRun } from "./runs";
 
 const run = (id: string, change: Partial<Run> = {}) => aRun({ id, ...change });
 const NONE = new Map<string, Branch>();
-const drawn = (rows: ReturnType<typeof rowsOf>) => rows.map((row) => `${"  ".repeat(row.depth)}${row.kind === "run" ? row.key : row.kind}`);
+const drawn = (rows: ReturnType<typeof rowsOf>) =>
+  rows.map((row) => `${"  ".repeat(row.depth)}${row.kind === "run" ? row.key : row.kind}`);
 
 describe("the rows of a list", () => {
   test("are its runs", () => {
@@ -44,8 +57,15 @@ describe("the rows of a tree", () => {
   test("say what is not there yet", () => {
     const opened = new Set(["p"]);
     expect(drawn(rowsOf([parent], opened, NONE))).toEqual(["p", "  loading"]);
-    expect(drawn(rowsOf([parent], opened, new Map([["p", { runs: [child], state: "more" }]])))).toEqual(["p", "  c", "  more"]);
-    expect(drawn(rowsOf([parent], opened, new Map([["p", { runs: [], state: "trouble" }]])))).toEqual(["p", "  trouble"]);
+    expect(drawn(rowsOf([parent], opened, new Map([["p", { runs: [child], state: "more" }]])))).toEqual([
+      "p",
+      "  c",
+      "  more",
+    ]);
+    expect(drawn(rowsOf([parent], opened, new Map([["p", { runs: [], state: "trouble" }]])))).toEqual([
+      "p",
+      "  trouble",
+    ]);
   });
 
   test("of a run that called nothing there is nothing to open", () => {
@@ -54,13 +74,19 @@ describe("the rows of a tree", () => {
 
   test("can be ten thousand deep", () => {
     const deep = Array.from({ length: 10_000 }, (_, n) => run(`r${n}`, { children: 1 }));
-    const branches = new Map(deep.map((one, n) => [one.id, { runs: deep.slice(n + 1, n + 2), state: "whole" } as Branch]));
+    const branches = new Map(
+      deep.map((one, n) => [one.id, { runs: deep.slice(n + 1, n + 2), state: "whole" } as Branch]),
+    );
     expect(rowsOf(deep.slice(0, 1), new Set(branches.keys()), branches)).toHaveLength(10_000);
   });
 });
 
 test("on the way down to a run, the last one in sight is where to look for the rest", () => {
-  const rows = rowsOf([run("p", { children: 2 })], new Set(["p"]), new Map([["p", { runs: [run("c")], state: "more" }]]));
+  const rows = rowsOf(
+    [run("p", { children: 2 })],
+    new Set(["p"]),
+    new Map([["p", { runs: [run("c")], state: "more" }]]),
+  );
   expect(lastInSight(rows, ["p", "d"])).toBe("p");
   expect(lastInSight(rows, ["p", "c", "e"])).toBe("c");
   expect(lastInSight(rows, ["p", "c"])).toBeUndefined();
@@ -95,11 +121,37 @@ test("where the searched words stand", () => {
 });
 
 test("what a list can be narrowed to: what there is, what came by, and what is chosen", () => {
-  const seen = [run("a", { name: "command", channel_id: "cli", channel_name: "Shell" }), run("b", { channel_id: null })];
-  const worker = { slug: "zebra", project: null, name: "Zebra", description: null, worker_type: "builtin", input_schema: {}, tools: [], client_tools: [] };
-  expect(workerChoices({ workers: [worker] }, seen, "gone").map((one) => one.value)).toEqual(["command", "gone", "hello", "zebra"]);
+  const seen = [
+    run("a", { name: "command", channel_id: "cli", channel_name: "Shell" }),
+    run("b", { channel_id: null }),
+  ];
+  const worker = {
+    slug: "zebra",
+    project: null,
+    name: "Zebra",
+    description: null,
+    worker_type: "builtin",
+    input_schema: {},
+    tools: [],
+    client_tools: [],
+  };
+  expect(workerChoices({ workers: [worker] }, seen, "gone").map((one) => one.value)).toEqual([
+    "command",
+    "gone",
+    "hello",
+    "zebra",
+  ]);
   expect(workerChoices(undefined, [], undefined)).toEqual([]);
-  expect(channelChoices([{ id: "C1", name: "general" }, { id: "C2", name: null }], seen, "old")).toEqual([
+  expect(
+    channelChoices(
+      [
+        { id: "C1", name: "general" },
+        { id: "C2", name: null },
+      ],
+      seen,
+      "old",
+    ),
+  ).toEqual([
     { value: "C2", label: "C2" },
     { value: "C1", label: "general" },
     { value: "old", label: "old" },
@@ -112,7 +164,16 @@ test("how many there are, in words", () => {
 });
 
 test("workers are found by their name first, then by what is said of them", () => {
-  const worker = (slug: string, description: string | null = null) => ({ slug, project: null, name: slug, description, worker_type: "builtin", input_schema: {}, tools: [], client_tools: [] });
+  const worker = (slug: string, description: string | null = null) => ({
+    slug,
+    project: null,
+    name: slug,
+    description,
+    worker_type: "builtin",
+    input_schema: {},
+    tools: [],
+    client_tools: [],
+  });
   const all = [worker("parent", "Calls a child"), worker("child"), worker("Form", "One of everything")];
   const found = (words: string) => matching(all, words).map((one) => one.slug);
   expect(found("")).toEqual(["parent", "child", "Form"]);
@@ -135,11 +196,22 @@ describe("where the searched words stand", () => {
     expect(found("Say hello", "Say [hello]")).toEqual(["Say [hello]", null]);
     expect(found("Say hello to all of them", "…[hello] to all…")).toEqual(["Say [hello] to all of them", null]);
     expect(found("Say hello", "Say [hello]\nIt was said to all…")).toEqual(["Say [hello]", null]);
-    expect(heightOf({ kind: "run", key: "r", run: run("r", { task: "Say hello", snippet: hit("Say [hello]") }), depth: 0, opened: false })).toBe(CARD_PX);
+    expect(
+      heightOf({
+        kind: "run",
+        key: "r",
+        run: run("r", { task: "Say hello", snippet: hit("Say [hello]") }),
+        depth: 0,
+        opened: false,
+      }),
+    ).toBe(CARD_PX);
   });
 
   test("is told as far as it is beyond the task", () => {
-    expect(found("Say hello", "Say [hello]\n[Hello], Ada! Good to…")).toEqual(["Say [hello]", "[Hello], Ada! Good to…"]);
+    expect(found("Say hello", "Say [hello]\n[Hello], Ada! Good to…")).toEqual([
+      "Say [hello]",
+      "[Hello], Ada! Good to…",
+    ]);
     expect(found("Greet: NAME=Ada", "…NAME=Ada\n[Hello], Ada!")).toEqual(["Greet: NAME=Ada", "[Hello], Ada!"]);
     expect(found("Greet", "…and then [hello] was said…")).toEqual(["Greet", "…and then [hello] was said…"]);
   });

@@ -7,8 +7,15 @@ import { aRun } from "./runs";
 /** A run that started so many seconds after noon. */
 const at = (seconds: number, change: Partial<Run> = {}) =>
   aRun({ id: `r${seconds}`, started_at: `2026-01-01T12:00:${String(seconds).padStart(2, "0")}.000Z`, ...change });
-const page = (workers: Run[], next: string | null = null, total = workers.length): RunList => ({ workers, next, total });
-const pagesOf = (...pages: RunList[]): Pages => ({ pages, pageParams: [null, ...pages.slice(0, -1).map((one) => one.next)] });
+const page = (workers: Run[], next: string | null = null, total = workers.length): RunList => ({
+  workers,
+  next,
+  total,
+});
+const pagesOf = (...pages: RunList[]): Pages => ({
+  pages,
+  pageParams: [null, ...pages.slice(0, -1).map((one) => one.next)],
+});
 const patch = (pages: Pages, changed: Run[], filter: RunFilter = {}) =>
   patched(pages, filter, new Map(changed.map((run) => [run.id, run])));
 const ids = (pages: Pages) => pages.pages.map((one) => one.workers.map((run) => run.id).join(" "));
@@ -27,7 +34,9 @@ describe("rows that change", () => {
 
   test("keep what a search has found in them", () => {
     const found = pagesOf(page([at(50, { snippet: "a \uE000hit\uE001" })]));
-    expect(patch(found, [at(50, { status: "failed" })], { q: "hit" }).pages.pages[0]?.workers[0]?.snippet).toBe("a \uE000hit\uE001");
+    expect(patch(found, [at(50, { status: "failed" })], { q: "hit" }).pages.pages[0]?.workers[0]?.snippet).toBe(
+      "a \uE000hit\uE001",
+    );
   });
 
   test("come on top when they are new", () => {
@@ -106,7 +115,8 @@ test("what a row tells of whether it fits", () => {
   const run = at(1, { agent_id: "ada", status: "failed", name: "repair", channel_id: "c", parent_run_id: "p" });
   const all: RunFilter = { owner: "ada", status: "failed", worker: "repair", channel: "c", parent: "p" };
   expect(fits(run, all)).toBe(true);
-  for (const name of ["owner", "worker", "channel", "parent"] as const) expect(fits(run, { ...all, [name]: "other" })).toBe(false);
+  for (const name of ["owner", "worker", "channel", "parent"] as const)
+    expect(fits(run, { ...all, [name]: "other" })).toBe(false);
   expect(fits(run, { status: "done" })).toBe(false);
   expect(fits(run, { roots: true })).toBe(false);
 });

@@ -16,11 +16,19 @@ function said(seq: number, text = `said ${seq}`): LogEvent {
 }
 
 function call(seq: number, id: string): LogEvent {
-  return { ...said(seq), type: "tool.call", payload: { name: "Bash", call_id: id, input: {}, output: null, fidelity: "agent_emitted" } };
+  return {
+    ...said(seq),
+    type: "tool.call",
+    payload: { name: "Bash", call_id: id, input: {}, output: null, fidelity: "agent_emitted" },
+  };
 }
 
 function result(seq: number, id: string): LogEvent {
-  return { ...said(seq), type: "tool.result", payload: { name: "Bash", call_id: id, input: null, output: "ok", fidelity: "agent_emitted" } };
+  return {
+    ...said(seq),
+    type: "tool.result",
+    payload: { name: "Bash", call_id: id, input: null, output: "ok", fidelity: "agent_emitted" },
+  };
 }
 
 /** What the server has, and what it was asked for. */
@@ -37,7 +45,9 @@ beforeEach(() => {
     asked.push(url.search);
     if (broken) throw new TypeError("no network");
     const number = (name: string) => Number(url.searchParams.get(name));
-    const events = kept.filter((one) => one.seq > number("after") && one.seq < number("before")).slice(0, number("limit"));
+    const events = kept
+      .filter((one) => one.seq > number("after") && one.seq < number("before"))
+      .slice(0, number("limit"));
     return Response.json({ events, more: false, later: [] });
   });
 });
@@ -241,7 +251,11 @@ describe("what is being typed", () => {
   const piece = (seq: number, offset: number, chunk: string, block = 0): LogEvent => ({
     ...said(seq),
     type: "message.assistant",
-    payload: { role: "assistant", message_id: "m9", blocks: [{ type: "stream", fidelity: "agent_emitted", kind: "text", block, offset, chunk }] },
+    payload: {
+      role: "assistant",
+      message_id: "m9",
+      blocks: [{ type: "stream", fidelity: "agent_emitted", kind: "text", block, offset, chunk }],
+    },
   });
   const nine = (offset: number, text: string) => ({ ...delta(offset, text), message_id: "m9" });
 
@@ -270,7 +284,14 @@ describe("what is being typed", () => {
   });
 
   it("is nothing where the whole stands on the same page, or the page is not the last", async () => {
-    kept = [...Array.from({ length: PAGE - 1 }, (_, index) => said(index + 100)).map((one, index) => ({ ...one, seq: index + 1 })), piece(PAGE, 0, "Hel"), { ...said(9), seq: PAGE + 1 }];
+    kept = [
+      ...Array.from({ length: PAGE - 1 }, (_, index) => said(index + 100)).map((one, index) => ({
+        ...one,
+        seq: index + 1,
+      })),
+      piece(PAGE, 0, "Hel"),
+      { ...said(9), seq: PAGE + 1 },
+    ];
     const log = new RunLog(RUN);
     log.reaches(PAGE + 1);
     await log.want(1, PAGE);

@@ -8,7 +8,12 @@ describe("what an address says", () => {
   });
 
   test("as people write it", () => {
-    expect(searchOf({ event: "7", q: 123, of: true, tree: "true" })).toEqual({ event: 7, q: "123", of: "true", tree: true });
+    expect(searchOf({ event: "7", q: 123, of: true, tree: "true" })).toEqual({
+      event: 7,
+      q: "123",
+      of: "true",
+      tree: true,
+    });
   });
 
   test.each([
@@ -55,6 +60,7 @@ describe("which runs a list is of", () => {
 
   test("whose they are, and the tree, leave nothing out that could be cleared", () => {
     expect(isFiltered({ owner: "ada", tree: true, worker: "chosen" })).toBe(false);
-    for (const one of [{ q: "w" }, { status: "done" }, { of: "w" }, { channel: "c" }] as const) expect(isFiltered({ owner: undefined, ...one })).toBe(true);
+    for (const one of [{ q: "w" }, { status: "done" }, { of: "w" }, { channel: "c" }] as const)
+      expect(isFiltered({ owner: undefined, ...one })).toBe(true);
   });
 });

@@ -2,7 +2,15 @@ import { describe, expect, test } from "vitest";
 import type { Provider } from "@/api";
 import { lackOf } from "@/views/providers";
 
-const AGENT: Provider = { name: "codex", kind: "agent", program: "codex", path: "/bin/codex", login: "a file", install: "install codex", capabilities: {} };
+const AGENT: Provider = {
+  name: "codex",
+  kind: "agent",
+  program: "codex",
+  path: "/bin/codex",
+  login: "a file",
+  install: "install codex",
+  capabilities: {},
+};
 const API: Provider = { name: "openai", kind: "api", login: null, install: "set OPENAI_API_KEY", capabilities: {} };
 
 describe("what a provider needs before it can be used", () => {

@@ -22,7 +22,12 @@ describe("what a run asks", () => {
 
   it.each([
     ["rate_limit", { until: "2026-01-01T00:00:00.000Z" }, "Waits for the provider’s limit.", null],
-    ["definition_changed", { message: "greet() has changed", function: "greet" }, "greet() has changed", "function: greet"],
+    [
+      "definition_changed",
+      { message: "greet() has changed", function: "greet" },
+      "greet() has changed",
+      "function: greet",
+    ],
     ["definition_changed", "greet() has changed", "greet() has changed", null],
     ["moon_phase", null, "Waits: moon phase.", null],
     ["moon_phase", { phase: "new", until: "later" }, "Waits: moon phase.", "phase: new"],
@@ -49,7 +54,9 @@ describe("what a run asks", () => {
     expect(isBrokenJson(typed, "question")).toBe(false);
   });
 
-  it.each(['{"a": 1}', "[]", '"whole"', "words", "1,", ""])("is not doubted otherwise: %j", (typed) => expect(isBrokenJson(typed, "client_tool")).toBe(false));
+  it.each(['{"a": 1}', "[]", '"whole"', "words", "1,", ""])("is not doubted otherwise: %j", (typed) =>
+    expect(isBrokenJson(typed, "client_tool")).toBe(false),
+  );
 });
 
 describe("a search in a run", () => {
@@ -57,7 +64,10 @@ describe("a search in a run", () => {
   const hit = (seq: number) => ({ seq, type: "tool.call", snippet: "\uE000x\uE001" });
 
   it("is at its first hit, and stays at its hit while more are found", () => {
-    const first = told(told(nothing, { type: "begun" }), { type: "found", found: { hits: [hit(3), hit(9)], more: true, searched_to: 100 } });
+    const first = told(told(nothing, { type: "begun" }), {
+      type: "found",
+      found: { hits: [hit(3), hit(9)], more: true, searched_to: 100 },
+    });
     expect(first).toMatchObject({ place: 0, more: true, searching: false, searchedTo: 100 });
     const moved = told(first, { type: "moved", place: 1 });
     const more = told(moved, { type: "found", found: { hits: [hit(200)], more: false, searched_to: 250 } });
@@ -69,11 +79,17 @@ describe("a search in a run", () => {
 
 describe("what an agent's program says of itself", () => {
   it.each([
-    [{ kind: "retry" as const, message: "overloaded", status: 529, try: 1, tries: 3, retry_after: 0.575 }, "Try 1 of 3 failed: overloaded (HTTP 529); the next in 0.6 s"],
+    [
+      { kind: "retry" as const, message: "overloaded", status: 529, try: 1, tries: 3, retry_after: 0.575 },
+      "Try 1 of 3 failed: overloaded (HTTP 529); the next in 0.6 s",
+    ],
     [{ kind: "denied" as const, message: "no" }, "Not allowed: no"],
     [{ kind: "ready" as const, ready: { model: "m", tools: ["a", "b"] } }, "Ready · m · 2 tools"],
     [{ kind: "ready" as const }, "Ready"],
-    [{ kind: "limit" as const, limit: { status: "warning" as const, current: 0.91, window: "five_hour" } }, "Near a limit (five hour): 91% used"],
+    [
+      { kind: "limit" as const, limit: { status: "warning" as const, current: 0.91, window: "five_hour" } },
+      "Near a limit (five hour): 91% used",
+    ],
     [{ kind: "limit" as const }, "A limit of the provider"],
     [{ kind: "error" as const, code: "rate_limit_error" }, "rate_limit_error"],
     [{ kind: "left" as const }, "Left here, and gone on with later"],
@@ -83,9 +99,26 @@ describe("what an agent's program says of itself", () => {
 });
 
 describe("an attempt", () => {
-  const event = (seq: number, type: string, payload: object) => ({ seq, run_id: "r", type, path: "", iteration: 0, timestamp: "2026-11-15T10:30:00.000Z", payload }) as unknown as LogEvent;
-  const started = (seq: number, attempt: number) => event(seq, "run.started", { name: "w", kind: "worker", attempt, host: "h" });
-  const asked = event(2, "tool.call", { name: "ask", call_id: "c", input: {}, output: null, fidelity: "router", awaits: { kind: "question" } });
+  const event = (seq: number, type: string, payload: object) =>
+    ({
+      seq,
+      run_id: "r",
+      type,
+      path: "",
+      iteration: 0,
+      timestamp: "2026-11-15T10:30:00.000Z",
+      payload,
+    }) as unknown as LogEvent;
+  const started = (seq: number, attempt: number) =>
+    event(seq, "run.started", { name: "w", kind: "worker", attempt, host: "h" });
+  const asked = event(2, "tool.call", {
+    name: "ask",
+    call_id: "c",
+    input: {},
+    output: null,
+    fidelity: "router",
+    awaits: { kind: "question" },
+  });
   const worked = event(2, "step.started", { name: "s", kind: "command", try: 1 });
   const attempts = (before: LogEvent) => {
     const page = { events: [started(1, 1), before, started(3, 2)], later: [] } as unknown as Page;

@@ -30,7 +30,8 @@ export class Problem extends Error {
 }
 
 /** Whether it is nothing that the server means: asked again, it may be over. */
-export const isPassing = (error: unknown) => error instanceof Problem && (error.code === "unreachable" || error.code === "unreadable");
+export const isPassing = (error: unknown) =>
+  error instanceof Problem && (error.code === "unreachable" || error.code === "unreadable");
 
 interface Answer<T> {
   data?: T;
@@ -45,7 +46,13 @@ export async function answered<T>(asked: Promise<Answer<T>>): Promise<NonNullabl
     answer = await asked;
   } catch (error) {
     // It answered, but not with what it promises; of a failed answer it would have said so itself.
-    if (error instanceof SyntaxError) throw new Problem("unreadable", "The server's answer cannot be read: it is no JSON.", "Is something else between here and the server?", 200);
+    if (error instanceof SyntaxError)
+      throw new Problem(
+        "unreadable",
+        "The server's answer cannot be read: it is no JSON.",
+        "Is something else between here and the server?",
+        200,
+      );
     throw new Problem("unreachable", "The server cannot be reached.", "Is `shopfloor up` still running?", 0);
   }
   if (answer.data !== undefined && answer.data !== null) return answer.data;
@@ -56,7 +63,12 @@ export function problemOf(said: unknown, status: number): Problem {
   if (said instanceof Problem) return said;
   const told = (said as { error?: { code?: string; message?: string; hint?: string | null } } | undefined)?.error;
   if (status === 401) {
-    return new Problem("unauthorized", "You are not logged in here.", "Open a login link: `shopfloor login` prints one.", status);
+    return new Problem(
+      "unauthorized",
+      "You are not logged in here.",
+      "Open a login link: `shopfloor login` prints one.",
+      status,
+    );
   }
   return new Problem(
     told?.code ?? "unknown",

@@ -129,7 +129,10 @@ function isBeyond({ pages }: Pages, run: Run): boolean {
 function counted(before: Pages, now: RunList[], difference: number): Pages {
   const [first, ...rest] = now;
   if (!first || now.every((page, index) => page === before.pages[index])) return before;
-  return { ...before, pages: [difference ? { ...first, total: Math.max(0, first.total + difference) } : first, ...rest] };
+  return {
+    ...before,
+    pages: [difference ? { ...first, total: Math.max(0, first.total + difference) } : first, ...rest],
+  };
 }
 
 const known = new WeakMap<RunList, ReadonlySet<string>>();

@@ -148,7 +148,8 @@ export class RunLog {
         const now = this.#pages.get(number);
         const events = [...page.events];
         // What came live meanwhile may be further on.
-        for (const event of [...(now?.events ?? []), ...this.#ahead]) if (event.seq === first + events.length + 1) events.push(event);
+        for (const event of [...(now?.events ?? []), ...this.#ahead])
+          if (event.seq === first + events.length + 1) events.push(event);
         this.#keep(number, { events, later: [...page.later, ...(now?.later ?? [])] });
         this.lastSeq = Math.max(this.lastSeq, page.events.at(-1)?.seq ?? 0);
         this.problem = null;
@@ -207,6 +208,7 @@ export class RunLog {
 }
 
 export function isEndedBy(begun: LogEvent, ended: Completion): boolean {
-  if (ended.type === "tool.result") return begun.type === "tool.call" && begun.payload.call_id === ended.payload.call_id;
+  if (ended.type === "tool.result")
+    return begun.type === "tool.call" && begun.payload.call_id === ended.payload.call_id;
   return begun.type === "step.call_workflow.started" && begun.child_run_id === ended.child_run_id;
 }

@@ -31,7 +31,11 @@ export const runsQuery = (filter: RunFilter) =>
       const known = () => queries.getQueryData<Pages>(queryKey);
       const settled = settledPage(known(), pageParam, filter);
       if (settled) return settled;
-      const fresh = await listed(filter, { limit: pageSize(known(), pageParam), cursor: pageParam ?? undefined }, signal);
+      const fresh = await listed(
+        filter,
+        { limit: pageSize(known(), pageParam), cursor: pageParam ?? undefined },
+        signal,
+      );
       return rejoined(known(), pageParam, fresh);
     },
     initialPageParam: null as string | null,
@@ -43,7 +47,11 @@ export const lastRun = async (filter: RunFilter, total: number, signal: AbortSig
   // Some may have come on top since they were counted.
   (await listed(filter, { limit: LIST_PAGE, offset: Math.max(0, total - 1) }, signal)).workers.at(-1);
 
-const listed = (filter: RunFilter, part: { limit: number; cursor?: string | undefined; offset?: number }, signal: AbortSignal) =>
+const listed = (
+  filter: RunFilter,
+  part: { limit: number; cursor?: string | undefined; offset?: number },
+  signal: AbortSignal,
+) =>
   answered(
     client.GET("/api/agents/workers", {
       params: {

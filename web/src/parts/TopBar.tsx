@@ -21,14 +21,24 @@ export function TopBar({ onDispatch, onHelp }: { onDispatch: () => void; onHelp:
         <span className="flex min-w-0 items-center gap-1 text-ink-dull">
           <span aria-hidden>/</span>
           <span className="truncate">{owner}</span>
-          <Link to="/agents/$agentId/workers" params={{ agentId: EVERYBODY }} search={(before) => before as object} className="text-xs text-accent underline">
+          <Link
+            to="/agents/$agentId/workers"
+            params={{ agentId: EVERYBODY }}
+            search={(before) => before as object}
+            className="text-xs text-accent underline"
+          >
             all owners
           </Link>
         </span>
       )}
       <Disconnected />
       <span className="flex-1" />
-      <Button look="bare" onClick={() => chooseTheme(NEXT[theme])} title={`Colours: ${theme}. Change to ${NEXT[theme]}.`} aria-label={`Colours: ${theme}`}>
+      <Button
+        look="bare"
+        onClick={() => chooseTheme(NEXT[theme])}
+        title={`Colours: ${theme}. Change to ${NEXT[theme]}.`}
+        aria-label={`Colours: ${theme}`}
+      >
         <span aria-hidden>{SHAPES[theme]}</span>
       </Button>
       <Button look="bare" onClick={onHelp} title="Keys (?)" aria-label="Help: keys">

@@ -36,7 +36,10 @@ export function Workers() {
           aria-label="Runs"
           onPointerDownCapture={() => enterZone("list")}
           onFocusCapture={() => enterZone("list")}
-          className={clsx("min-h-0 w-full shrink-0 flex-col border-r border-line bg-app-side @container md:flex md:w-80 lg:w-88 xl:w-96", chosen ? "hidden" : "flex")}
+          className={clsx(
+            "min-h-0 w-full shrink-0 flex-col border-r border-line bg-app-side @container md:flex md:w-80 lg:w-88 xl:w-96",
+            chosen ? "hidden" : "flex",
+          )}
         >
           <RunList />
         </section>
@@ -46,7 +49,11 @@ export function Workers() {
           onFocusCapture={() => enterZone("detail")}
           className={clsx("min-h-0 min-w-0 flex-1 flex-col md:flex", chosen ? "flex" : "hidden")}
         >
-          {chosen ? <Detail key={chosen} runId={chosen} event={place.event} /> : <Quiet>Select a worker to view details</Quiet>}
+          {chosen ? (
+            <Detail key={chosen} runId={chosen} event={place.event} />
+          ) : (
+            <Quiet>Select a worker to view details</Quiet>
+          )}
         </section>
       </main>
       {over === "help" && <Help onClose={() => setOver(null)} />}

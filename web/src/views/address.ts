@@ -54,7 +54,9 @@ function seqOf(value: unknown): number | undefined {
 
 /** A place with this changed. What is undefined, empty or false is taken out of the address. */
 export function changed(before: Search, change: { [K in keyof Search]?: Search[K] | undefined }): Search {
-  const kept = Object.entries({ ...before, ...change }).filter(([, value]) => value !== undefined && value !== "" && value !== false);
+  const kept = Object.entries({ ...before, ...change }).filter(
+    ([, value]) => value !== undefined && value !== "" && value !== false,
+  );
   return Object.fromEntries(kept);
 }
 

@@ -31,11 +31,15 @@ export function bytes(number: number): string {
  * What a run cost, for a card: in short, and the whole of it for who asks. Of one that spent nothing itself, what the
  * runs below it did. Null where nothing is known to have been spent.
  */
-export function costOf(run: Pick<Run, "usage" | "cost_usd" | "tree_usage" | "tree_cost_usd">): { short: string; whole: string } | null {
+export function costOf(
+  run: Pick<Run, "usage" | "cost_usd" | "tree_usage" | "tree_cost_usd">,
+): { short: string; whole: string } | null {
   const own = spent(run.cost_usd, run.usage);
   const tree = spent(run.tree_cost_usd, run.tree_usage);
   if (!own) return tree && { short: `Σ ${tree.short}`, whole: `Its sub-runs: ${tree.whole}` };
-  return !tree || tree.whole === own.whole ? own : { short: own.short, whole: `${own.whole}; with sub-runs ${tree.whole}` };
+  return !tree || tree.whole === own.whole
+    ? own
+    : { short: own.short, whole: `${own.whole}; with sub-runs ${tree.whole}` };
 }
 
 function spent(usd: number | null, usage: Usage): { short: string; whole: string } | null {

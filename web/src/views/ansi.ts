@@ -29,7 +29,10 @@ export function spansOf(text: string): Span[] {
   if (!drawnText.includes("\u001b")) return drawnText ? [plain(drawnText)] : [];
   const pieces = Anser.ansiToJson(drawnText, { json: true, use_classes: true, remove_empty: true });
   const spans = pieces.slice(0, SPANS_MOST).map(spanOf);
-  const rest = pieces.slice(SPANS_MOST).map((piece) => piece.content).join("");
+  const rest = pieces
+    .slice(SPANS_MOST)
+    .map((piece) => piece.content)
+    .join("");
   return rest ? [...spans, plain(rest)] : spans;
 }
 
@@ -49,7 +52,10 @@ export function drawn(text: string): string {
     .replace(/\r+\n/g, "\n")
     .split("\n")
     .map((line) => (line.includes("\r") ? lastDrawn(line) : line));
-  return lines.join("\n").replace(/\u0000/g, "\u2400").replace(CONTROLS, "");
+  return lines
+    .join("\n")
+    .replace(/\u0000/g, "\u2400")
+    .replace(CONTROLS, "");
 }
 
 function lastDrawn(line: string): string {
@@ -57,7 +63,12 @@ function lastDrawn(line: string): string {
   const last = draws.findLastIndex((draw) => draw.replace(COLOUR, "") !== "");
   if (last < 0) return "";
   // Colours that were set before hold on.
-  return draws.slice(0, last).flatMap((draw) => draw.match(COLOUR) ?? []).join("") + (draws[last] ?? "");
+  return (
+    draws
+      .slice(0, last)
+      .flatMap((draw) => draw.match(COLOUR) ?? [])
+      .join("") + (draws[last] ?? "")
+  );
 }
 
 function plain(text: string): Span {

@@ -14,19 +14,29 @@ export function questionOf({ kind, input }: Pick<Awaited, "kind" | "input">): st
 
 /** The first of these fields that has words in it. */
 function textIn(input: unknown, names: readonly string[]): string | null {
-  const said = isRecord(input) ? names.map((name) => input[name]).find((one) => isText(one) && one.trim() !== "") : null;
+  const said = isRecord(input)
+    ? names.map((name) => input[name]).find((one) => isText(one) && one.trim() !== "")
+    : null;
   return isText(said) ? said : null;
 }
 
 const REASONS: Record<string, string> = { rate_limit: "Waits for the provider’s limit." };
 
 /** Why a run waits, of whatever kind the wait is: in its own words, else by its kind; and what else it says of itself. */
-export function reasonOf({ kind, name, input }: Pick<Awaited, "kind" | "name" | "input">): { reason: string; details: string | null } {
+export function reasonOf({ kind, name, input }: Pick<Awaited, "kind" | "name" | "input">): {
+  reason: string;
+  details: string | null;
+} {
   const said = isText(input) ? input : textIn(input, ["message", "reason", "text", "question", "prompt", "title"]);
   const reason = said ?? REASONS[kind] ?? `Waits: ${(kind || name).replaceAll("_", " ")}.`;
   // When the wait ends is told beside it.
-  const rest = isRecord(input) ? Object.entries(input).filter(([field, value]) => field !== "until" && value !== said) : [];
-  return { reason, details: rest.length ? rest.map(([field, value]) => `${field}: ${asText(value)}`).join("\n") : null };
+  const rest = isRecord(input)
+    ? Object.entries(input).filter(([field, value]) => field !== "until" && value !== said)
+    : [];
+  return {
+    reason,
+    details: rest.length ? rest.map(([field, value]) => `${field}: ${asText(value)}`).join("\n") : null,
+  };
 }
 
 /** What one can choose from. */

@@ -67,7 +67,12 @@ export function lanesOf(spans: Spans): Lanes {
   const count = pack(nested(nodes));
   const began = spans.started_at === null ? Infinity : Date.parse(spans.started_at);
   const from = nodes.reduce((least, node) => Math.min(least, node.from), began);
-  return { nodes, count, from: Number.isFinite(from) ? from : 0, to: spans.ended_at === null ? null : Date.parse(spans.ended_at) };
+  return {
+    nodes,
+    count,
+    from: Number.isFinite(from) ? from : 0,
+    to: spans.ended_at === null ? null : Date.parse(spans.ended_at),
+  };
 }
 
 /**
@@ -81,12 +86,25 @@ export function chartOf(lanes: Lanes, now: number | null, waits: boolean): Chart
   const end = (node: Node) => Math.min(node.to, whole[1]);
   const busy = nodes.flatMap((node) => busyIn(node, end(node)));
   const idle = uncovered(whole, waits ? busy.map(([a, b]): Stretch => [a, b >= whole[1] ? last : b]) : busy);
-  const axis = axisOf(whole, nodes.flatMap((node) => [node.from, end(node)]), idle);
+  const axis = axisOf(
+    whole,
+    nodes.flatMap((node) => [node.from, end(node)]),
+    idle,
+  );
   const bars = nodes.map((node): Bar => {
     const open = node.to === Infinity;
     const ms = node.span.duration_ms ?? end(node) - node.from;
     const { name, count = 1 } = node.span;
-    return { span: node.span, count, name, lane: node.lane, from: axis.at(node.from), to: axis.at(end(node)), ms, open };
+    return {
+      span: node.span,
+      count,
+      name,
+      lane: node.lane,
+      from: axis.at(node.from),
+      to: axis.at(end(node)),
+      ms,
+      open,
+    };
   });
   return { bars: mergedBars(bars), breaks: axis.breaks, lanes: lanes.count, ms: axis.ms };
 }
@@ -103,7 +121,14 @@ export function mergedBars(bars: readonly Bar[]): Bar[] {
     const place = last.get(look);
     const before = place === undefined ? undefined : merged[place];
     if (place === undefined || !before || bar.to - before.from >= LEAST_WIDTH) last.set(look, merged.push(bar) - 1);
-    else merged[place] = { ...before, count: before.count + bar.count, name: before.name === bar.name ? bar.name : "", to: Math.max(before.to, bar.to), ms: before.ms + bar.ms };
+    else
+      merged[place] = {
+        ...before,
+        count: before.count + bar.count,
+        name: before.name === bar.name ? bar.name : "",
+        to: Math.max(before.to, bar.to),
+        ms: before.ms + bar.ms,
+      };
   }
   const order = new Map(bars.map((bar, index) => [bar.span, index]));
   return merged.sort((a, b) => (order.get(a.span) ?? 0) - (order.get(b.span) ?? 0));
@@ -126,7 +151,10 @@ function busyIn(node: Node, end: number): Stretch[] {
   // A step of steps does nothing by itself; one that calls tools thinks between the calls.
   if (tools.length === 0) return [];
   const waits = tools.filter((one) => isWait(one.span));
-  return uncovered([from, end], waits.map((one): Stretch => [one.from, Math.min(one.to, end)]));
+  return uncovered(
+    [from, end],
+    waits.map((one): Stretch => [one.from, Math.min(one.to, end)]),
+  );
 }
 
 /** Hangs each below the step it belongs to, by their paths, and gives those that belong to none. */

@@ -11,7 +11,11 @@ interface Catalogue {
 }
 
 /** The workers that there are, and whatever else runs in sight have run: commands, agents, what is no longer there. */
-export function workerChoices(known: Catalogue | undefined, seen: readonly Run[], chosen: string | undefined): Choice[] {
+export function workerChoices(
+  known: Catalogue | undefined,
+  seen: readonly Run[],
+  chosen: string | undefined,
+): Choice[] {
   const names = new Set([...(known?.workers ?? []).map((one) => one.slug), ...seen.map((run) => run.name)]);
   if (chosen !== undefined) names.add(chosen);
   return [...names].sort((one, other) => one.localeCompare(other)).map((name) => ({ value: name, label: name }));
@@ -26,12 +30,18 @@ export function matching(workers: readonly Worker[], words: string): Worker[] {
   return [...found.filter(isNamed), ...found.filter((one) => !isNamed(one))];
 }
 
-export function channelChoices(known: readonly Channel[] | undefined, seen: readonly Run[], chosen: string | undefined): Choice[] {
+export function channelChoices(
+  known: readonly Channel[] | undefined,
+  seen: readonly Run[],
+  chosen: string | undefined,
+): Choice[] {
   const labels = new Map<string, string>();
   if (chosen !== undefined) labels.set(chosen, chosen);
   for (const run of seen) if (run.channel_id !== null) labels.set(run.channel_id, run.channel_name ?? run.channel_id);
   for (const one of known ?? []) labels.set(one.id, one.name ?? one.id);
-  return [...labels].map(([value, label]) => ({ value, label })).sort((one, other) => one.label.localeCompare(other.label));
+  return [...labels]
+    .map(([value, label]) => ({ value, label }))
+    .sort((one, other) => one.label.localeCompare(other.label));
 }
 
 const grouped = new Intl.NumberFormat("en");

@@ -10,10 +10,12 @@ const GOES_ON: ReadonlySet<Status> = new Set(["queued", "running", "waiting"]);
 export const goesOn = (status: Status) => GOES_ON.has(status);
 
 /** Why a run was cancelled; null where it was not. */
-export const cancelReason = (run: Pick<RunDetail, "status" | "error">): string | null => (run.status === "cancelled" ? (run.error?.message ?? "") : null);
+export const cancelReason = (run: Pick<RunDetail, "status" | "error">): string | null =>
+  run.status === "cancelled" ? (run.error?.message ?? "") : null;
 
 /** Whether an error only says that something was stopped, with the run or because another branch failed: it did not fail itself. */
-export const isOfCancel = (reason: string | null, error: unknown, code?: unknown): boolean => code === "cancelled" || (reason !== null && error === reason);
+export const isOfCancel = (reason: string | null, error: unknown, code?: unknown): boolean =>
+  code === "cancelled" || (reason !== null && error === reason);
 
 /** What the browser's tab is called. */
 export const titleOf = (run: Run | RunDetail) => `${run.status} · ${oneLine(run.task || run.name, 120)} · Shopfloor`;
@@ -59,7 +61,9 @@ const CLASSES: readonly [keyof Usage, string][] = [
 /** Tokens by class, one on a line; and that nobody knows their price, where that is so. */
 export function usageWords(run: RunDetail): string {
   const [usage, usd] = tokens(run.usage) === 0 ? [run.tree_usage, run.tree_cost_usd] : [run.usage, run.cost_usd];
-  const lines = CLASSES.filter(([one]) => usage[one] > 0).map(([one, name]) => `${usage[one].toLocaleString("en")} ${name}`);
+  const lines = CLASSES.filter(([one]) => usage[one] > 0).map(
+    ([one, name]) => `${usage[one].toLocaleString("en")} ${name}`,
+  );
   return [...lines, ...(usd === null ? [money(null)] : [])].join("\n");
 }
 

@@ -15,7 +15,8 @@ export interface FileDiff {
 }
 
 /** Lines of headers, which say nothing that the path does not. */
-const HEADER = /^(diff --git |index |Index: |=+$|--- |\+\+\+ |new file mode |deleted file mode |create file mode |old mode |new mode |similarity index |rename (from|to) |\\ No newline)/;
+const HEADER =
+  /^(diff --git |index |Index: |=+$|--- |\+\+\+ |new file mode |deleted file mode |create file mode |old mode |new mode |similarity index |rename (from|to) |\\ No newline)/;
 
 /** The lines of a unified diff of one file. */
 export function unified(diff: string): DiffLine[] {
@@ -37,7 +38,9 @@ export function unified(diff: string): DiffLine[] {
 
 /** What a call changed: as its result tells, or else as it was asked to. */
 export function changesOf(input: unknown, files: readonly FileChange[] | null | undefined): FileDiff[] {
-  const told = (files ?? []).flatMap((file) => (file.diff ? [{ path: file.path, action: file.action, lines: unified(file.diff) }] : []));
+  const told = (files ?? []).flatMap((file) =>
+    file.diff ? [{ path: file.path, action: file.action, lines: unified(file.diff) }] : [],
+  );
   return told.length ? told : askedIn(input);
 }
 
@@ -53,7 +56,10 @@ function askedIn(input: unknown): FileDiff[] {
   const content = textIn(input, "content", "file_text", "contents");
   const edits = Array.isArray(input["edits"]) ? input["edits"].filter(isRecord) : [input];
   const lines = edits.flatMap((edit, n) => {
-    const [before, after] = [textIn(edit, "old_string", "oldString", "old_str"), textIn(edit, "new_string", "newString", "new_str")];
+    const [before, after] = [
+      textIn(edit, "old_string", "oldString", "old_str"),
+      textIn(edit, "new_string", "newString", "new_str"),
+    ];
     if (before === undefined || after === undefined) return [];
     const gap: DiffLine[] = n > 0 ? [{ kind: "hunk", text: "…" }] : [];
     return [...gap, ...compared(before, after)];
@@ -110,11 +116,15 @@ function between(old: readonly string[], fresh: readonly string[]): DiffLine[] {
       lines.push({ kind: "same", text: old[i] ?? "" });
       i++;
       j++;
-    } else if (i < old.length && (j === fresh.length || (common[(i + 1) * width + j] ?? 0) >= (common[i * width + j + 1] ?? 0))) {
+    } else if (
+      i < old.length &&
+      (j === fresh.length || (common[(i + 1) * width + j] ?? 0) >= (common[i * width + j + 1] ?? 0))
+    ) {
       lines.push(removed(old[i++] ?? ""));
     } else lines.push(added(fresh[j++] ?? ""));
   }
   return lines;
 }
 
-export const countOf = (lines: readonly DiffLine[], kind: DiffLine["kind"]) => lines.filter((line) => line.kind === kind).length;
+export const countOf = (lines: readonly DiffLine[], kind: DiffLine["kind"]) =>
+  lines.filter((line) => line.kind === kind).length;

@@ -29,7 +29,8 @@ export function isRead(event: LogEvent): boolean {
   return true;
 }
 
-export const isOutput = (block: Block): block is Output => block.type === "text" && block.stream != null && typeof block.text === "string";
+export const isOutput = (block: Block): block is Output =>
+  block.type === "text" && block.stream != null && typeof block.text === "string";
 
 /** A command with the values that it refers to, one line each. */
 export function commandText(command: string, variables: Record<string, string> | null | undefined): string {
@@ -67,7 +68,8 @@ export function kindOf(blocks: readonly Block[]): MessageRow["kind"] {
  * has gone on without it.
  */
 export function isToldElsewhere(block: Block, message: Message, page: Page, index = 0): boolean {
-  if (block.type === "tool_result") return page.events.some((one) => one.type === "tool.result" && one.payload?.call_id === block.tool_id);
+  if (block.type === "tool_result")
+    return page.events.some((one) => one.type === "tool.result" && one.payload?.call_id === block.tool_id);
   if (block.type !== "tool_use") return false;
   if (page.events.some((one) => one.type === "tool.call" && one.payload?.call_id === block.tool_id)) return true;
   return !page.events.slice(index + 1).some((later) => hasGoneOn(later, message));
@@ -80,7 +82,9 @@ function hasGoneOn(later: LogEvent, message: Message): boolean {
   return !later.payload.note && later.payload.message_id !== message.payload.message_id;
 }
 
-type StepEvent = EventOf<"step.started" | "step.completed" | "step.call_workflow.started" | "step.call_workflow.completed">;
+type StepEvent = EventOf<
+  "step.started" | "step.completed" | "step.call_workflow.started" | "step.call_workflow.completed"
+>;
 
 /** What joins the beginning and the end of a step or a sub-run. */
 export function placeOf(event: StepEvent): string {

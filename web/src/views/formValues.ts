@@ -25,7 +25,8 @@ export function filled(fields: readonly Field[], typed: Typed): Filled {
 type Meant = { value: unknown } | { problem: string };
 
 export function meantBy(field: Field, text: string): Meant {
-  if (field.kind === "boolean") return { value: text === "true" || field.required || field.hasDefault ? text === "true" : undefined };
+  if (field.kind === "boolean")
+    return { value: text === "true" || field.required || field.hasDefault ? text === "true" : undefined };
   if (text.trim() === "") return left(field, text);
   switch (field.kind) {
     case "line":

@@ -6,7 +6,20 @@ import { patchedPaths } from "./patch";
 const TELLING = [
   ...["command", "cmd", "script", "code"],
   ...["file_path", "filePath", "path", "notebook_path", "dir_path", "directory", "file", "filename"],
-  ...["pattern", "query", "q", "url", "question", "summary", "description", "prompt", "message", "text", "name", "title"],
+  ...[
+    "pattern",
+    "query",
+    "q",
+    "url",
+    "question",
+    "summary",
+    "description",
+    "prompt",
+    "message",
+    "text",
+    "name",
+    "title",
+  ],
   ...["skill", "subject", "task", "to", "agent_id", "shellId"],
 ];
 const LISTS = ["todos", "items", "plan"];
@@ -33,7 +46,9 @@ function withPlace(name: string, said: string, input: Record<string, unknown>): 
   const pattern = input["pattern"] ?? input["glob"];
   if (["path", "dir_path", "directory"].includes(name) && isText(pattern) && pattern) return `${pattern} in ${said}`;
   const line = input["offset"] ?? input["start_line"];
-  return ["file_path", "filePath", "path"].includes(name) && typeof line === "number" && line > 0 ? `${said}:${line}` : said;
+  return ["file_path", "filePath", "path"].includes(name) && typeof line === "number" && line > 0
+    ? `${said}:${line}`
+    : said;
 }
 
 function patchesIn(input: Record<string, unknown>): string {
@@ -56,7 +71,9 @@ function tasksIn(input: Record<string, unknown>): string {
   if (!Array.isArray(tasks)) return "";
   const done = tasks.filter((one) => isRecord(one) && (one["completed"] === true || one["status"] === "completed"));
   const current = tasks.find((one) => isRecord(one) && one["status"] === "in_progress");
-  const doing = isRecord(current) ? (current["activeForm"] ?? current["content"] ?? current["description"] ?? current["text"]) : "";
+  const doing = isRecord(current)
+    ? (current["activeForm"] ?? current["content"] ?? current["description"] ?? current["text"])
+    : "";
   return `${done.length} of ${tasks.length} done${isText(doing) && doing ? `: ${doing}` : ""}`;
 }
 

@@ -26,6 +26,9 @@ export function parsed(text: string): unknown {
 /** On one line, at most so many characters. */
 export function oneLine(text: string, most = 300): string {
   // Only so much is looked at: a text may be megabytes, and its first line is at its beginning.
-  const line = text.slice(0, most * 4).replace(/\s+/g, " ").trim();
+  const line = text
+    .slice(0, most * 4)
+    .replace(/\s+/g, " ")
+    .trim();
   return line.length > most ? `${line.slice(0, most - 1)}…` : line;
 }

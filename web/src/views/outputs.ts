@@ -69,7 +69,10 @@ function contents(items: readonly unknown[]): Shown[] {
 const json = (value: unknown): Shown[] => [{ type: "text", text: asText(value) }];
 
 function isContent(item: unknown): boolean {
-  return (isRecord(item) && isText(item["text"]) && (item["type"] === undefined || isText(item["type"]))) || pictureOf(item) !== null;
+  return (
+    (isRecord(item) && isText(item["text"]) && (item["type"] === undefined || isText(item["type"]))) ||
+    pictureOf(item) !== null
+  );
 }
 
 /** A picture inside of what a tool gave, in the shapes of Anthropic, MCP, OpenAI and Gemini. */
@@ -82,5 +85,9 @@ export function pictureOf(item: unknown): Extract<Shown, { type: "image" }> | nu
   const data = coded ?? inside["data"] ?? inside["base64"];
   if (!isText(media) || !isText(data) || !PICTURE.test(media)) return null;
   if (data.length > PICTURE_CHARS || !BASE64.test(data)) return null;
-  return { type: "image", src: `data:${media};base64,${data.replace(/\s/g, "")}`, bytes: Math.floor(data.length * 0.75) };
+  return {
+    type: "image",
+    src: `data:${media};base64,${data.replace(/\s/g, "")}`,
+    bytes: Math.floor(data.length * 0.75),
+  };
 }

@@ -43,7 +43,8 @@ export type OutcomeRow = Base & { readonly kind: "outcome"; readonly end: EventO
 /** An event of a type or a shape that this page does not know. */
 export type StrangeRow = Base & { readonly kind: "strange"; readonly event: LogEvent };
 
-export type Row = MessageRow | OutputRow | CallRow | ResultRow | StepRow | SubRunRow | AttemptRow | OutcomeRow | StrangeRow;
+export type Row =
+  MessageRow | OutputRow | CallRow | ResultRow | StepRow | SubRunRow | AttemptRow | OutcomeRow | StrangeRow;
 export type Rows = ReadonlyMap<number, Row>;
 
 /** Output of one stream, joined. */
@@ -61,7 +62,8 @@ export function isSameRow(one: Row, other: Row): boolean {
   );
 }
 
-export const isFailed = ({ payload }: EventOf<"tool.result">) => payload.error != null || (payload.exit_code ?? 0) !== 0;
+export const isFailed = ({ payload }: EventOf<"tool.result">) =>
+  payload.error != null || (payload.exit_code ?? 0) !== 0;
 
 /** Whether it can be opened and closed. */
 export function isFolding(row: Row): boolean {
@@ -84,7 +86,8 @@ export const opens = (row: Row) => isFolding(row) && opensWithAll(row);
 /** A guess of a row's height in pixels, until it is measured. */
 export function guessedHeight(row: Row | undefined): number {
   if (!row) return 0;
-  if (row.kind === "output") return 8 + 18 * row.pieces.reduce((lines, piece) => lines + piece.text.split("\n").length, 0);
+  if (row.kind === "output")
+    return 8 + 18 * row.pieces.reduce((lines, piece) => lines + piece.text.split("\n").length, 0);
   if (row.kind === "prompt" || row.kind === "said") return 60;
   return opensByItself(row) ? 160 : 30;
 }

@@ -19,7 +19,19 @@ export interface Field {
 
 type Schema = Readonly<Record<string, unknown>>;
 
-const PROSE = new Set(["prompt", "task", "text", "description", "message", "question", "instructions", "body", "content", "notes", "context"]);
+const PROSE = new Set([
+  "prompt",
+  "task",
+  "text",
+  "description",
+  "message",
+  "question",
+  "instructions",
+  "body",
+  "content",
+  "notes",
+  "context",
+]);
 const PROSE_FORMATS = new Set(["multiline", "textarea", "markdown", "text"]);
 /** A text that may be longer than this is prose. */
 const LINE_CHARS = 200;
@@ -55,7 +67,9 @@ function fieldOf(name: string, said: Schema, required: boolean): Field {
 function readable(name: string): string {
   const words = (name === name.toUpperCase() ? name.toLowerCase() : spaced(name)).split(/[\s_-]+/).filter(Boolean);
   // What is all in capitals among other words is an abbreviation.
-  const text = words.map((word) => (word.length > 1 && word === word.toUpperCase() ? word : word.toLowerCase())).join(" ");
+  const text = words
+    .map((word) => (word.length > 1 && word === word.toUpperCase() ? word : word.toLowerCase()))
+    .join(" ");
   return text ? text.charAt(0).toUpperCase() + text.slice(1) : name;
 }
 
@@ -90,7 +104,9 @@ function kindOf(name: string, schema: Schema): FieldKind {
 }
 
 function isProse(name: string, schema: Schema): boolean {
-  const words = spaced(name).toLowerCase().split(/[^a-z]+/);
+  const words = spaced(name)
+    .toLowerCase()
+    .split(/[^a-z]+/);
   return (
     schema["x-multiline"] === true ||
     PROSE_FORMATS.has(textOf(schema.format) ?? "") ||

@@ -31,7 +31,12 @@ export function duration(ms: number): string {
 }
 
 const exactly = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "long" });
-const clockTime = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+const clockTime = new Intl.DateTimeFormat(undefined, {
+  hour: "2-digit",
+  minute: "2-digit",
+  second: "2-digit",
+  hourCycle: "h23",
+});
 
 /** The whole of it, in the reader's zone. */
 export const exact = (at: string) => exactly.format(new Date(at));

@@ -17,7 +17,14 @@ export interface Line {
   readonly seq: number;
 }
 
-export const MARKS: Record<Tone, string> = { status: "•", started: "▸", completed: "✓", failed: "✗", error: "✗", cancelled: "■" };
+export const MARKS: Record<Tone, string> = {
+  status: "•",
+  started: "▸",
+  completed: "✓",
+  failed: "✗",
+  error: "✗",
+  cancelled: "■",
+};
 /** The same for those who do not see. */
 export const MEANINGS: Record<Tone, string> = {
   status: "",
@@ -43,7 +50,13 @@ export function lineOf(row: TimelineRow, cancelled: string | null = null): Line 
       return { tone, name, text: oneLine(text(data.error)), took, seq: call };
     }
     case "error":
-      return { tone: isOfCancel(cancelled, data.message, data.code) ? "cancelled" : "error", name: null, text: text(data.message) || text(data.code) || "error", took: null, seq };
+      return {
+        tone: isOfCancel(cancelled, data.message, data.code) ? "cancelled" : "error",
+        name: null,
+        text: text(data.message) || text(data.code) || "error",
+        took: null,
+        seq,
+      };
     case "status":
       return { tone: "status", name: null, text: text(data.status) || "status", took: null, seq };
   }

@@ -94,7 +94,9 @@ class Fold {
       case "step.call_workflow.started":
         return this.#subRun(event);
       case "step.call_workflow.completed":
-        return this.#subRunEnded(event) ? undefined : this.#add({ ...this.#base(event), kind: "step", start: null, end: event });
+        return this.#subRunEnded(event)
+          ? undefined
+          : this.#add({ ...this.#base(event), kind: "step", start: null, end: event });
       case "step.started":
         return this.#stepStarted(event);
       case "step.completed":
@@ -131,7 +133,8 @@ class Fold {
 
   #prompt(event: EventOf<"message.user">): void {
     const blocks = event.payload.blocks.filter((block) => !isToldElsewhere(block, event, this.page));
-    if (blocks.length || event.payload.system_prompt) this.#add({ ...this.#base(event), kind: "prompt", message: event, blocks });
+    if (blocks.length || event.payload.system_prompt)
+      this.#add({ ...this.#base(event), kind: "prompt", message: event, blocks });
   }
 
   #said(event: EventOf<"message.assistant">, index: number): void {
@@ -165,7 +168,13 @@ class Fold {
   #call(event: EventOf<"tool.call">): void {
     const id = event.payload.call_id;
     const use = this.#uses.get(id);
-    const row = { ...this.#base(event), events: use ? [event, use] : [event], kind: "call" as const, call: event, result: null };
+    const row = {
+      ...this.#base(event),
+      events: use ? [event, use] : [event],
+      kind: "call" as const,
+      call: event,
+      result: null,
+    };
     this.#calls.set(id, [...(this.#calls.get(id) ?? []), row]);
     this.#add(row);
   }

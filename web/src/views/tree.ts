@@ -47,10 +47,16 @@ export function runsOf(pages: readonly RunList[]): Run[] {
   return runs;
 }
 
-export function rowsOf(runs: readonly Run[], opened: ReadonlySet<string>, branches: ReadonlyMap<string, Branch>): Row[] {
+export function rowsOf(
+  runs: readonly Run[],
+  opened: ReadonlySet<string>,
+  branches: ReadonlyMap<string, Branch>,
+): Row[] {
   const rows: Row[] = [];
   // By hand and not by recursion: a tree can be as deep as it likes.
-  const left: { runs: readonly Run[]; next: number; depth: number; end: NoteRow | null }[] = [{ runs, next: 0, depth: 0, end: null }];
+  const left: { runs: readonly Run[]; next: number; depth: number; end: NoteRow | null }[] = [
+    { runs, next: 0, depth: 0, end: null },
+  ];
   for (let level = left.at(-1); level; level = left.at(-1)) {
     const run = level.runs[level.next++];
     if (!run) {
@@ -87,7 +93,8 @@ export function neighbour(rows: readonly Row[], from: number, step: 1 | -1): Run
 }
 
 /** Where the run is; -1 where it is not. */
-export const indexOf = (rows: readonly Row[], key: string | undefined): number => (key === undefined ? -1 : rows.findIndex((row) => row.key === key));
+export const indexOf = (rows: readonly Row[], key: string | undefined): number =>
+  key === undefined ? -1 : rows.findIndex((row) => row.key === key);
 
 /** Of the way down to a run, the last one before what is not in sight; none where all are, or not even the first is. */
 export function lastInSight(rows: readonly Row[], way: readonly string[]): string | undefined {
@@ -124,7 +131,10 @@ export function foundIn({ task, snippet }: Pick<Run, "task" | "snippet">): Found
 /** A text, cut in two at each of its line breaks, the last one first. */
 function linesOff(text: string): (readonly [string, string])[] {
   const lines = text.split("\n");
-  return lines.slice(1).map((_, n) => [lines.slice(0, n + 1).join("\n"), lines.slice(n + 1).join("\n")] as const).reverse();
+  return lines
+    .slice(1)
+    .map((_, n) => [lines.slice(0, n + 1).join("\n"), lines.slice(n + 1).join("\n")] as const)
+    .reverse();
 }
 
 export interface Piece {

@@ -88,12 +88,18 @@ function joined(parts: readonly Part[]): Part[] {
   for (const part of parts.toSorted((one, other) => one.offset - other.offset)) {
     const last = made.at(-1);
     if (last === undefined || part.offset > last.end) made.push(part);
-    else if (part.end > last.end) made[made.length - 1] = kept({ offset: last.offset, end: part.end, text: last.text + after(part, last.end) });
+    else if (part.end > last.end)
+      made[made.length - 1] = kept({ offset: last.offset, end: part.end, text: last.text + after(part, last.end) });
   }
   return made;
 }
 
-const after = ({ offset, text }: Part, end: number) => (end === offset ? text : Array.from(text).slice(end - offset).join(""));
+const after = ({ offset, text }: Part, end: number) =>
+  end === offset
+    ? text
+    : Array.from(text)
+        .slice(end - offset)
+        .join("");
 
 function codePoints(text: string): number {
   let count = 0;

@@ -38,7 +38,11 @@ export function Actions({ run }: { run: RunDetail }) {
         >
           {run.pinned ? "Unpin" : "Pin"}
         </Button>
-        <a href={logFile(run.id)} download className="rounded px-2 py-1 text-xs font-medium text-ink-dull hover:bg-app-hover hover:text-ink">
+        <a
+          href={logFile(run.id)}
+          download
+          className="rounded px-2 py-1 text-xs font-medium text-ink-dull hover:bg-app-hover hover:text-ink"
+        >
           Download log
         </a>
         {!isLive && (

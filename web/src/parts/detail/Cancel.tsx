@@ -32,7 +32,11 @@ export function Cancel({ isAsked, onCancel }: { isAsked: boolean; onCancel: () =
         {/* As wide as the widest of its words, so that nothing moves under the pointer. */}
         <span className="grid text-center">
           {Object.entries(WORDS).map(([one, words]) => (
-            <span key={one} aria-hidden={one !== state} className={clsx("[grid-area:1/1]", one !== state && "invisible")}>
+            <span
+              key={one}
+              aria-hidden={one !== state}
+              className={clsx("[grid-area:1/1]", one !== state && "invisible")}
+            >
               {words}
             </span>
           ))}

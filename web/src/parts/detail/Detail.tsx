@@ -18,7 +18,8 @@ export function Detail({ runId, event }: { runId: string; event: number | undefi
   const poll = pollMs(useConnection(), TIMELINE_POLL_MS);
   const asked = useQuery({
     ...runQuery(runId),
-    refetchInterval: ({ state }) => (state.data ? goesOn(state.data.status) && poll : isPassing(state.error) && TIMELINE_POLL_MS),
+    refetchInterval: ({ state }) =>
+      state.data ? goesOn(state.data.status) && poll : isPassing(state.error) && TIMELINE_POLL_MS,
   });
   useTitle(asked.data);
   const problem = useMet(asked);
@@ -68,10 +69,12 @@ function useMet({ data, error, failureReason }: UseQueryResult<RunDetail>): Erro
   return now;
 }
 
-const isGone = (error: unknown) => error instanceof Problem && (error.status === NOT_FOUND || NO_ID.includes(error.code));
+const isGone = (error: unknown) =>
+  error instanceof Problem && (error.status === NOT_FOUND || NO_ID.includes(error.code));
 
 /** Whether the run has the event, or may yet have it. What came live is known before the run's own row tells of it. */
-const isIn = (run: RunDetail, event: number) => goesOn(run.status) || event <= Math.max(run.last_seq, theLive().log(run.id).lastSeq);
+const isIn = (run: RunDetail, event: number) =>
+  goesOn(run.status) || event <= Math.max(run.last_seq, theLive().log(run.id).lastSeq);
 
 /** For those who do not see, where the task is not known. */
 const Heading = () => <h1 className="sr-only">Run</h1>;

@@ -27,7 +27,9 @@ export function Facts({ run }: { run: RunDetail }) {
       {cost !== null && <Fact title="Its own cost; with what the runs cost that it called">{cost}</Fact>}
       {run.interruptions > 0 && <Fact title="It was cut off and begun again">attempt {run.attempt}</Fact>}
       {run.search_stopped_at !== null && (
-        <Fact title="It has more text than is indexed: what comes after this event is not found">searched to #{run.search_stopped_at}</Fact>
+        <Fact title="It has more text than is indexed: what comes after this event is not found">
+          searched to #{run.search_stopped_at}
+        </Fact>
       )}
       {channel && <Fact title={`Channel ${run.channel_id ?? ""}`}>{channel}</Fact>}
       {run.agent_id !== null && (
@@ -51,7 +53,10 @@ export function Facts({ run }: { run: RunDetail }) {
 
 function Fact({ title, children }: { title?: string | undefined; children: ReactNode }) {
   return (
-    <li title={title} className="max-w-full truncate not-last:after:ml-1.5 not-last:after:text-ink-faint not-last:after:content-['·']">
+    <li
+      title={title}
+      className="max-w-full truncate not-last:after:ml-1.5 not-last:after:text-ink-faint not-last:after:content-['·']"
+    >
       {children}
     </li>
   );

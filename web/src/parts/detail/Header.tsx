@@ -40,7 +40,10 @@ function Task({ task }: { task: string }) {
         ref={heading}
         title={all ? undefined : task}
         tabIndex={all ? 0 : undefined}
-        className={clsx("text-base/6 font-semibold break-words whitespace-pre-wrap", all ? "max-h-[50dvh] overflow-y-auto" : "line-clamp-3")}
+        className={clsx(
+          "text-base/6 font-semibold break-words whitespace-pre-wrap",
+          all ? "max-h-[50dvh] overflow-y-auto" : "line-clamp-3",
+        )}
       >
         {task}
       </h1>

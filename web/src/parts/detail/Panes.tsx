@@ -65,11 +65,22 @@ export function Panes({ run, event }: { run: RunDetail; event: number | undefine
         )}
       >
         {talks && (
-          <div ref={transcript} className="flex h-[75dvh] min-h-0 shrink-0 flex-col @3xl:h-auto @3xl:min-h-64 @3xl:min-w-0 @3xl:flex-1">
+          <div
+            ref={transcript}
+            className="flex h-[75dvh] min-h-0 shrink-0 flex-col @3xl:h-auto @3xl:min-h-64 @3xl:min-w-0 @3xl:flex-1"
+          >
             <Transcript run={run} target={event} times={times} sought={sought} onEvent={onEvent} />
           </div>
         )}
-        <Timeline run={run} chosen={event} onEvent={toEvent} onShown={showTranscript} open={open} onToggle={toggle} className={clsx(timelineLeads && "order-first", open ? size : "shrink-0")} />
+        <Timeline
+          run={run}
+          chosen={event}
+          onEvent={toEvent}
+          onShown={showTranscript}
+          open={open}
+          onToggle={toggle}
+          className={clsx(timelineLeads && "order-first", open ? size : "shrink-0")}
+        />
       </div>
     </>
   );

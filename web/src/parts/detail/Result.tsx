@@ -21,7 +21,9 @@ export function Result({ run }: { run: RunDetail }) {
       </div>
       {status === "failed" && <Failed error={error} />}
       {status === "cancelled" && (
-        <p className="mt-1 break-words text-ink-dull">This run was cancelled{error?.message ? `: ${error.message}` : "."}</p>
+        <p className="mt-1 break-words text-ink-dull">
+          This run was cancelled{error?.message ? `: ${error.message}` : "."}
+        </p>
       )}
       {result !== null && result !== "" && <Given result={result} kind={run.kind} />}
       {status === "done" && !result && <p className="mt-1 text-ink-faint">It gave nothing.</p>}
@@ -32,7 +34,9 @@ export function Result({ run }: { run: RunDetail }) {
 function Failed({ error }: { error: RunDetail["error"] }) {
   return (
     <div className="my-1 rounded border-l-2 border-failed bg-failed-back px-2.5 py-1.5 text-failed">
-      <p tabIndex={0} className="max-h-40 overflow-y-auto break-words whitespace-pre-wrap">{error?.message ?? "It failed, and did not say why."}</p>
+      <p tabIndex={0} className="max-h-40 overflow-y-auto break-words whitespace-pre-wrap">
+        {error?.message ?? "It failed, and did not say why."}
+      </p>
       {error?.code != null && <p className="mt-0.5 font-mono text-xs">{error.code}</p>}
       {error?.hint !== undefined && <p className="mt-1 break-words text-ink">Hint: {error.hint}</p>}
     </div>
@@ -55,7 +59,11 @@ function Given({ result, kind }: { result: string; kind: string }) {
     <>
       <div
         ref={box}
-        className={clsx("mt-1", !all && "max-h-[17dvh] min-h-6 overflow-hidden", overflows && !all && "mask-b-from-70%")}
+        className={clsx(
+          "mt-1",
+          !all && "max-h-[17dvh] min-h-6 overflow-hidden",
+          overflows && !all && "mask-b-from-70%",
+        )}
       >
         {shown.as === "markdown" ? (
           <Markdown text={shown.text} />
@@ -66,7 +74,12 @@ function Given({ result, kind }: { result: string; kind: string }) {
         )}
       </div>
       {(overflows || all) && (
-        <button type="button" aria-expanded={all} onClick={() => setAll(!all)} className="mt-1 text-xs text-accent hover:underline">
+        <button
+          type="button"
+          aria-expanded={all}
+          onClick={() => setAll(!all)}
+          className="mt-1 text-xs text-accent hover:underline"
+        >
           {all ? "Show less" : "Show all"}
         </button>
       )}

@@ -97,10 +97,12 @@ export function Dispatch({ owner, onClose, onDispatched }: DispatchProps) {
 function NoWorkers() {
   return (
     <p className="mb-4 rounded bg-quiet-back p-3 text-ink-dull">
-      There are no workers here. <Code>shopfloor workers new my-worker</Code> makes one in <Code>./workers/my-worker</Code>;{" "}
-      <Code>shopfloor up --workers ./workers</Code> looks for them there.
+      There are no workers here. <Code>shopfloor workers new my-worker</Code> makes one in{" "}
+      <Code>./workers/my-worker</Code>; <Code>shopfloor up --workers ./workers</Code> looks for them there.
     </p>
   );
 }
 
-const Code = ({ children }: { children: string }) => <code className="font-mono text-xs break-words text-ink">{children}</code>;
+const Code = ({ children }: { children: string }) => (
+  <code className="font-mono text-xs break-words text-ink">{children}</code>
+);

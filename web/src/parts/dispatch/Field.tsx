@@ -13,13 +13,24 @@ interface FieldRowProps {
 export function FieldRow({ field, value, problem, onType }: FieldRowProps) {
   if (field.kind === "boolean") return <Check field={field} value={value} onType={onType} />;
   return (
-    <Row label={field.label} name={field.name} description={field.description} required={field.required} problem={problem}>
+    <Row
+      label={field.label}
+      name={field.name}
+      description={field.description}
+      required={field.required}
+      problem={problem}
+    >
       {(control) => controlOf(field, value, onType, control)}
     </Row>
   );
 }
 
-function controlOf(field: Field, value: string, onType: (text: string) => void, { className, ...control }: ControlProps): ReactNode {
+function controlOf(
+  field: Field,
+  value: string,
+  onType: (text: string) => void,
+  { className, ...control }: ControlProps,
+): ReactNode {
   const typing = { value, onChange: (event: { target: { value: string } }) => onType(event.target.value) };
   switch (field.kind) {
     case "choice":
@@ -48,7 +59,15 @@ function controlOf(field: Field, value: string, onType: (text: string) => void, 
         />
       );
     case "prose":
-      return <textarea {...control} {...typing} rows={4} maxLength={field.maxLength ?? undefined} className={clsx(className, "field-sizing-content max-h-80 min-h-20")} />;
+      return (
+        <textarea
+          {...control}
+          {...typing}
+          rows={4}
+          maxLength={field.maxLength ?? undefined}
+          className={clsx(className, "field-sizing-content max-h-80 min-h-20")}
+        />
+      );
     case "array":
     case "object":
       return (
@@ -63,10 +82,19 @@ function controlOf(field: Field, value: string, onType: (text: string) => void, 
       );
     case "any":
       return (
-        <textarea {...control} {...typing} rows={2} spellCheck={false} placeholder="A text, or any JSON" className={clsx(className, "field-sizing-content max-h-80 min-h-12")} />
+        <textarea
+          {...control}
+          {...typing}
+          rows={2}
+          spellCheck={false}
+          placeholder="A text, or any JSON"
+          className={clsx(className, "field-sizing-content max-h-80 min-h-12")}
+        />
       );
     default:
-      return <input {...control} {...typing} type="text" maxLength={field.maxLength ?? undefined} className={className} />;
+      return (
+        <input {...control} {...typing} type="text" maxLength={field.maxLength ?? undefined} className={className} />
+      );
   }
 }
 

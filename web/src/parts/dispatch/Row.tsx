@@ -58,7 +58,9 @@ export function Row({ label, name, description, required, problem, children }: R
   );
 }
 
-export const RawName = ({ name }: { name: string }) => <span className="ml-1.5 font-mono text-[10px] font-normal text-ink-faint">{name}</span>;
+export const RawName = ({ name }: { name: string }) => (
+  <span className="ml-1.5 font-mono text-[10px] font-normal text-ink-faint">{name}</span>
+);
 
 interface LineRowProps {
   label: string;
@@ -72,7 +74,15 @@ interface LineRowProps {
 export function LineRow({ label, description, value, problem, onChange }: LineRowProps) {
   return (
     <Row label={label} description={description} required={false} problem={problem}>
-      {({ className, ...control }) => <input {...control} type="text" value={value} onChange={(event) => onChange(event.target.value)} className={className} />}
+      {({ className, ...control }) => (
+        <input
+          {...control}
+          type="text"
+          value={value}
+          onChange={(event) => onChange(event.target.value)}
+          className={className}
+        />
+      )}
     </Row>
   );
 }

@@ -28,7 +28,16 @@ interface WorkerFormProps {
 }
 
 /** What a worker is given, as its schema says. What the server does not take is said, and stays to be mended. */
-export function WorkerForm({ form, worker, owner: shownOwner, isUsable, draft, onDraft, onDispatched, onClose }: WorkerFormProps) {
+export function WorkerForm({
+  form,
+  worker,
+  owner: shownOwner,
+  isUsable,
+  draft,
+  onDraft,
+  onDispatched,
+  onClose,
+}: WorkerFormProps) {
   const fields = useMemo(() => fieldsOf(worker.input_schema), [worker.input_schema]);
   const { typed, cwd = "", owner = shownOwner ?? "" } = draft;
   // What was typed before is not sent unseen.
@@ -59,7 +68,12 @@ export function WorkerForm({ form, worker, owner: shownOwner, isUsable, draft, o
   };
   return (
     <form ref={form} noValidate onSubmit={submit} className="flex flex-col gap-4">
-      <Fields fields={fields} typed={typed} problems={wasTried ? problems : {}} onType={(name, text) => onDraft({ ...draft, typed: { ...typed, [name]: text } })} />
+      <Fields
+        fields={fields}
+        typed={typed}
+        problems={wasTried ? problems : {}}
+        onType={(name, text) => onDraft({ ...draft, typed: { ...typed, [name]: text } })}
+      />
       <details open={hasMore}>
         <summary className="cursor-pointer text-xs font-medium text-ink-dull">More</summary>
         <div className="mt-3 flex flex-col gap-4">
@@ -70,7 +84,12 @@ export function WorkerForm({ form, worker, owner: shownOwner, isUsable, draft, o
             onChange={(text) => onDraft({ ...draft, cwd: text })}
             problem={wasTried ? cwdProblem : undefined}
           />
-          <LineRow label="Owner" description="Under whom it is listed; the worker itself by default." value={owner} onChange={(text) => onDraft({ ...draft, owner: text })} />
+          <LineRow
+            label="Owner"
+            description="Under whom it is listed; the worker itself by default."
+            value={owner}
+            onChange={(text) => onDraft({ ...draft, owner: text })}
+          />
         </div>
       </details>
       <Foot canRun={isUsable && !asking.isPending && !asking.isSuccess} isStarting={asking.isPending} onClose={onClose}>
@@ -82,7 +101,9 @@ export function WorkerForm({ form, worker, owner: shownOwner, isUsable, draft, o
 
 /** Where somebody who has chosen the worker goes on typing; undefined where it needs nothing. */
 export function firstField(form: HTMLFormElement): HTMLElement | undefined {
-  return [...form.elements].find((one): one is HTMLElement => one instanceof HTMLElement && one.tagName !== "BUTTON" && !one.closest("details"));
+  return [...form.elements].find(
+    (one): one is HTMLElement => one instanceof HTMLElement && one.tagName !== "BUTTON" && !one.closest("details"),
+  );
 }
 
 /** Not `randomUUID`, which browsers have on safe origins only. */
@@ -98,6 +119,12 @@ interface FieldsProps {
 function Fields({ fields, typed, problems, onType }: FieldsProps) {
   if (fields.length === 0) return <p className="text-xs text-ink-faint">It needs nothing to begin with.</p>;
   return fields.map((field) => (
-    <FieldRow key={field.name} field={field} value={typed[field.name] ?? field.initial} problem={problems[field.name]} onType={(text) => onType(field.name, text)} />
+    <FieldRow
+      key={field.name}
+      field={field}
+      value={typed[field.name] ?? field.initial}
+      problem={problems[field.name]}
+      onType={(text) => onType(field.name, text)}
+    />
   ));
 }

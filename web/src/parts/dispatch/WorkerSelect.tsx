@@ -33,7 +33,17 @@ interface WorkerSelectProps {
   onEnter: () => void;
 }
 
-export function WorkerSelect({ workers, providers, known, words, found, onWords, chosen, onChoose, onEnter }: WorkerSelectProps) {
+export function WorkerSelect({
+  workers,
+  providers,
+  known,
+  words,
+  found,
+  onWords,
+  chosen,
+  onChoose,
+  onEnter,
+}: WorkerSelectProps) {
   const id = useId();
   const areMany = workers.length > MANY;
   const lack = chosen && providers.includes(chosen) ? lackOf(chosen.slug, known) : null;
@@ -88,11 +98,20 @@ function steppedFrom(at: number, { key }: KeyboardEvent): number {
 }
 
 /** Not one that ends a word of an input method, nor one that runs. */
-const isPlainEnter = ({ key, ctrlKey, metaKey, nativeEvent }: KeyboardEvent) => key === "Enter" && !ctrlKey && !metaKey && !nativeEvent.isComposing;
+const isPlainEnter = ({ key, ctrlKey, metaKey, nativeEvent }: KeyboardEvent) =>
+  key === "Enter" && !ctrlKey && !metaKey && !nativeEvent.isComposing;
 
 const nameOf = ({ name, slug }: Worker) => (name && name !== slug ? `${name} (${slug})` : slug);
 
-function Group({ label, workers, known }: { label: string; workers: readonly Worker[]; known: ProviderList | undefined }) {
+function Group({
+  label,
+  workers,
+  known,
+}: {
+  label: string;
+  workers: readonly Worker[];
+  known: ProviderList | undefined;
+}) {
   if (workers.length === 0) return null;
   return (
     <optgroup label={label}>

@@ -33,7 +33,16 @@ interface CardProps {
 }
 
 /** A run in the list. Memoised: while the list is scrolled, only what comes into sight is drawn. */
-export const Card = memo(function Card({ run, depth, opened, inTree, isChosen, isStop, showsOwner, actions }: CardProps) {
+export const Card = memo(function Card({
+  run,
+  depth,
+  opened,
+  inTree,
+  isChosen,
+  isStop,
+  showsOwner,
+  actions,
+}: CardProps) {
   const choose = (event: MouseEvent) => {
     // A click for a new tab or window is the browser's.
     if (event.button !== 0 || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
@@ -54,9 +63,15 @@ export const Card = memo(function Card({ run, depth, opened, inTree, isChosen, i
         aria-current={isChosen ? "true" : undefined}
         tabIndex={isStop ? 0 : -1}
         draggable={false}
-        className={clsx("flex min-w-0 flex-1 flex-col justify-center gap-1 py-1.5 pr-3 -outline-offset-2", inTree ? "pl-1" : "pl-3")}
+        className={clsx(
+          "flex min-w-0 flex-1 flex-col justify-center gap-1 py-1.5 pr-3 -outline-offset-2",
+          inTree ? "pl-1" : "pl-3",
+        )}
       >
-        <span title={run.task.slice(0, 1_000)} className="line-clamp-2 text-[13px] leading-[18px] font-medium break-words text-ink">
+        <span
+          title={run.task.slice(0, 1_000)}
+          className="line-clamp-2 text-[13px] leading-[18px] font-medium break-words text-ink"
+        >
           {!inTree && run.parent_run_id !== null && (
             <span className="text-ink-faint" title="Called by another run">
               ↳{" "}
@@ -74,7 +89,17 @@ export const Card = memo(function Card({ run, depth, opened, inTree, isChosen, i
 /** Without half a mark at its end. */
 const cut = (task: string) => task.slice(0, TASK_CHARS).replace(/\uE000[^\uE001]*$/, "");
 
-function Arrow({ run, opened, isStop, onToggle }: { run: Run; opened: boolean; isStop: boolean; onToggle: (runId: string) => void }) {
+function Arrow({
+  run,
+  opened,
+  isStop,
+  onToggle,
+}: {
+  run: Run;
+  opened: boolean;
+  isStop: boolean;
+  onToggle: (runId: string) => void;
+}) {
   if (run.children === 0) return <span className="w-6 shrink-0" />;
   const label = opened ? "Hide sub-runs" : "Show sub-runs";
   return (
@@ -103,12 +128,19 @@ function Snippet({ text }: { text: string }) {
 function Facts({ run, showsOwner, isChosen }: { run: Run; showsOwner: boolean; isChosen: boolean }) {
   const cost = costOf(run);
   return (
-    <span className={clsx("flex items-center gap-2 text-xs leading-[18px] whitespace-nowrap tabular-nums", isChosen ? "text-ink-dull" : "text-ink-faint")}>
+    <span
+      className={clsx(
+        "flex items-center gap-2 text-xs leading-[18px] whitespace-nowrap tabular-nums",
+        isChosen ? "text-ink-dull" : "text-ink-faint",
+      )}
+    >
       <StatusBadge status={run.status} interrupted={run.interrupted} waitsFor={run.waits_for} framed={isChosen} />
       <Names run={run} owner={showsOwner ? run.agent_id : null} />
       {run.pinned && <Pin />}
       {run.snippet !== null && run.search_stopped_at !== null && (
-        <span title="It has more text than is indexed: what comes after this event is not found">searched to #{run.search_stopped_at}</span>
+        <span title="It has more text than is indexed: what comes after this event is not found">
+          searched to #{run.search_stopped_at}
+        </span>
       )}
       {cost && (
         <span title={cost.whole} className={IF_ROOM}>
@@ -133,7 +165,13 @@ function Names({ run, owner }: { run: Run; owner: string | null }) {
     <span className={clsx("flex", badgeIsLong ? "flex-auto" : "flex-1", channel === null ? "min-w-0" : "min-w-14")}>
       <span className={clsx("flex min-w-0 gap-2", badgeIsLong ? "max-w-36" : "flex-1")}>
         {channel !== null && (
-          <span className={clsx("shrink-0 truncate", owner === null ? "max-w-full" : badgeIsLong ? "max-w-20" : "max-w-1/2")} title={`Channel: ${channel}`}>
+          <span
+            className={clsx(
+              "shrink-0 truncate",
+              owner === null ? "max-w-full" : badgeIsLong ? "max-w-20" : "max-w-1/2",
+            )}
+            title={`Channel: ${channel}`}
+          >
             {channel}
           </span>
         )}

@@ -47,14 +47,22 @@ export function Cards({ list, rows, chosen, inTree, showsOwner, onEnd, actions, 
   }, [onEnd, isOld, end, rows.length]);
   return (
     <>
-      <NewOnTop rows={rows} list={list} isAtTop={(virtualizer.scrollOffset ?? 0) <= 0} onUp={() => box.current?.scrollTo({ top: 0 })} />
+      <NewOnTop
+        rows={rows}
+        list={list}
+        isAtTop={(virtualizer.scrollOffset ?? 0) <= 0}
+        onUp={() => box.current?.scrollTo({ top: 0 })}
+      />
       <div
         ref={box}
         role="list"
         aria-label="Runs list"
         aria-busy={isOld}
         onScroll={remember}
-        className={clsx("relative min-h-0 flex-1 overflow-y-auto overscroll-contain border-t border-line [overflow-anchor:none]", isOld && "opacity-60")}
+        className={clsx(
+          "relative min-h-0 flex-1 overflow-y-auto overscroll-contain border-t border-line [overflow-anchor:none]",
+          isOld && "opacity-60",
+        )}
       >
         <div role="presentation" style={{ height: virtualizer.getTotalSize() }} />
         {virtualizer.getVirtualItems().map((item) => {
@@ -97,7 +105,12 @@ function withStop(indexes: number[], stop: number): number[] {
 }
 
 /** Brings the chosen run into sight, once it is there; the focus goes with it where it was in the list. */
-function useShown(chosen: string | undefined, place: number, show: (index: number) => void, box: RefObject<HTMLDivElement | null>): void {
+function useShown(
+  chosen: string | undefined,
+  place: number,
+  show: (index: number) => void,
+  box: RefObject<HTMLDivElement | null>,
+): void {
   const toShow = useRef<string>(undefined);
   const before = useRef<string>(undefined);
   useEffect(() => {
@@ -110,7 +123,9 @@ function useShown(chosen: string | undefined, place: number, show: (index: numbe
     show(place);
     const focused = document.activeElement;
     if (focused instanceof HTMLElement && focused.dataset.run && box.current.contains(focused)) {
-      box.current.querySelector<HTMLElement>(`[data-run="${CSS.escape(chosen ?? "")}"]`)?.focus({ preventScroll: true });
+      box.current
+        .querySelector<HTMLElement>(`[data-run="${CSS.escape(chosen ?? "")}"]`)
+        ?.focus({ preventScroll: true });
     }
   });
   useEffect(() => {

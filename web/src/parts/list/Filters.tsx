@@ -20,12 +20,22 @@ export function Filters({ total, seen }: { total: number | undefined; seen: read
       <div className="flex flex-wrap items-center gap-1">
         <div role="group" aria-label="Status" className="contents">
           {PILLS.map((status) => (
-            <Pill key={status ?? "all"} status={status} isChosen={place.status === status} onChoose={() => go({ status })} />
+            <Pill
+              key={status ?? "all"}
+              status={status}
+              isChosen={place.status === status}
+              onChoose={() => go({ status })}
+            />
           ))}
         </div>
         <span className="ml-auto flex gap-2 pl-2 text-xs whitespace-nowrap text-ink-faint tabular-nums">
           {isFiltered(place) && (
-            <button type="button" title="Clear all filters" onClick={() => go(NO_FILTER)} className="text-accent hover:underline">
+            <button
+              type="button"
+              title="Clear all filters"
+              onClick={() => go(NO_FILTER)}
+              className="text-accent hover:underline"
+            >
               Clear
             </button>
           )}
@@ -33,8 +43,20 @@ export function Filters({ total, seen }: { total: number | undefined; seen: read
         </span>
       </div>
       <div className="flex gap-2">
-        <Select label="Worker" all="All workers" value={place.of} choices={workerChoices(workers, seen, place.of)} onChoose={(of) => go({ of })} />
-        <Select label="Channel" all="All channels" value={place.channel} choices={channelChoices(channels, seen, place.channel)} onChoose={(channel) => go({ channel })} />
+        <Select
+          label="Worker"
+          all="All workers"
+          value={place.of}
+          choices={workerChoices(workers, seen, place.of)}
+          onChoose={(of) => go({ of })}
+        />
+        <Select
+          label="Channel"
+          all="All channels"
+          value={place.channel}
+          choices={channelChoices(channels, seen, place.channel)}
+          onChoose={(channel) => go({ channel })}
+        />
         <button
           type="button"
           aria-pressed={place.tree === true}
@@ -78,7 +100,10 @@ function Select({ label, all, value, choices, onChoose }: SelectProps) {
       aria-label={label}
       value={value ?? ""}
       onChange={(event) => onChoose(event.target.value || undefined)}
-      className={clsx("min-w-0 flex-1 rounded border bg-app-raised px-1.5 py-1 text-xs", value === undefined ? "border-line text-ink-dull" : "border-accent text-ink")}
+      className={clsx(
+        "min-w-0 flex-1 rounded border bg-app-raised px-1.5 py-1 text-xs",
+        value === undefined ? "border-line text-ink-dull" : "border-accent text-ink",
+      )}
     >
       <option value="">{all}</option>
       {choices.map((choice) => (

@@ -2,7 +2,17 @@ import { useEffect, useRef } from "react";
 import { indexOf, type Row } from "@/views/tree";
 
 /** Says that runs came on top while somebody was further down. */
-export function NewOnTop({ rows, list, isAtTop, onUp }: { rows: readonly Row[]; list: string | null; isAtTop: boolean; onUp: () => void }) {
+export function NewOnTop({
+  rows,
+  list,
+  isAtTop,
+  onUp,
+}: {
+  rows: readonly Row[];
+  list: string | null;
+  isAtTop: boolean;
+  onUp: () => void;
+}) {
   const seen = useRef<{ list: string | null; key: string | undefined }>({ list, key: rows[0]?.key });
   useEffect(() => {
     if (isAtTop || seen.current.list !== list) seen.current = { list, key: rows[0]?.key };
@@ -11,7 +21,11 @@ export function NewOnTop({ rows, list, isAtTop, onUp }: { rows: readonly Row[]; 
   if (count <= 0) return null;
   return (
     <div className="relative z-10 flex h-0 justify-center">
-      <button type="button" onClick={onUp} className="mt-2 h-6 rounded-full bg-accent px-3 text-xs font-medium text-accent-ink shadow">
+      <button
+        type="button"
+        onClick={onUp}
+        className="mt-2 h-6 rounded-full bg-accent px-3 text-xs font-medium text-accent-ink shadow"
+      >
         ↑ {count} new
       </button>
     </div>

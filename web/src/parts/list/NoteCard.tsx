@@ -1,14 +1,25 @@
 import { DEEPEST, type NoteRow } from "@/views/tree";
 
 /** In a branch of the tree, where runs are not there yet. */
-export function NoteCard({ row, onMore, onAgain }: { row: NoteRow; onMore: (parent: string) => void; onAgain: (parent: string) => void }) {
+export function NoteCard({
+  row,
+  onMore,
+  onAgain,
+}: {
+  row: NoteRow;
+  onMore: (parent: string) => void;
+  onAgain: (parent: string) => void;
+}) {
   const button = (words: string, act: (parent: string) => void) => (
     <button type="button" onClick={() => act(row.parent)} className="text-accent hover:underline">
       {words}
     </button>
   );
   return (
-    <div className="flex h-full items-center gap-2 border-b border-line text-xs text-ink-faint" style={{ paddingInlineStart: `${Math.min(row.depth, DEEPEST) * 14 + 28}px` }}>
+    <div
+      className="flex h-full items-center gap-2 border-b border-line text-xs text-ink-faint"
+      style={{ paddingInlineStart: `${Math.min(row.depth, DEEPEST) * 14 + 28}px` }}
+    >
       {row.kind === "loading" && <span role="status">Loading sub-runs…</span>}
       {row.kind === "more" && button("Show more sub-runs", onMore)}
       {row.kind === "trouble" && (

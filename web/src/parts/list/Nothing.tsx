@@ -18,7 +18,11 @@ export function Nothing() {
   return (
     <Quiet>
       <p className="font-medium text-ink-dull">No run matches</p>
-      {place.q !== undefined && <p className="text-xs">The search finds any part of a task, and whole words or "quoted phrases" in everything else.</p>}
+      {place.q !== undefined && (
+        <p className="text-xs">
+          The search finds any part of a task, and whole words or "quoted phrases" in everything else.
+        </p>
+      )}
       <Button onClick={() => go(NO_FILTER)}>Clear the filters</Button>
     </Quiet>
   );
@@ -36,7 +40,9 @@ function NoRuns({ owner }: { owner: string | undefined }) {
       </Button>
       <p className="mt-2 text-xs">or record a command:</p>
       <p className="flex max-w-full items-center gap-1">
-        <code className="rounded bg-quiet-back px-1.5 py-0.5 text-left font-mono text-xs break-words text-ink-dull">{COMMAND}</code>
+        <code className="rounded bg-quiet-back px-1.5 py-0.5 text-left font-mono text-xs break-words text-ink-dull">
+          {COMMAND}
+        </code>
         <Copy text={COMMAND} label="Copy" title="Copy the command" />
       </p>
       {isAsking && (
@@ -60,7 +66,11 @@ export function Placeholders() {
     <div role="status" className="min-h-0 flex-1 overflow-hidden border-t border-line">
       <span className="sr-only">Loading runs…</span>
       {Array.from({ length: PLACEHOLDERS }, (_, place) => (
-        <div key={place} aria-hidden className="flex h-[72px] animate-pulse flex-col justify-center gap-2 border-b border-line px-3">
+        <div
+          key={place}
+          aria-hidden
+          className="flex h-[72px] animate-pulse flex-col justify-center gap-2 border-b border-line px-3"
+        >
           <span className="h-3 w-11/12 rounded bg-quiet-back" />
           <span className="h-3 w-2/3 rounded bg-quiet-back" />
           <span className="h-3 w-1/2 rounded bg-quiet-back" />

@@ -1,6 +1,15 @@
 import { keepPreviousData, useInfiniteQuery } from "@tanstack/react-query";
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
-import { isPassing, LIST_POLL_MS, pollMs, Problem, type Run, type RunList as RunPage, runsQuery, useConnection } from "@/api";
+import {
+  isPassing,
+  LIST_POLL_MS,
+  pollMs,
+  Problem,
+  type Run,
+  type RunList as RunPage,
+  runsQuery,
+  useConnection,
+} from "@/api";
 import { useBranches } from "@/parts/list/branches";
 import type { CardActions } from "@/parts/list/Card";
 import { Cards } from "@/parts/list/Cards";
@@ -24,7 +33,11 @@ export function RunList() {
   const place = usePlace();
   const filter = filterOf(place);
   const everyMs = pollMs(useConnection(), LIST_POLL_MS);
-  const query = useInfiniteQuery({ ...runsQuery(filter), placeholderData: keepPreviousData, refetchInterval: ({ state }) => (isPassing(state.error) ? LIST_POLL_MS : everyMs) });
+  const query = useInfiniteQuery({
+    ...runsQuery(filter),
+    placeholderData: keepPreviousData,
+    refetchInterval: ({ state }) => (isPassing(state.error) ? LIST_POLL_MS : everyMs),
+  });
   const pages = query.data?.pages ?? NO_PAGES;
   const [opened, setOpened] = useState(NONE);
   const inTree = filter.roots === true;
@@ -35,7 +48,11 @@ export function RunList() {
   const choice = useChoice();
   const box = useRef<HTMLDivElement>(null);
   const onToggle = useCallback((id: string) => setOpened((before) => toggled(before, id)), []);
-  const open = useCallback((ids: readonly string[]) => setOpened((before) => (ids.every((id) => before.has(id)) ? before : new Set([...before, ...ids]))), []);
+  const open = useCallback(
+    (ids: readonly string[]) =>
+      setOpened((before) => (ids.every((id) => before.has(id)) ? before : new Set([...before, ...ids]))),
+    [],
+  );
   const top = useOpening(place.worker, inTree ? { rows, branches, open, more } : null);
   const actions = useActions(choice.choose, onToggle);
   const { fetchNextPage } = query;
@@ -43,7 +60,12 @@ export function RunList() {
   const onEnd = useCallback(() => void fetchNextPage(), [fetchNextPage]);
   const toLast = useToLast(filter, pages[0]?.total, choice.move);
   useListKeys({ rows, choice, box, onToggle: inTree ? onToggle : null, toLast: query.hasNextPage ? toLast : null });
-  useReveal(inTree ? top : choice.chosen, { rows, filter, onEnd: canGoOn && !query.isPlaceholderData ? onEnd : null, box });
+  useReveal(inTree ? top : choice.chosen, {
+    rows,
+    filter,
+    onEnd: canGoOn && !query.isPlaceholderData ? onEnd : null,
+    box,
+  });
   const isOnItsWay = query.isPending || query.isPlaceholderData || query.hasNextPage;
   useEffect(() => {
     // All that was loaded has left the list: what is left of it is further down.
@@ -55,7 +77,9 @@ export function RunList() {
         <SearchBox onEnter={() => box.current?.querySelector<HTMLElement>('[data-run][tabindex="0"]')?.focus()} />
         <Filters total={pages[0]?.total} seen={seen} />
       </div>
-      {query.isError && (!query.data || isRefused(query)) && <Trouble error={query.error} onRetry={() => void query.refetch()} />}
+      {query.isError && (!query.data || isRefused(query)) && (
+        <Trouble error={query.error} onRetry={() => void query.refetch()} />
+      )}
       {rows.length === 0 && !query.isError && (isOnItsWay ? <Placeholders /> : <Nothing />)}
       {rows.length > 0 && (
         <Cards

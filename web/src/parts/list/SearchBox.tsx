@@ -37,7 +37,11 @@ export function SearchBox({ onEnter }: { onEnter: () => void }) {
   });
   return (
     <div className="relative">
-      <svg aria-hidden viewBox="0 0 16 16" className="pointer-events-none absolute top-1/2 left-2 size-3.5 -translate-y-1/2 fill-none stroke-ink-faint stroke-[1.5]">
+      <svg
+        aria-hidden
+        viewBox="0 0 16 16"
+        className="pointer-events-none absolute top-1/2 left-2 size-3.5 -translate-y-1/2 fill-none stroke-ink-faint stroke-[1.5]"
+      >
         <circle cx="7" cy="7" r="4.5" />
         <path d="m10.5 10.5 4 4" />
       </svg>
@@ -66,7 +70,10 @@ export function SearchBox({ onEnter }: { onEnter: () => void }) {
         className="w-full rounded border border-line bg-app-raised py-1 pr-2 pl-7 text-sm text-ink placeholder:text-ink-faint"
       />
       {text === "" && (
-        <kbd aria-hidden className="pointer-events-none absolute top-1/2 right-2 -translate-y-1/2 rounded border border-line px-1 font-mono text-[10px] text-ink-faint">
+        <kbd
+          aria-hidden
+          className="pointer-events-none absolute top-1/2 right-2 -translate-y-1/2 rounded border border-line px-1 font-mono text-[10px] text-ink-faint"
+        >
           /
         </kbd>
       )}

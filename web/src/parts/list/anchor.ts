@@ -13,7 +13,12 @@ interface Anchor {
  * Who is at the top sees new runs come; who is further down is not moved by them. `list` names what the rows are of:
  * another list begins at its top; null while that is not settled. The returned function is to be told of each scroll.
  */
-export function useAnchor(virtualizer: Virtualizer<HTMLDivElement, Element>, scroller: RefObject<HTMLDivElement | null>, rows: readonly Row[], list: string | null): () => void {
+export function useAnchor(
+  virtualizer: Virtualizer<HTMLDivElement, Element>,
+  scroller: RefObject<HTMLDivElement | null>,
+  rows: readonly Row[],
+  list: string | null,
+): () => void {
   const anchors = useRef<readonly Anchor[]>([]);
   const listBefore = useRef(list);
   const isShown = (virtualizer.scrollRect?.height ?? 0) > 0;
@@ -40,7 +45,11 @@ export function useAnchor(virtualizer: Virtualizer<HTMLDivElement, Element>, scr
 }
 
 /** Where to scroll to for the first row that was in sight, and is still there, to be where it was. */
-function startOf(virtualizer: Virtualizer<HTMLDivElement, Element>, rows: readonly Row[], anchors: readonly Anchor[]): number | null {
+function startOf(
+  virtualizer: Virtualizer<HTMLDivElement, Element>,
+  rows: readonly Row[],
+  anchors: readonly Anchor[],
+): number | null {
   for (const { key, px } of anchors) {
     const item = virtualizer.measurementsCache[indexOf(rows, key)];
     if (item) return item.start - px;

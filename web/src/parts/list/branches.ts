@@ -51,12 +51,19 @@ class Branches {
   }
 
   #tell(): void {
-    this.#now = new Map([...this.#open].map(([parent, { observer }]) => [parent, branchOf(observer.getCurrentResult())]));
+    this.#now = new Map(
+      [...this.#open].map(([parent, { observer }]) => [parent, branchOf(observer.getCurrentResult())]),
+    );
     for (const listener of this.#listeners) listener();
   }
 }
 
-function branchOf({ data, isError, hasNextPage, isFetchingNextPage }: ReturnType<Observer["getCurrentResult"]>): Branch {
+function branchOf({
+  data,
+  isError,
+  hasNextPage,
+  isFetchingNextPage,
+}: ReturnType<Observer["getCurrentResult"]>): Branch {
   if (!data) return { runs: [], state: isError ? "trouble" : "loading" };
   return { runs: runsOf(data.pages), state: isFetchingNextPage ? "loading" : hasNextPage ? "more" : "whole" };
 }
@@ -66,5 +73,9 @@ export function useBranches(parents: ReadonlySet<string>, everyMs: number | fals
   const [branches] = useState(() => new Branches(queries));
   useEffect(() => branches.watch(parents, everyMs), [branches, parents, everyMs]);
   useEffect(() => () => branches.stop(), [branches]);
-  return { branches: useSyncExternalStore(branches.subscribe, branches.now), more: branches.more, again: branches.again };
+  return {
+    branches: useSyncExternalStore(branches.subscribe, branches.now),
+    more: branches.more,
+    again: branches.again,
+  };
 }

@@ -59,10 +59,15 @@ export function useOpening(chosen: string | undefined, tree: Tree | null): strin
 /** The runs from the one that nobody called down to this one. */
 async function wayTo(queries: QueryClient, runId: string): Promise<readonly string[]> {
   const way = [runId];
-  for (let parent = await parentOf(queries, runId); parent !== null && !way.includes(parent); parent = await parentOf(queries, parent)) {
+  for (
+    let parent = await parentOf(queries, runId);
+    parent !== null && !way.includes(parent);
+    parent = await parentOf(queries, parent)
+  ) {
     way.unshift(parent);
   }
   return way;
 }
 
-const parentOf = async (queries: QueryClient, runId: string) => (await queries.ensureQueryData(runQuery(runId))).parent_run_id;
+const parentOf = async (queries: QueryClient, runId: string) =>
+  (await queries.ensureQueryData(runQuery(runId))).parent_run_id;

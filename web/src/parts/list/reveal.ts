@@ -35,8 +35,15 @@ export function useReveal(runId: string | undefined, { rows, filter, onEnd, box 
     };
   });
   const last = rows.findLast((row) => row.kind === "run" && row.depth === 0);
-  const isFurther = filter.q !== undefined || (last?.kind === "run" && goal !== undefined && last.run.started_at >= goal.started_at);
-  const wanted = isHidden && !isLeft && goal !== undefined && isFurther && fits({ ...goal, snippet: null }, filter) && rows.length < ROWS_MOST;
+  const isFurther =
+    filter.q !== undefined || (last?.kind === "run" && goal !== undefined && last.run.started_at >= goal.started_at);
+  const wanted =
+    isHidden &&
+    !isLeft &&
+    goal !== undefined &&
+    isFurther &&
+    fits({ ...goal, snippet: null }, filter) &&
+    rows.length < ROWS_MOST;
   useEffect(() => {
     // On a narrow screen the run is shown instead of the list.
     if (wanted && onEnd && box.current?.clientHeight) onEnd();

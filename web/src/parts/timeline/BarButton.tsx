@@ -11,7 +11,8 @@ const KINDS: Record<Span["kind"], { word: string; colour: string }> = {
 };
 const ENDINGS: Record<Ending, string> = { failed: "bg-failed-back text-failed", cancelled: "bg-quiet-back text-quiet" };
 /** Striped: nothing was done, somebody was waited for. */
-export const STRIPES = "bg-[repeating-linear-gradient(135deg,var(--waiting-back)_0_4px,var(--app)_4px_8px)] text-waiting";
+export const STRIPES =
+  "bg-[repeating-linear-gradient(135deg,var(--waiting-back)_0_4px,var(--app)_4px_8px)] text-waiting";
 
 interface Props {
   bar: Bar;
@@ -32,7 +33,10 @@ export const BarButton = memo(function BarButton({ bar, ending, top, isEntry, on
   const name = barName(bar);
   const said = `${name}, ${waits ? "waiting" : kind.word}, ${bar.open ? "open for " : ""}${duration(bar.ms)}${bar.count > 1 ? " together" : ""}${ending ? `, ${ending}` : ""}`;
   return (
-    <li className="@container absolute h-4 min-w-0.5" style={{ top, left: `min(${from * 100}%, calc(100% - 2px))`, width: `${(to - from) * 100}%` }}>
+    <li
+      className="@container absolute h-4 min-w-0.5"
+      style={{ top, left: `min(${from * 100}%, calc(100% - 2px))`, width: `${(to - from) * 100}%` }}
+    >
       <button
         type="button"
         data-bar={span.seq}

@@ -28,7 +28,8 @@ interface Props {
 export function Bars({ spans, run, left, onEvent }: Props) {
   const lanes = useMemo(() => lanesOf(spans), [spans]);
   const told = { left, onEvent };
-  if (goesOn(run.status) && spans.ended_at === null) return <Growing lanes={lanes} waits={run.status === "waiting"} {...told} />;
+  if (goesOn(run.status) && spans.ended_at === null)
+    return <Growing lanes={lanes} waits={run.status === "waiting"} {...told} />;
   const chart = chartOf(lanes, null, false);
   // Some logs know no times; there is nothing to see in them.
   return chart.ms > 0 ? <Drawn chart={chart} {...told} /> : null;

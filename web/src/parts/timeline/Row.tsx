@@ -38,14 +38,26 @@ export const Row = memo(function Row({
         isChosen && "bg-app-selected",
       )}
     >
-      <time dateTime={row.created_at} title={exact(row.created_at)} className={clsx("shrink-0 tabular-nums", isChosen ? "text-ink-dull" : "text-ink-faint")}>
+      <time
+        dateTime={row.created_at}
+        title={exact(row.created_at)}
+        className={clsx("shrink-0 tabular-nums", isChosen ? "text-ink-dull" : "text-ink-faint")}
+      >
         {clock(row.created_at)}
       </time>
-      <span aria-hidden className={clsx("w-3 shrink-0 text-center", isChosen && line.tone === "status" ? "text-ink-dull" : MARK_COLOURS[line.tone])}>
+      <span
+        aria-hidden
+        className={clsx(
+          "w-3 shrink-0 text-center",
+          isChosen && line.tone === "status" ? "text-ink-dull" : MARK_COLOURS[line.tone],
+        )}
+      >
         {MARKS[line.tone]}
       </span>
       {line.name !== null && (
-        <span className={clsx("max-w-[50%] shrink-0 truncate font-mono", bad ? "text-failed" : "text-ink")}>{line.name}</span>
+        <span className={clsx("max-w-[50%] shrink-0 truncate font-mono", bad ? "text-failed" : "text-ink")}>
+          {line.name}
+        </span>
       )}
       {line.took !== null && <span className="shrink-0 text-ink-dull tabular-nums">{line.took}</span>}
       {MEANINGS[line.tone] && <span className="sr-only">{MEANINGS[line.tone]}</span>}
@@ -53,8 +65,16 @@ export const Row = memo(function Row({
         title={line.text}
         className={clsx(
           "min-w-0 flex-1",
-          line.tone === "error" || (line.tone === "cancelled" && line.name === null) ? "line-clamp-3 break-words" : "truncate",
-          bad ? "text-failed" : line.tone === "cancelled" ? "text-quiet" : line.name === null ? "text-ink" : "font-mono text-ink-dull",
+          line.tone === "error" || (line.tone === "cancelled" && line.name === null)
+            ? "line-clamp-3 break-words"
+            : "truncate",
+          bad
+            ? "text-failed"
+            : line.tone === "cancelled"
+              ? "text-quiet"
+              : line.name === null
+                ? "text-ink"
+                : "font-mono text-ink-dull",
         )}
       >
         {line.text}

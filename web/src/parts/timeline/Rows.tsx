@@ -111,7 +111,12 @@ export function Rows({ rows, cancelled, chosen, follows, onEvent, onShown, more,
                 className="absolute inset-x-0 top-0"
                 style={{ transform: `translateY(${item.start}px)` }}
               >
-                <Row row={row} cancelled={cancelled} isChosen={item.index === told || (chosen !== undefined && lineOf(row).seq === chosen)} onEvent={onEvent} />
+                <Row
+                  row={row}
+                  cancelled={cancelled}
+                  isChosen={item.index === told || (chosen !== undefined && lineOf(row).seq === chosen)}
+                  onEvent={onEvent}
+                />
               </li>
             )
           );

@@ -1,7 +1,17 @@
 import { useQuery } from "@tanstack/react-query";
 import clsx from "clsx";
 import { useCallback, useEffect, useMemo, useRef } from "react";
-import { pollMs, problemOf, type RunDetail, spansQuery, theLive, TIMELINE_POLL_MS, timelineQuery, type TimelineRow, useConnection } from "@/api";
+import {
+  pollMs,
+  problemOf,
+  type RunDetail,
+  spansQuery,
+  theLive,
+  TIMELINE_POLL_MS,
+  timelineQuery,
+  type TimelineRow,
+  useConnection,
+} from "@/api";
 import { Button } from "@/parts/ui/Button";
 import { Loading } from "@/parts/ui/Quiet";
 import { Trouble } from "@/parts/ui/Trouble";
@@ -106,7 +116,9 @@ function Content({ run, chosen, onEvent, onShown }: Pick<Props, "run" | "chosen"
 
 /** The events by which something ended only because the run was cancelled. */
 function leftBy(cancelled: string | null, rows: readonly TimelineRow[]): ReadonlySet<number> {
-  return new Set(cancelled === null ? [] : rows.filter((row) => lineOf(row, cancelled).tone === "cancelled").map((row) => row.seq));
+  return new Set(
+    cancelled === null ? [] : rows.filter((row) => lineOf(row, cancelled).tone === "cancelled").map((row) => row.seq),
+  );
 }
 
 /** Once the run has ended, its last rows are there to be asked for. */

@@ -30,7 +30,11 @@ export function Call({ row, open }: { row: CallRow; open: boolean }) {
         head={
           <Head name={call.payload.name} about={aboutOf(row)} state={stateOf(row, reading)}>
             {isAsked && <span className="rounded bg-waiting-back px-1.5 text-waiting">waits</span>}
-            {result ? <Taken result={result} /> : reading.goesOn && !isAsked && <Took from={call.timestamp} to={null} ms={null} />}
+            {result ? (
+              <Taken result={result} />
+            ) : (
+              reading.goesOn && !isAsked && <Took from={call.timestamp} to={null} ms={null} />
+            )}
           </Head>
         }
       >
@@ -51,8 +55,21 @@ function aboutOf({ call, result }: CallRow): string {
 function Asked({ call, isInStrip }: { call: EventOf<"tool.call">; isInStrip: boolean }) {
   const { log } = useReading();
   const { name, call_id, input, awaits } = call.payload;
-  if (isInStrip) return <p className="py-1 text-xs text-waiting">{isAnswerable(awaits?.kind ?? "") ? "Waiting for your answer, above." : "Waiting; the reason is above."}</p>;
-  const asked = { run_id: log.runId, call_id, name, input, kind: awaits?.kind ?? "", until: awaits?.until ?? null, answered: false };
+  if (isInStrip)
+    return (
+      <p className="py-1 text-xs text-waiting">
+        {isAnswerable(awaits?.kind ?? "") ? "Waiting for your answer, above." : "Waiting; the reason is above."}
+      </p>
+    );
+  const asked = {
+    run_id: log.runId,
+    call_id,
+    name,
+    input,
+    kind: awaits?.kind ?? "",
+    until: awaits?.until ?? null,
+    answered: false,
+  };
   return <Question asked={asked} />;
 }
 

@@ -48,7 +48,10 @@ export function ResultBody({ result, input }: { result: EventOf<"tool.result">; 
   return (
     <>
       <Changes files={changes} />
-      {!changes.length && payload.files?.map((file) => <p key={file.path} className="font-mono text-xs text-ink-dull">{`${file.action} ${file.path}`}</p>)}
+      {!changes.length &&
+        payload.files?.map((file) => (
+          <p key={file.path} className="font-mono text-xs text-ink-dull">{`${file.action} ${file.path}`}</p>
+        ))}
       {shown.length > 0 ? (
         <Part label={payload.error != null ? "Error" : "Result"} copy={raw}>
           {shown.map((part, n) => (
@@ -63,7 +66,15 @@ export function ResultBody({ result, input }: { result: EventOf<"tool.result">; 
   );
 }
 
-function Part({ label, copy, children }: { label: string; copy: () => string | Promise<string>; children: React.ReactNode }) {
+function Part({
+  label,
+  copy,
+  children,
+}: {
+  label: string;
+  copy: () => string | Promise<string>;
+  children: React.ReactNode;
+}) {
   return (
     <div className="min-w-0">
       <div className="flex items-center justify-between text-[11px] text-ink-faint">
@@ -77,7 +88,14 @@ function Part({ label, copy, children }: { label: string; copy: () => string | P
 
 function Output({ part, last }: { part: Shown; last: number | undefined }) {
   if (part.type === "image") {
-    return <img src={part.src} alt={`Picture that the tool gave (${bytes(part.bytes)})`} loading="lazy" className="max-h-96 max-w-full self-start rounded border border-line object-contain" />;
+    return (
+      <img
+        src={part.src}
+        alt={`Picture that the tool gave (${bytes(part.bytes)})`}
+        loading="lazy"
+        className="max-h-96 max-w-full self-start rounded border border-line object-contain"
+      />
+    );
   }
   return (
     <div>
@@ -89,8 +107,12 @@ function Output({ part, last }: { part: Shown; last: number | undefined }) {
 
 /** What a command was given beside its line: most often a word or two. */
 function Rest({ given }: { given: Record<string, unknown> }) {
-  const said = Object.entries(given).map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`);
-  return said.length > 0 && <p className="text-[11px] break-words whitespace-pre-wrap text-ink-faint">{said.join(" · ")}</p>;
+  const said = Object.entries(given).map(
+    ([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`,
+  );
+  return (
+    said.length > 0 && <p className="text-[11px] break-words whitespace-pre-wrap text-ink-faint">{said.join(" · ")}</p>
+  );
 }
 
 /** The command line of a call that has one, and what else it was given. */

@@ -26,7 +26,9 @@ function Changed({ file }: { file: FileDiff }) {
     <figure className="overflow-hidden rounded border border-line">
       <figcaption className="flex items-baseline gap-2 border-b border-line bg-app-side px-2 py-0.5 font-mono text-xs">
         <span className="min-w-0 flex-1 [overflow-wrap:anywhere]">{file.path}</span>
-        {file.action !== "modify" && <span className="text-ink-faint">{file.action === "create" ? "new" : "deleted"}</span>}
+        {file.action !== "modify" && (
+          <span className="text-ink-faint">{file.action === "create" ? "new" : "deleted"}</span>
+        )}
         <span className="text-done">+{countOf(file.lines, "added")}</span>
         <span className="text-failed">−{countOf(file.lines, "removed")}</span>
       </figcaption>

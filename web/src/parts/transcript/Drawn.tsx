@@ -26,7 +26,13 @@ export function Drawn({ viewport, log, folds, chosen }: Props) {
         drawn.push(<RowView key={row.seq} row={row} open={folds.isOpen(row)} chosen={row.seq === chosen} />);
       }
     }
-    if (loaded < last) drawn.push(<Gap key={`gap ${number}`} height={viewport.heights.top(last + 1) - viewport.heights.top(Math.max(first, loaded + 1))} />);
+    if (loaded < last)
+      drawn.push(
+        <Gap
+          key={`gap ${number}`}
+          height={viewport.heights.top(last + 1) - viewport.heights.top(Math.max(first, loaded + 1))}
+        />,
+      );
   }
   return drawn;
 }

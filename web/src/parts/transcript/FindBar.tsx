@@ -37,10 +37,22 @@ export function FindBar({ field, words, onWords, find }: Props) {
       />
       {words.trim() !== "" && (
         <>
-          <Button look="bare" aria-label="Previous hit" title="Previous hit (Shift and Enter)" disabled={!find.hits.length} onClick={() => find.go(-1)}>
+          <Button
+            look="bare"
+            aria-label="Previous hit"
+            title="Previous hit (Shift and Enter)"
+            disabled={!find.hits.length}
+            onClick={() => find.go(-1)}
+          >
             ‹
           </Button>
-          <Button look="bare" aria-label="Next hit" title="Next hit (Enter)" disabled={!find.hits.length} onClick={() => find.go(1)}>
+          <Button
+            look="bare"
+            aria-label="Next hit"
+            title="Next hit (Enter)"
+            disabled={!find.hits.length}
+            onClick={() => find.go(1)}
+          >
             ›
           </Button>
           <span role="status" className="shrink-0 text-xs text-ink-dull tabular-nums">
@@ -54,7 +66,8 @@ export function FindBar({ field, words, onWords, find }: Props) {
 
 function countWords({ hits, place, more, searching, problem }: UsedFind): string {
   if (problem) return problem.message;
-  if (hits.length) return `${(place + 1).toLocaleString("en")} of ${hits.length.toLocaleString("en")}${more ? "+" : ""}`;
+  if (hits.length)
+    return `${(place + 1).toLocaleString("en")} of ${hits.length.toLocaleString("en")}${more ? "+" : ""}`;
   return searching ? "Searching…" : "No hits";
 }
 

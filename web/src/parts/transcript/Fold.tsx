@@ -21,7 +21,10 @@ export function Fold({ open, onToggle, title, head, children, framed = false }: 
         aria-expanded={open}
         title={title}
         onClick={onToggle}
-        className={clsx("flex w-full min-w-0 items-baseline gap-1.5 text-left hover:bg-app-hover", framed ? "px-2 py-1" : "rounded py-0.5")}
+        className={clsx(
+          "flex w-full min-w-0 items-baseline gap-1.5 text-left hover:bg-app-hover",
+          framed ? "px-2 py-1" : "rounded py-0.5",
+        )}
       >
         <span aria-hidden className="w-3 shrink-0 text-center text-[10px] text-ink-faint">
           {open ? "▾" : "▸"}

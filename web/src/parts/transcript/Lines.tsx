@@ -54,7 +54,8 @@ function Inside({ event, inside }: Pick<LineProps, "event" | "inside">) {
   );
 }
 
-const isNothing = (value: unknown) => value == null || value === "" || (isRecord(value) && Object.keys(value).length === 0);
+const isNothing = (value: unknown) =>
+  value == null || value === "" || (isRecord(value) && Object.keys(value).length === 0);
 
 /** The heading of a step, or how it ended. */
 export function Step({ row, open }: { row: StepRow; open: boolean }) {
@@ -74,12 +75,17 @@ export function Step({ row, open }: { row: StepRow; open: boolean }) {
   ];
   return (
     <Line seq={row.seq} open={open} sign={sign} look={look} event={end ?? step} inside={resultIn}>
-      {step.path.split(".").slice(0, -1).map((outer) => `${outer} › `)}
+      {step.path
+        .split(".")
+        .slice(0, -1)
+        .map((outer) => `${outer} › `)}
       <span className={clsx(start && "font-semibold", start && error == null && "text-ink")}>{step.payload.name}</span>
       {said.filter(Boolean).map((word) => ` · ${String(word)}`)}
       {error != null && `: ${error}`}
       {/* The code of a failure, which it is not where the run was cancelled. */}
-      {end?.payload.error_code != null && bad !== CANCELLED && <span className="ml-1.5 font-mono">{end.payload.error_code}</span>}
+      {end?.payload.error_code != null && bad !== CANCELLED && (
+        <span className="ml-1.5 font-mono">{end.payload.error_code}</span>
+      )}
     </Line>
   );
 }
@@ -97,7 +103,14 @@ export function Attempt({ row, open }: { row: AttemptRow; open: boolean }) {
   const { attempt, host } = row.start.payload;
   const inside = (event: LogEvent) => (event.type === "run.started" ? event.payload.input : null);
   return (
-    <Line seq={row.seq} open={open} sign={attempt > 1 ? "↻" : ""} look={attempt > 1 ? "text-running" : "text-ink-dull"} event={row.start} inside={inside}>
+    <Line
+      seq={row.seq}
+      open={open}
+      sign={attempt > 1 ? "↻" : ""}
+      look={attempt > 1 ? "text-running" : "text-ink-dull"}
+      event={row.start}
+      inside={inside}
+    >
       {attempt > 1 ? `Attempt ${attempt} on ${host}` : "Input"}
     </Line>
   );
@@ -125,7 +138,14 @@ export function Outcome({ row, open }: { row: OutcomeRow; open: boolean }) {
 /** What a later version wrote, or what is damaged: shown as it is. */
 export function Strange({ row, open }: { row: StrangeRow; open: boolean }) {
   return (
-    <Line seq={row.seq} open={open} sign="?" look="text-running" event={row.event} inside={(event) => event.payload ?? event}>
+    <Line
+      seq={row.seq}
+      open={open}
+      sign="?"
+      look="text-running"
+      event={row.event}
+      inside={(event) => event.payload ?? event}
+    >
       Event of an unknown kind: <span className="font-mono">{String(row.event.type)}</span>
     </Line>
   );

@@ -20,18 +20,28 @@ const INTERRUPTED = "interrupted";
 export function Message({ row, open }: { row: MessageRow; open: boolean }) {
   const whole = useWhole(row.message, false);
   // Of a message that was got whole all blocks are shown that were of the brief one.
-  const blocks = row.blocks.map((block) => whole.event.payload.blocks[row.message.payload.blocks.indexOf(block)] ?? block);
+  const blocks = row.blocks.map(
+    (block) => whole.event.payload.blocks[row.message.payload.blocks.indexOf(block)] ?? block,
+  );
   const { payload } = whole.event;
   const note = payload.role === "assistant" ? payload.note : null;
   return (
     <div className="flex flex-col gap-1">
       {note && <NoteLine kind={note.kind} words={noteWords(note)} code={note.code ?? null} />}
-      {payload.role === "user" && payload.system_prompt && <System text={payload.system_prompt} seq={row.seq} open={open} />}
-      {payload.synthetic && <p className="text-[11px] text-ink-faint">{payload.role === "user" ? "Said by the agent’s program" : "Written by the agent’s program"}</p>}
+      {payload.role === "user" && payload.system_prompt && (
+        <System text={payload.system_prompt} seq={row.seq} open={open} />
+      )}
+      {payload.synthetic && (
+        <p className="text-[11px] text-ink-faint">
+          {payload.role === "user" ? "Said by the agent’s program" : "Written by the agent’s program"}
+        </p>
+      )}
       {blocks.map((block, n) => (
         <OneBlock key={n} block={block} message={whole.event} seq={row.seq} open={open} />
       ))}
-      {payload.role === "assistant" && payload.stop_reason === INTERRUPTED && <p className="text-[11px] text-running">The message was not completed</p>}
+      {payload.role === "assistant" && payload.stop_reason === INTERRUPTED && (
+        <p className="text-[11px] text-running">The message was not completed</p>
+      )}
       <Cut whole={whole} />
     </div>
   );
@@ -50,7 +60,13 @@ function OneBlock({ block, message, seq, open }: BlockProps) {
   switch (block.type) {
     case "text":
       if (isOutput(block)) return <Text text={block.text} bad={block.stream === "stderr"} wide />;
-      return message.type === "message.user" ? <Prompt text={block.text} title={title} /> : <div title={title} className="max-w-[100ch]"><Markdown text={block.text} /></div>;
+      return message.type === "message.user" ? (
+        <Prompt text={block.text} title={title} />
+      ) : (
+        <div title={title} className="max-w-[100ch]">
+          <Markdown text={block.text} />
+        </div>
+      );
     case "command":
       return <Prompt text={commandText(block.command, block.variables)} title={title} isCommand />;
     case "thinking":
@@ -58,7 +74,12 @@ function OneBlock({ block, message, seq, open }: BlockProps) {
     case "stream":
       return <Stream text={block.chunk} unparsed={block.unparsed ?? false} title={title} />;
     case "tool_use":
-      return <Unknown what={`Wanted ${block.tool_name} ${headline(block.tool_input)}, and did not call it`} value={block.tool_input} />;
+      return (
+        <Unknown
+          what={`Wanted ${block.tool_name} ${headline(block.tool_input)}, and did not call it`}
+          value={block.tool_input}
+        />
+      );
     case "tool_result":
       return <Unknown what="A tool’s result" value={block.tool_content} />;
   }
@@ -72,8 +93,17 @@ function Prompt({ text, title, isCommand = false }: { text: string; title: strin
   const isLong = text.length > PROMPT_CHARS * 1.5;
   return (
     <div title={title} className="rounded border border-line bg-app-side px-2.5 py-1.5">
-      <div className={clsx("[overflow-wrap:anywhere] whitespace-pre-wrap", isCommand && "font-mono text-xs leading-[18px]")}>
-        {isCommand && <span aria-hidden className="text-ink-faint select-none">$ </span>}
+      <div
+        className={clsx(
+          "[overflow-wrap:anywhere] whitespace-pre-wrap",
+          isCommand && "font-mono text-xs leading-[18px]",
+        )}
+      >
+        {isCommand && (
+          <span aria-hidden className="text-ink-faint select-none">
+            ${" "}
+          </span>
+        )}
         {isLong && !all ? `${text.slice(0, PROMPT_CHARS)}…` : text}
       </div>
       {isLong && (
@@ -123,7 +153,9 @@ function System({ text, seq, open }: { text: string; seq: number; open: boolean 
 function Stream({ text, unparsed, title }: { text: string; unparsed: boolean; title: string }) {
   return (
     <div title={title} className="flex items-start gap-2">
-      {unparsed && <span className="mt-0.5 rounded bg-running-back px-1.5 text-[11px] font-medium text-running">unparsed</span>}
+      {unparsed && (
+        <span className="mt-0.5 rounded bg-running-back px-1.5 text-[11px] font-medium text-running">unparsed</span>
+      )}
       <div className="min-w-0 flex-1">
         <Text text={text} />
       </div>

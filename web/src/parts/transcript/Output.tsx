@@ -14,7 +14,10 @@ export function Output({ row }: { row: OutputRow }) {
           <span
             key={n}
             title={piece.stream}
-            className={clsx("block border-l-2 pl-2", piece.stream === "stderr" ? "border-failed text-failed" : "border-line")}
+            className={clsx(
+              "block border-l-2 pl-2",
+              piece.stream === "stderr" ? "border-failed text-failed" : "border-line",
+            )}
           >
             <Coloured text={withoutEnd(piece.text)} />
           </span>

@@ -22,11 +22,18 @@ export function Question({ asked }: { asked: Awaited }) {
   return (
     <div className="flex flex-col gap-1.5">
       <p className="font-medium [overflow-wrap:anywhere] whitespace-pre-wrap">
-        {question ?? (asked.kind === "client_tool" && options.length === 0 ? <ToolWanted name={asked.name} /> : `The result of ${asked.name}`)}
+        {question ??
+          (asked.kind === "client_tool" && options.length === 0 ? (
+            <ToolWanted name={asked.name} />
+          ) : (
+            `The result of ${asked.name}`
+          ))}
       </p>
       {question === null && <Text text={asText(asked.input)} />}
       {asked.answered || isSent ? (
-        <p role="status" className="text-xs text-ink-dull">Answered. The run takes it up as soon as it can.</p>
+        <p role="status" className="text-xs text-ink-dull">
+          Answered. The run takes it up as soon as it can.
+        </p>
       ) : (
         <>
           {options.length > 0 && (
@@ -49,7 +56,9 @@ export function Question({ asked }: { asked: Awaited }) {
               )}
             </div>
           )}
-          {(options.length === 0 || isOther) && <Field asked={asked} isText={question !== null} isOpened={isOpened} disabled={isSending} onAnswer={send} />}
+          {(options.length === 0 || isOther) && (
+            <Field asked={asked} isText={question !== null} isOpened={isOpened} disabled={isSending} onAnswer={send} />
+          )}
           {asked.until && <p className="text-xs text-ink-faint">It waits until {exact(asked.until)}.</p>}
         </>
       )}
@@ -126,7 +135,11 @@ function Field({ asked, isText, isOpened, disabled, onAnswer }: FieldProps) {
           }}
           className="field-sizing-content max-h-48 w-full resize-y rounded border border-line bg-app px-2 py-1 font-mono text-xs"
         />
-        <p id={hint} className="text-[11px] text-ink-faint">{isText ? "Enter sends, Shift and Enter begin a new line." : "Ctrl+Enter sends. Valid JSON is sent as JSON, anything else as text."}</p>
+        <p id={hint} className="text-[11px] text-ink-faint">
+          {isText
+            ? "Enter sends, Shift and Enter begin a new line."
+            : "Ctrl+Enter sends. Valid JSON is sent as JSON, anything else as text."}
+        </p>
       </div>
       <Button look="primary" type="submit" disabled={disabled || !typed.trim()} className="mb-5">
         Answer

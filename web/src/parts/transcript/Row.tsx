@@ -26,7 +26,10 @@ export const RowView = memo(
         data-seq={row.seq}
         data-kind={row.kind === "strange" ? "unknown" : row.kind}
         aria-current={chosen || undefined}
-        className={clsx("group relative flex gap-2 border-l-2 px-2.5 py-1 sm:gap-3 sm:px-3", chosen ? "border-accent bg-app-selected/40" : "border-transparent")}
+        className={clsx(
+          "group relative flex gap-2 border-l-2 px-2.5 py-1 sm:gap-3 sm:px-3",
+          chosen ? "border-accent bg-app-selected/40" : "border-transparent",
+        )}
       >
         <div className="min-w-0 flex-1">
           {row.place !== null && row.kind !== "step" && row.kind !== "sub-run" && <Place path={row.place} />}
@@ -81,9 +84,19 @@ function Time({ event }: { event: LogEvent }) {
       <span className="max-sm:hidden">{clock(at).slice(-3)}</span>
     </time>
   );
-  if (!onChoose) return <span title={said} className={shape}>{time}</span>;
+  if (!onChoose)
+    return (
+      <span title={said} className={shape}>
+        {time}
+      </span>
+    );
   return (
-    <button type="button" title={`${said}\nClick to link to it`} onClick={() => onChoose(event.seq)} className={clsx(shape, "hover:text-ink hover:underline")}>
+    <button
+      type="button"
+      title={`${said}\nClick to link to it`}
+      onClick={() => onChoose(event.seq)}
+      className={clsx(shape, "hover:text-ink hover:underline")}
+    >
       {time}
     </button>
   );

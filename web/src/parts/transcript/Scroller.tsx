@@ -20,13 +20,20 @@ export function Scroller({ viewport, log, folds, chosen, words }: Props) {
   const sizer = useRef<HTMLDivElement>(null);
   const list = useRef<HTMLOListElement>(null);
   useLayoutEffect(() => {
-    if (scroller.current && sizer.current && list.current) return viewport.attach(scroller.current, sizer.current, list.current);
+    if (scroller.current && sizer.current && list.current)
+      return viewport.attach(scroller.current, sizer.current, list.current);
     return undefined;
   }, [viewport]);
   useLayoutEffect(() => viewport.layOut());
   useHighlight(list.current, words);
   return (
-    <div ref={scroller} tabIndex={0} role="group" aria-label="Transcript rows" className="relative min-h-0 flex-1 overflow-x-hidden overflow-y-auto [overflow-anchor:none]">
+    <div
+      ref={scroller}
+      tabIndex={0}
+      role="group"
+      aria-label="Transcript rows"
+      className="relative min-h-0 flex-1 overflow-x-hidden overflow-y-auto [overflow-anchor:none]"
+    >
       {log.lastSeq === 0 && <p className="p-4 text-ink-faint">No events yet.</p>}
       <div ref={sizer} className="relative">
         <ol ref={list} className="absolute inset-x-0">
@@ -40,4 +47,3 @@ export function Scroller({ viewport, log, folds, chosen, words }: Props) {
     </div>
   );
 }
-

@@ -34,13 +34,29 @@ export function SubRun({ row, open }: { row: SubRunRow; open: boolean }) {
       <Branch />
       <span className="max-w-[45%] shrink-0 truncate text-xs font-semibold">{name}</span>
       <span className="min-w-0 flex-1 truncate text-xs text-ink-dull">{about || call.path.split(".").join(" › ")}</span>
-      {end?.payload.error != null && <span className={clsx("min-w-0 max-w-[40%] truncate text-xs", isCancelled ? "text-quiet" : "text-failed")}>{end.payload.error}</span>}
+      {end?.payload.error != null && (
+        <span className={clsx("min-w-0 max-w-[40%] truncate text-xs", isCancelled ? "text-quiet" : "text-failed")}>
+          {end.payload.error}
+        </span>
+      )}
       <State row={row} isCancelled={isCancelled} />
     </>
   );
   return (
-    <Fold framed open={open} onToggle={() => onToggle(row.seq, !open)} head={head} title={`Sub-run${child ? ` ${child}` : ""}`}>
-      <div className="border-t border-line">{child ? <Nested runId={child} /> : <p className="p-2 text-xs text-ink-faint">Its run is not named in the log.</p>}</div>
+    <Fold
+      framed
+      open={open}
+      onToggle={() => onToggle(row.seq, !open)}
+      head={head}
+      title={`Sub-run${child ? ` ${child}` : ""}`}
+    >
+      <div className="border-t border-line">
+        {child ? (
+          <Nested runId={child} />
+        ) : (
+          <p className="p-2 text-xs text-ink-faint">Its run is not named in the log.</p>
+        )}
+      </div>
     </Fold>
   );
 }
@@ -53,10 +69,20 @@ const Branch = () => (
 
 function State({ row: { call, end }, isCancelled }: { row: SubRunRow; isCancelled: boolean }) {
   const reading = useReading();
-  const status = end ? (end.payload.error == null ? "done" : isCancelled ? "cancelled" : "failed") : reading.goesOn ? "running" : null;
+  const status = end
+    ? end.payload.error == null
+      ? "done"
+      : isCancelled
+        ? "cancelled"
+        : "failed"
+    : reading.goesOn
+      ? "running"
+      : null;
   return (
     <span className="flex shrink-0 items-baseline gap-2 text-xs text-ink-faint tabular-nums">
-      {(end || reading.goesOn) && <Took from={call.timestamp} to={end?.timestamp ?? null} ms={end?.payload.duration_ms ?? null} />}
+      {(end || reading.goesOn) && (
+        <Took from={call.timestamp} to={end?.timestamp ?? null} ms={end?.payload.duration_ms ?? null} />
+      )}
       {status && <StatusBadge status={status} />}
     </span>
   );
@@ -70,7 +96,9 @@ function Nested({ runId }: { runId: string }) {
   return (
     <>
       <div className="flex items-center gap-2 px-3 py-1 text-xs text-ink-dull">
-        {(asked.data.status === "waiting" || asked.data.status === "queued") && <StatusBadge status={asked.data.status} />}
+        {(asked.data.status === "waiting" || asked.data.status === "queued") && (
+          <StatusBadge status={asked.data.status} />
+        )}
         <span className="min-w-0 flex-1 truncate">{asked.data.task}</span>
         <span className="shrink-0">
           <RunLink id={runId}>Open run</RunLink>
@@ -99,15 +127,23 @@ function NestedRows({ run }: { run: RunDetail }) {
   return (
     <ReadingContext value={reading}>
       <ol className="ml-2 border-l border-line">
-        {shown.flatMap((page) => (page ? [...rowsOf(page, bare).values()] : [])).map((row) => (
-          <RowView key={row.seq} row={row} open={folds.isOpen(row)} chosen={false} />
-        ))}
+        {shown
+          .flatMap((page) => (page ? [...rowsOf(page, bare).values()] : []))
+          .map((row) => (
+            <RowView key={row.seq} row={row} open={folds.isOpen(row)} chosen={false} />
+          ))}
       </ol>
       {last === log.lastSeq && <TypingRows log={log} />}
-      {log.problem ? <Trouble error={log.problem} onRetry={retry} /> : shown.some((page) => !page) && <Loading what="its transcript" />}
+      {log.problem ? (
+        <Trouble error={log.problem} onRetry={retry} />
+      ) : (
+        shown.some((page) => !page) && <Loading what="its transcript" />
+      )}
       {last < log.lastSeq && (
         <div className="p-2">
-          <Button onClick={() => setPages(pages + 1)}>Show more ({(log.lastSeq - last).toLocaleString("en")} events)</Button>
+          <Button onClick={() => setPages(pages + 1)}>
+            Show more ({(log.lastSeq - last).toLocaleString("en")} events)
+          </Button>
         </div>
       )}
       {log.lastSeq === 0 && <p className="p-2 text-xs text-ink-faint">No events yet.</p>}

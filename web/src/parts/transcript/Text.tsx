@@ -22,12 +22,20 @@ export function Text({ text, bad = false, wide = false, last }: Props) {
   const [isOpen, setIsOpen] = useState(false);
   const sought = useContext(SoughtContext);
   const folded = useMemo(() => (last === undefined ? null : tailOf(text, last)), [text, last]);
-  const look = clsx("font-mono text-xs leading-[18px] [overflow-wrap:anywhere] whitespace-pre-wrap", bad ? "text-failed" : "text-ink");
+  const look = clsx(
+    "font-mono text-xs leading-[18px] [overflow-wrap:anywhere] whitespace-pre-wrap",
+    bad ? "text-failed" : "text-ink",
+  );
   const box = clsx(!wide && "max-h-96 overflow-auto", look);
   if (folded && !isOpen && !(sought && folded.hidden.toLowerCase().includes(sought))) {
     return (
       <>
-        <button type="button" aria-expanded={false} onClick={() => setIsOpen(true)} className="mb-0.5 block text-xs text-accent hover:underline">
+        <button
+          type="button"
+          aria-expanded={false}
+          onClick={() => setIsOpen(true)}
+          className="mb-0.5 block text-xs text-accent hover:underline"
+        >
           <span aria-hidden>▸ </span>
           {folded.lines.toLocaleString("en")} earlier lines
         </button>
@@ -51,7 +59,9 @@ export function Text({ text, bad = false, wide = false, last }: Props) {
         <pre className={look}>
           <Coloured text={ends.head} />
         </pre>
-        <div className="my-1 rounded bg-app-hover px-2 text-center font-sans text-ink-dull">{bytes(ends.between)} not shown</div>
+        <div className="my-1 rounded bg-app-hover px-2 text-center font-sans text-ink-dull">
+          {bytes(ends.between)} not shown
+        </div>
         <pre className={look}>
           <Coloured text={ends.tail} />
         </pre>
@@ -84,10 +94,17 @@ export const Coloured = memo(function Coloured({ text }: { text: string }) {
 });
 
 function Coloration({ span }: { span: Span }) {
-  if (!span.colour && !span.back && !span.bold && !span.dim && !span.italic && !span.underline && !span.struck) return <>{span.text}</>;
+  if (!span.colour && !span.back && !span.bold && !span.dim && !span.italic && !span.underline && !span.struck)
+    return <>{span.text}</>;
   return (
     <span
-      className={clsx(span.bold && "font-bold", span.dim && "opacity-70", span.italic && "italic", span.underline && "underline", span.struck && "line-through")}
+      className={clsx(
+        span.bold && "font-bold",
+        span.dim && "opacity-70",
+        span.italic && "italic",
+        span.underline && "underline",
+        span.struck && "line-through",
+      )}
       style={{ ...(span.colour && { color: span.colour }), ...(span.back && { backgroundColor: span.back }) }}
     >
       {span.text}

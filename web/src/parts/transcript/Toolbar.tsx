@@ -26,11 +26,22 @@ export function Toolbar({ find, field, words, onWords, following, onFollow, all,
         {said}
       </span>
       {following !== null && (
-        <Button aria-pressed={following} title="Stay at the end as more comes (f)" onClick={() => onFollow(!following)} className="aria-pressed:border-accent aria-pressed:text-accent">
+        <Button
+          aria-pressed={following}
+          title="Stay at the end as more comes (f)"
+          onClick={() => onFollow(!following)}
+          className="aria-pressed:border-accent aria-pressed:text-accent"
+        >
           <span aria-hidden>{following ? "●" : "○"}</span> Follow
         </Button>
       )}
-      <Button disabled={all === null} title={all === null ? "There are no tool calls or thoughts to open" : `${all ? "Close" : "Open"} all tool calls (e)`} onClick={() => onAll(!all)}>
+      <Button
+        disabled={all === null}
+        title={
+          all === null ? "There are no tool calls or thoughts to open" : `${all ? "Close" : "Open"} all tool calls (e)`
+        }
+        onClick={() => onAll(!all)}
+      >
         {all ? "Collapse all" : "Expand all"}
       </Button>
     </div>

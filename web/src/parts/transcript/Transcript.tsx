@@ -110,7 +110,14 @@ function useViewport(log: RunLog, bare: boolean, atEnd: boolean): Viewport {
 }
 
 /** What the rows need, the same as long as it is the same: else all of them would be drawn again. */
-function useReadingOf(run: RunDetail, log: RunLog, isLive: boolean, folds: UsedFolds, viewport: Viewport, onChoose: (seq: number) => void) {
+function useReadingOf(
+  run: RunDetail,
+  log: RunLog,
+  isLive: boolean,
+  folds: UsedFolds,
+  viewport: Viewport,
+  onChoose: (seq: number) => void,
+) {
   const { setOpen } = folds;
   const cancelled = cancelReason(run);
   const ids = run.awaits.map((one) => one.call_id).join("\n");
@@ -132,7 +139,13 @@ function useReadingOf(run: RunDetail, log: RunLog, isLive: boolean, folds: UsedF
 }
 
 /** Goes to the event of the address, unless somebody pressed it right here, and to what a search finds. */
-function useGoing(target: number | undefined, times: number, find: UsedFind, { goTo }: Choice, pane: RefObject<HTMLElement | null>): RefObject<number | null> {
+function useGoing(
+  target: number | undefined,
+  times: number,
+  find: UsedFind,
+  { goTo }: Choice,
+  pane: RefObject<HTMLElement | null>,
+): RefObject<number | null> {
   const own = useRef<number | null>(null);
   useEffect(() => {
     if (target !== undefined && target !== own.current) goTo(target);

@@ -25,7 +25,9 @@ function TypedBlock({ typing: { kind, text, toolName } }: { typing: Typing }) {
   if (kind === "thinking") {
     return (
       <p className="flex items-baseline gap-1.5 py-0.5">
-        <span aria-hidden className="w-3 shrink-0 text-center text-[10px] text-ink-faint">▸</span>
+        <span aria-hidden className="w-3 shrink-0 text-center text-[10px] text-ink-faint">
+          ▸
+        </span>
         <span className="shrink-0 text-xs text-ink-dull italic">Thinking</span>
         <span className="min-w-0 truncate text-xs text-ink-faint italic">{oneLine(text.slice(-300))}</span>
         <Caret />
@@ -36,7 +38,9 @@ function TypedBlock({ typing: { kind, text, toolName } }: { typing: Typing }) {
     return (
       <p className="flex items-baseline gap-1.5 rounded border border-line bg-app-raised px-2 py-1 text-xs">
         <span aria-hidden className="w-3 shrink-0" />
-        <span aria-hidden className="w-3 shrink-0 animate-pulse text-center text-running">●</span>
+        <span aria-hidden className="w-3 shrink-0 animate-pulse text-center text-running">
+          ●
+        </span>
         <span className="shrink-0 font-semibold">{toolName ?? "tool"}</span>
         <span className="min-w-0 truncate font-mono text-ink-dull">{oneLine(text.slice(-200))}</span>
         <Caret />

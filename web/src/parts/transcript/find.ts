@@ -43,7 +43,14 @@ export function told(state: Finding, what: Told): Finding {
     case "found": {
       const hits = [...state.hits, ...what.found.hits];
       const place = state.place < 0 && hits.length ? 0 : state.place;
-      return { hits, place, more: what.found.more, searching: false, problem: null, searchedTo: what.found.searched_to };
+      return {
+        hits,
+        place,
+        more: what.found.more,
+        searching: false,
+        problem: null,
+        searchedTo: what.found.searched_to,
+      };
     }
   }
 }
@@ -53,7 +60,8 @@ export interface UsedFind extends Finding {
 }
 
 /** Whether all was looked at, and nothing found. */
-const isVain = ({ hits, more, searching, problem, searchedTo }: Finding) => hits.length === 0 && !more && !searching && !problem && searchedTo > 0;
+const isVain = ({ hits, more, searching, problem, searchedTo }: Finding) =>
+  hits.length === 0 && !more && !searching && !problem && searchedTo > 0;
 
 /**
  * The search in a run, and its words. Those that found the run come first: a search over all runs finds words that stand

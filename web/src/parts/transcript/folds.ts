@@ -25,7 +25,8 @@ export function useFolds(): UsedFolds {
   );
   const setAll = useCallback((all: boolean) => change({ all, chosen: new Map() }), []);
   const isOpen = (row: Row) =>
-    isFolding(row) && (folds.chosen.get(row.seq) ?? (folds.all !== null && opensWithAll(row) ? folds.all : opensByItself(row)));
+    isFolding(row) &&
+    (folds.chosen.get(row.seq) ?? (folds.all !== null && opensWithAll(row) ? folds.all : opensByItself(row)));
   return { isOpen, setOpen, all: folds.all === true, setAll };
 }
 

@@ -21,7 +21,11 @@ function rangesOf(list: HTMLElement, words: string): Range[] {
   while (texts.nextNode() && ranges.length < MARKS_MOST) {
     const node = texts.currentNode;
     const text = node.nodeValue?.toLowerCase() ?? "";
-    for (let at = text.indexOf(words); at >= 0 && ranges.length < MARKS_MOST; at = text.indexOf(words, at + words.length)) {
+    for (
+      let at = text.indexOf(words);
+      at >= 0 && ranges.length < MARKS_MOST;
+      at = text.indexOf(words, at + words.length)
+    ) {
       // A character may have another length in lower case.
       if (at + words.length > (node.nodeValue?.length ?? 0)) break;
       const range = document.createRange();

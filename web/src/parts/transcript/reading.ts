@@ -58,5 +58,11 @@ export function useWhole<T extends LogEvent>(event: T, needed: boolean): Whole<T
     setAsked(true);
     setGot(null);
   };
-  return { event: mine?.whole ?? event, cut: mine?.whole ? null : (event.cut ?? null), loading: wanted, problem: mine?.problem ?? null, load };
+  return {
+    event: mine?.whole ?? event,
+    cut: mine?.whole ? null : (event.cut ?? null),
+    loading: wanted,
+    problem: mine?.problem ?? null,
+    load,
+  };
 }

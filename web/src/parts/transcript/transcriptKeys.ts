@@ -25,7 +25,19 @@ interface Keyed {
   say: (words: string) => void;
 }
 
-export function useTranscriptKeys({ run, choice, folds, log, bare, viewport, follow, setAll, isLive, field, say }: Keyed): void {
+export function useTranscriptKeys({
+  run,
+  choice,
+  folds,
+  log,
+  bare,
+  viewport,
+  follow,
+  setAll,
+  isLive,
+  field,
+  say,
+}: Keyed): void {
   const toggle = () => {
     const page = choice.chosen === null ? undefined : log.page(pageOf(choice.chosen));
     const row = page && rowsOf(page, bare).get(choice.chosen ?? 0);
@@ -42,6 +54,9 @@ export function useTranscriptKeys({ run, choice, folds, log, bare, viewport, fol
     "/": () => field.current?.select(),
     f: () => isLive && follow(!viewport.atEnd),
     e: () => setAll(!folds.all),
-    c: () => void toClipboard(linkTo(run.id, choice.chosen ?? undefined)).then((done) => say(done ? "Link copied" : "Cannot copy here")),
+    c: () =>
+      void toClipboard(linkTo(run.id, choice.chosen ?? undefined)).then((done) =>
+        say(done ? "Link copied" : "Cannot copy here"),
+      ),
   });
 }

@@ -36,7 +36,10 @@ function readyWords(ready: Note["ready"]): string {
 
 function limitWords({ limit, message }: Note): string {
   if (!limit) return message ?? "A limit of the provider";
-  const used = limit.current == null ? "" : ` ${limit.max ? `${limit.current} of ${limit.max}` : `${Math.round(limit.current * 100)}%`} used`;
+  const used =
+    limit.current == null
+      ? ""
+      : ` ${limit.max ? `${limit.current} of ${limit.max}` : `${Math.round(limit.current * 100)}%`} used`;
   const window = limit.window ? ` (${limit.window.replaceAll("_", " ")})` : "";
   const what = limit.status === "rejected" ? "Limit reached" : limit.status === "warning" ? "Near a limit" : "Limit";
   return `${what}${window}:${used || ` ${limit.kind ?? ""}`}${limit.reset_at ? `, until ${exact(limit.reset_at)}` : ""}`;

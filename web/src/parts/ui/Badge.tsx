@@ -28,9 +28,16 @@ export function StatusBadge({ status, interrupted = false, waitsFor, framed = fa
     <span
       data-status={status}
       title={interrupted ? "The process that worked on it is gone" : kinds ? `${status}${kinds}` : undefined}
-      className={clsx("inline-flex items-center gap-1 rounded px-1.5 py-px text-xs font-medium whitespace-nowrap", kinds ? "min-w-[4.25rem]" : "shrink-0", interrupted ? COLOURS.waiting : COLOURS[status], framed && "ring-1 ring-current ring-inset")}
+      className={clsx(
+        "inline-flex items-center gap-1 rounded px-1.5 py-px text-xs font-medium whitespace-nowrap",
+        kinds ? "min-w-[4.25rem]" : "shrink-0",
+        interrupted ? COLOURS.waiting : COLOURS[status],
+        framed && "ring-1 ring-current ring-inset",
+      )}
     >
-      {status === "running" && !interrupted && <span aria-hidden className="size-1.5 animate-pulse rounded-full bg-current" />}
+      {status === "running" && !interrupted && (
+        <span aria-hidden className="size-1.5 animate-pulse rounded-full bg-current" />
+      )}
       <span className="truncate">
         {interrupted ? "interrupted" : status}
         {kinds}
@@ -42,7 +49,10 @@ export function StatusBadge({ status, interrupted = false, waitsFor, framed = fa
 /** A word about something: its kind, its model. */
 export function Tag({ children, title }: { children: ReactNode; title?: string }) {
   return (
-    <span title={title} className="inline-flex items-center rounded border border-line px-1.5 py-px text-xs whitespace-nowrap text-ink-dull">
+    <span
+      title={title}
+      className="inline-flex items-center rounded border border-line px-1.5 py-px text-xs whitespace-nowrap text-ink-dull"
+    >
       {children}
     </span>
   );

@@ -16,7 +16,11 @@ export function Button({
   return (
     <button
       type="button"
-      className={clsx("inline-flex items-center gap-1 rounded px-2 py-1 text-xs font-medium disabled:cursor-not-allowed disabled:opacity-50", LOOKS[look], className)}
+      className={clsx(
+        "inline-flex items-center gap-1 rounded px-2 py-1 text-xs font-medium disabled:cursor-not-allowed disabled:opacity-50",
+        LOOKS[look],
+        className,
+      )}
       {...rest}
     />
   );

@@ -4,7 +4,15 @@ import { Button } from "./Button";
 const SHOWN_MS = 1_500;
 
 /** Copies a text, and says that it did. `text` may be got only when it is asked for. */
-export function Copy({ text, label, title }: { text: string | (() => string | Promise<string>); label: string; title?: string }) {
+export function Copy({
+  text,
+  label,
+  title,
+}: {
+  text: string | (() => string | Promise<string>);
+  label: string;
+  title?: string;
+}) {
   const [said, setSaid] = useState<string | null>(null);
   useEffect(() => {
     if (said === null) return;

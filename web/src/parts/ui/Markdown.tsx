@@ -13,7 +13,12 @@ export function Markdown({ text }: { text: string }) {
   const plain = <div className={PLAIN}>{text}</div>;
   if (isPlain(text)) return <p className="[overflow-wrap:anywhere]">{text}</p>;
   // What is not read as Markdown is mostly long.
-  if (!isTame(text)) return <div tabIndex={0} className={`max-h-[36rem] overflow-y-auto ${PLAIN}`}>{text}</div>;
+  if (!isTame(text))
+    return (
+      <div tabIndex={0} className={`max-h-[36rem] overflow-y-auto ${PLAIN}`}>
+        {text}
+      </div>
+    );
   return (
     <AsIs of={text} instead={plain}>
       <Suspense fallback={plain}>

@@ -40,5 +40,7 @@ export function Took({ from, to, ms }: { from: string; to: string | null; ms: nu
 
 function Ticking({ from }: { from: string }) {
   const now = useNow();
-  return <span className="tabular-nums">{duration(Math.max(0, Math.floor((now - Date.parse(from)) / 1000) * 1000))}</span>;
+  return (
+    <span className="tabular-nums">{duration(Math.max(0, Math.floor((now - Date.parse(from)) / 1000) * 1000))}</span>
+  );
 }

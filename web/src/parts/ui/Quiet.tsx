@@ -2,7 +2,11 @@ import type { ReactNode } from "react";
 
 /** A column that has nothing to show, and says so. */
 export function Quiet({ children }: { children: ReactNode }) {
-  return <div className="flex h-full flex-col items-center justify-center gap-2 p-6 text-center text-ink-faint">{children}</div>;
+  return (
+    <div className="flex h-full flex-col items-center justify-center gap-2 p-6 text-center text-ink-faint">
+      {children}
+    </div>
+  );
 }
 
 /** What is on its way. Its shape is still, so that nothing flickers where the answer is fast. */
