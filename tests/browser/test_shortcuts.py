@@ -6,9 +6,9 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 from tests.browser.conftest import RecordedRuns
-from tests.browser.page_elements import button, cards, row, transcript
+from tests.browser.page_elements import button, cards, region, row, transcript
 from tests.browser.server import Server
 from tests.browser.tabs import Tabs
 
@@ -126,6 +126,42 @@ def test_another_answer_is_typed_right_away(tabs: Tabs, server: Server, owner: s
     expect(page.get_by_role("textbox", name="Your answer")).to_be_focused()
     page.keyboard.type("not now, never")
     expect(page.get_by_role("dialog")).to_have_count(0)
+    page.keyboard.press("Enter")
+    assert server.wait_for_status(run_id, "done")["result"] == "not now, never"
+
+
+def test_an_answer_keeps_the_focus_when_its_form_moves_above_the_transcript(
+    tabs: Tabs, server: Server, owner: str
+) -> None:
+    """The transcript may have a question before the run's details list it; then the form moves while somebody types."""
+    run_id = server.dispatch("chooser", owner=owner)
+    server.wait_for_status(run_id, "waiting")
+    requests: list[Route] = []
+    is_released = False
+
+    def answer_detail(route: Route) -> None:
+        """Answer the first request without the question, and hold the later ones until they are released."""
+        requests.append(route)
+        if len(requests) == 1:
+            route.fulfill(json={**route.fetch().json(), "awaits": []})
+        elif is_released:
+            route.continue_()
+
+    context = tabs.context()
+    context.route("**/api/agents/workers/detail?*", answer_detail)
+    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", context=context)
+    transcript(page).get_by_role("button", name="Another answer…").press("Enter")
+    answer = page.get_by_role("textbox", name="Your answer")
+    expect(answer).to_be_focused()
+    page.keyboard.type("not now, ")
+    tabs.wait_until(lambda: len(requests) > 1, "a second request for the run")
+    is_released = True
+    for route in requests[1:]:
+        route.continue_()
+    expect(region(page, "Waiting for your answer").get_by_role("textbox", name="Your answer")).to_be_focused()
+    page.keyboard.type("never")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(answer).to_have_value("not now, never")
     page.keyboard.press("Enter")
     assert server.wait_for_status(run_id, "done")["result"] == "not now, never"
 

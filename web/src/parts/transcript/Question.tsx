@@ -1,21 +1,21 @@
 import { useQueryClient } from "@tanstack/react-query";
-import { useId, useState } from "react";
+import { useId, useRef, useState } from "react";
 import { type Awaited, type Problem, problemOf, reply } from "@/api";
 import { Button } from "@/parts/ui/Button";
 import { answerOf, isAnswerable, isBrokenJson, optionsOf, questionOf, reasonOf } from "@/views/asked";
 import { asText } from "@/views/json";
 import { exact } from "@/views/time";
+import { changeDraft, deleteDraft, useDraft, useFocusHandover } from "./answerDraft";
 import { Text } from "./Text";
 
-/** What was begun to be typed, by call: who looks at another run meanwhile finds it when he comes back. */
-const drafts = new Map<string, string>();
 const draftKey = ({ run_id, call_id }: Awaited) => `${run_id} ${call_id}`;
 
 /** What a run waits for somebody to say, and where to say it. */
 export function Question({ asked }: { asked: Awaited }) {
   const { send, isSending, isSent, problem } = useAnswer(asked);
   const options = optionsOf(asked.input);
-  const [isOther, setIsOther] = useState(() => drafts.has(draftKey(asked)));
+  const { isOpen, text } = useDraft(draftKey(asked));
+  const isOther = isOpen || text !== "";
   const [isOpened, setIsOpened] = useState(false);
   const question = questionOf(asked);
   if (!isAnswerable(asked.kind)) return <Reason asked={asked} />;
@@ -47,7 +47,7 @@ export function Question({ asked }: { asked: Awaited }) {
                 <Button
                   look="bare"
                   onClick={() => {
-                    setIsOther(true);
+                    changeDraft(draftKey(asked), { isOpen: true });
                     setIsOpened(true);
                   }}
                 >
@@ -100,7 +100,10 @@ interface FieldProps {
 }
 
 function Field({ asked, isText, isOpened, disabled, onAnswer }: FieldProps) {
-  const [typed, setTyped] = useDraft(draftKey(asked));
+  const key = draftKey(asked);
+  const typed = useDraft(key).text;
+  const fieldRef = useRef<HTMLTextAreaElement>(null);
+  useFocusHandover(key, fieldRef);
   const [doubts, setDoubts] = useState(false);
   const hint = useId();
   const submit = () => {
@@ -118,13 +121,14 @@ function Field({ asked, isText, isOpened, disabled, onAnswer }: FieldProps) {
     >
       <div className="min-w-0 flex-1">
         <textarea
+          ref={fieldRef}
           autoFocus={isOpened}
           aria-label="Your answer"
           aria-describedby={hint}
           rows={isText ? 1 : 3}
           value={typed}
           onChange={(event) => {
-            setTyped(event.target.value);
+            changeDraft(key, { text: event.target.value });
             setDoubts(false);
           }}
           onKeyDown={(event) => {
@@ -156,16 +160,6 @@ function Field({ asked, isText, isOpened, disabled, onAnswer }: FieldProps) {
   );
 }
 
-function useDraft(key: string): [string, (typed: string) => void] {
-  const [typed, setTyped] = useState(() => drafts.get(key) ?? "");
-  const change = (next: string) => {
-    if (next) drafts.set(key, next);
-    else drafts.delete(key);
-    setTyped(next);
-  };
-  return [typed, change];
-}
-
 function useAnswer(asked: Awaited) {
   const queries = useQueryClient();
   const [isSending, setIsSending] = useState(false);
@@ -177,7 +171,7 @@ function useAnswer(asked: Awaited) {
     reply(asked.run_id, asked.call_id, answer)
       .then(() => {
         setIsSent(true);
-        drafts.delete(draftKey(asked));
+        deleteDraft(draftKey(asked));
         return queries.invalidateQueries({ queryKey: ["run"] });
       })
       .catch((error: unknown) => setProblem(problemOf(error, 0)))
