@@ -31,7 +31,7 @@ export function useGo(): (change: Partial<{ [K in keyof Search]: Search[K] | und
 export function useHref(): (runId: string) => string {
   const router = useRouter();
   const { agentId } = workersRoute.useParams();
-  const { worker: _, event: __, find: ___, ...list } = workersRoute.useSearch();
+  const { worker, event, find, ...list } = workersRoute.useSearch();
   const said = JSON.stringify(list);
   return useCallback(
     (runId) => {

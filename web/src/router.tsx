@@ -11,9 +11,8 @@ const root = createRootRoute({ notFoundComponent: NotFound });
 const front = createRoute({
   getParentRoute: () => root,
   path: "/",
-  beforeLoad: () => {
-    throw redirect({ to: "/agents/$agentId/workers", params: { agentId: EVERYBODY }, replace: true });
-  },
+  beforeLoad: () =>
+    redirect({ to: "/agents/$agentId/workers", params: { agentId: EVERYBODY }, replace: true, throw: true }),
 });
 
 export const workersRoute = createRoute({

@@ -261,7 +261,7 @@ describe("bars that are too narrow to be told apart", () => {
   const calls = (
     count: number,
     each: number,
-    name = (_: number) => "Bash",
+    name: (n: number) => string = () => "Bash",
     more: (n: number) => Partial<Span> = () => ({}),
   ) => Array.from({ length: count }, (_, n) => span("tool", name(n), "s", n * each, n * each + each / 2, more(n)));
   const total = (spans: Span[], ended: number) => chart(spans, ended).bars.reduce((sum, bar) => sum + bar.count, 0);

@@ -3,7 +3,7 @@ import { isPassing, Problem } from "@/api";
 import { answered, client } from "@/api/http";
 
 const asked = () => answered(client.GET("/api/channels")).catch((error: unknown) => error as Problem);
-const answers = (answer: () => Response) => vi.stubGlobal("fetch", async () => answer());
+const answers = (answer: () => Response) => vi.stubGlobal("fetch", () => Promise.resolve(answer()));
 
 afterEach(() => vi.unstubAllGlobals());
 

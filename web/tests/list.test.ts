@@ -75,7 +75,7 @@ describe("the rows of a tree", () => {
   test("can be ten thousand deep", () => {
     const deep = Array.from({ length: 10_000 }, (_, n) => run(`r${n}`, { children: 1 }));
     const branches = new Map(
-      deep.map((one, n) => [one.id, { runs: deep.slice(n + 1, n + 2), state: "whole" } as Branch]),
+      deep.map((one, n) => [one.id, { runs: deep.slice(n + 1, n + 2), state: "whole" as const }]),
     );
     expect(rowsOf(deep.slice(0, 1), new Set(branches.keys()), branches)).toHaveLength(10_000);
   });

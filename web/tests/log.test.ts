@@ -40,15 +40,15 @@ beforeEach(() => {
   kept = Array.from({ length: 1_000 }, (_, index) => said(index + 1));
   asked = [];
   broken = false;
-  vi.stubGlobal("fetch", async (request: Request) => {
+  vi.stubGlobal("fetch", (request: Request) => {
     const url = new URL(request.url);
     asked.push(url.search);
-    if (broken) throw new TypeError("no network");
+    if (broken) return Promise.reject(new TypeError("no network"));
     const number = (name: string) => Number(url.searchParams.get(name));
     const events = kept
       .filter((one) => one.seq > number("after") && one.seq < number("before"))
       .slice(0, number("limit"));
-    return Response.json({ events, more: false, later: [] });
+    return Promise.resolve(Response.json({ events, more: false, later: [] }));
   });
 });
 
@@ -303,7 +303,7 @@ describe("what is being typed", () => {
   it("goes with the step and with the run, if no whole ever came", () => {
     const log = new RunLog(RUN);
     log.append(piece(1, 0, "Hel"));
-    log.append({ ...said(2), type: "step.completed", payload: { name: "agent", kind: "agent", try: 1 } } as LogEvent);
+    log.append({ ...said(2), type: "step.completed", payload: { name: "agent", kind: "agent", try: 1 } });
     expect(log.typing).toEqual([]);
   });
 });

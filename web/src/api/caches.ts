@@ -75,7 +75,7 @@ function refreshSoon(queries: QueryClient, query: Query): void {
   );
 }
 
-function patchDetail(queries: QueryClient, { snippet: _, ...run }: Run): void {
+function patchDetail(queries: QueryClient, { snippet, ...run }: Run): void {
   const known = queries.getQueryData<RunDetail>(["run", run.id]);
   if (!known) return;
   queries.setQueryData<RunDetail>(["run", run.id], { ...known, ...run });

@@ -4,7 +4,7 @@ import { withVisibleControls } from "@/views/directions";
 import type { paths } from "./schema";
 
 export const client = createClient<paths>({
-  baseUrl: globalThis.location?.origin ?? "http://localhost",
+  baseUrl: typeof location === "undefined" ? "http://localhost" : location.origin,
   // Looked up when it is needed, so that tests can answer.
   fetch: async (request) => readable(await globalThis.fetch(request)),
 });

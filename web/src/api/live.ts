@@ -21,6 +21,17 @@ const FOLLOWED_MOST = 16;
 /** How long a log that nobody looks at is kept. */
 const LOGS_KEPT = 8;
 
+/** The events of the stream, by name, with their data. */
+interface StreamEvents {
+  ready: unknown;
+  run: Run;
+  gone: { run_ids: string[] };
+  log: { run_id: string; event: LogEvent };
+  delta: Delta & { run_id: string };
+  reset: { run_id: string; last: number };
+  end: { run_id: string };
+}
+
 export class Live {
   connection: Connection = "connecting";
   readonly #logs = new Map<string, RunLog>();
@@ -89,22 +100,22 @@ export class Live {
     this.#source?.close();
     const source = new EventSource(`/api/stream?runs=${this.#places()}`);
     this.#source = source;
-    const on = <T>(name: string, take: (told: T) => void) =>
+    const on = <Name extends keyof StreamEvents>(name: Name, take: (told: StreamEvents[Name]) => void) =>
       source.addEventListener(name, (message) => {
         this.#heard();
         const told = parsed(withVisibleControls((message as MessageEvent<string>).data));
         // What was to be told is not known: all is asked for again, but not in a hurry, since it may be told again.
         if (told === undefined) this.#failed(source, RETRY_MS.at(-1));
-        else take(told as T);
+        else take(told as StreamEvents[Name]);
       });
     source.addEventListener("error", () => this.#failed(source));
     on("ready", () => this.#ready());
-    on<Run>("run", (run) => this.#rowChanged(run));
-    on<{ run_ids: string[] }>("gone", ({ run_ids }) => this.#gone(run_ids));
-    on<{ run_id: string; event: LogEvent }>("log", ({ run_id, event }) => this.#logged(run_id, event));
-    on<Delta & { run_id: string }>("delta", ({ run_id, ...delta }) => this.#logs.get(run_id)?.tell(delta));
-    on<{ run_id: string; last: number }>("reset", ({ run_id, last }) => this.#reset(run_id, last));
-    on<{ run_id: string }>("end", ({ run_id }) => this.#logs.get(run_id)?.end());
+    on("run", (run) => this.#rowChanged(run));
+    on("gone", ({ run_ids }) => this.#gone(run_ids));
+    on("log", ({ run_id, event }) => this.#logged(run_id, event));
+    on("delta", ({ run_id, ...delta }) => this.#logs.get(run_id)?.tell(delta));
+    on("reset", ({ run_id, last }) => this.#reset(run_id, last));
+    on("end", ({ run_id }) => this.#logs.get(run_id)?.end());
   }
 
   /** The newest runs that are looked at, each with how far its log is known. */

@@ -24,7 +24,7 @@ export function TopBar({ onDispatch, onHelp }: { onDispatch: () => void; onHelp:
           <Link
             to="/agents/$agentId/workers"
             params={{ agentId: EVERYBODY }}
-            search={(before) => before as object}
+            search={(before) => before}
             className="text-xs text-accent underline"
           >
             all owners
@@ -61,12 +61,12 @@ function Disconnected() {
   const lost = useConnection() !== "live";
   const [shown, setShown] = useState(false);
   useEffect(() => {
-    if (!lost) {
-      setShown(false);
-      return;
-    }
+    if (!lost) return;
     const timer = setTimeout(() => setShown(true), PATIENCE_MS);
-    return () => clearTimeout(timer);
+    return () => {
+      clearTimeout(timer);
+      setShown(false);
+    };
   }, [lost]);
   if (!shown) return null;
   return (

@@ -39,10 +39,13 @@ export function reasonOf({ kind, name, input }: Pick<Awaited, "kind" | "name" | 
   };
 }
 
+type Option = string | number | boolean;
+const isOption = (value: unknown): value is Option => ["string", "number", "boolean"].includes(typeof value);
+
 /** What one can choose from. */
-export function optionsOf(input: unknown): readonly (string | number | boolean)[] {
+export function optionsOf(input: unknown): readonly Option[] {
   const said = isRecord(input) ? input["options"] : null;
-  return Array.isArray(said) ? said.filter((one) => ["string", "number", "boolean"].includes(typeof one)) : [];
+  return Array.isArray(said) ? said.filter(isOption) : [];
 }
 
 /** Whether it looks as if JSON was meant, and is none. */

@@ -69,9 +69,12 @@ export function kindOf(blocks: readonly Block[]): MessageRow["kind"] {
  */
 export function isToldElsewhere(block: Block, message: Message, page: Page, index = 0): boolean {
   if (block.type === "tool_result")
-    return page.events.some((one) => one.type === "tool.result" && one.payload?.call_id === block.tool_id);
+    return page.events.some(
+      (one) => one.type === "tool.result" && isRead(one) && one.payload.call_id === block.tool_id,
+    );
   if (block.type !== "tool_use") return false;
-  if (page.events.some((one) => one.type === "tool.call" && one.payload?.call_id === block.tool_id)) return true;
+  if (page.events.some((one) => one.type === "tool.call" && isRead(one) && one.payload.call_id === block.tool_id))
+    return true;
   return !page.events.slice(index + 1).some((later) => hasGoneOn(later, message));
 }
 

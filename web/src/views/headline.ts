@@ -67,8 +67,10 @@ function filesIn(input: Record<string, unknown>): string {
 }
 
 function tasksIn(input: Record<string, unknown>): string {
-  const tasks = LISTS.map((name) => input[name]).find((list) => Array.isArray(list) && list.some(isRecord));
-  if (!Array.isArray(tasks)) return "";
+  const tasks = LISTS.map((name) => input[name]).find(
+    (list): list is unknown[] => Array.isArray(list) && list.some(isRecord),
+  );
+  if (!tasks) return "";
   const done = tasks.filter((one) => isRecord(one) && (one["completed"] === true || one["status"] === "completed"));
   const current = tasks.find((one) => isRecord(one) && one["status"] === "in_progress");
   const doing = isRecord(current)

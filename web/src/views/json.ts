@@ -9,7 +9,7 @@ export const isText = (value: unknown): value is string => typeof value === "str
 /** A value as somebody reads it: text as it is, anything else as JSON. */
 export function asText(value: unknown): string {
   if (isText(value)) return value;
-  return JSON.stringify(value, null, 2) ?? "";
+  return value === undefined ? "" : JSON.stringify(value, null, 2);
 }
 
 /** The value that a text is the JSON of, where it is that of a list or an object. */

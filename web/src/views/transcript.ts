@@ -204,7 +204,8 @@ class Fold {
 
   /** What the next row begins with; what was going on does not go on beyond it. */
   #base(event: LogEvent) {
-    const path = event.path ?? "";
+    // A damaged log may lack what the types promise.
+    const path = (event as { path?: string | null }).path ?? "";
     const place = !this.bare && path && path !== this.#path ? path : null;
     this.#path = path;
     this.#output = null;

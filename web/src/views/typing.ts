@@ -1,5 +1,6 @@
 /** Text as it is being typed, put together from the pieces that came. */
 import type { Delta, LogEvent } from "@/api/types";
+import { isRead } from "./events";
 
 /** A block that is being typed. */
 export interface Typing {
@@ -31,11 +32,11 @@ export const isPiece = (event: LogEvent) => deltasOf(event).length > 0;
 
 /** What a piece of the log says, as it is told live; nothing where the event is no piece. */
 function deltasOf(event: LogEvent): Delta[] {
-  if (event.type !== "message.assistant" || !Array.isArray(event.payload?.blocks)) return [];
+  if (event.type !== "message.assistant" || !isRead(event)) return [];
   const { path, iteration, seq: after } = event;
   const message_id = event.payload.message_id ?? "";
   const deltas = event.payload.blocks.flatMap((one) => {
-    if (one?.type !== "stream" || one.kind == null || one.block == null || one.offset == null) return [];
+    if (one.type !== "stream" || one.kind == null || one.block == null || one.offset == null) return [];
     const { kind, block, offset, chunk: text, tool_name = null, tool_id = null } = one;
     return [{ after, path, iteration, message_id, block, kind, offset, text, tool_name, tool_id }];
   });
@@ -62,10 +63,12 @@ export function withDelta(typing: readonly Typing[], delta: Delta): Typing[] {
 function withoutMessage(typing: Typing[], event: LogEvent): Typing[] {
   if (typing.length === 0) return typing;
   if (event.type === "run.completed") return [];
-  const place = `${event.path ?? ""}/${event.iteration ?? 0}/`;
+  // A damaged log may lack what the types promise.
+  const { path, iteration } = event as { path?: string | null; iteration?: number | null };
+  const place = `${path ?? ""}/${iteration ?? 0}/`;
   if (event.type === "step.completed") return typing.filter((one) => !one.key.startsWith(place));
   if (event.type !== "message.assistant") return typing;
-  const message = `${place}${event.payload?.message_id ?? ""}/`;
+  const message = `${place}${(isRead(event) && event.payload.message_id) || ""}/`;
   return typing.filter((one) => !one.key.startsWith(message));
 }
 
@@ -102,9 +105,7 @@ const after = ({ offset, text }: Part, end: number) =>
         .join("");
 
 function codePoints(text: string): number {
-  let count = 0;
-  for (const _ of text) count += 1;
-  return count;
+  return Array.from(text).length;
 }
 
 function kept(part: Part): Part {

@@ -65,7 +65,7 @@ function useMet({ data, error, failureReason }: UseQueryResult<RunDetail>): Erro
   const [last, setLast] = useState<Error | null>(null);
   const met = error ?? failureReason;
   const now = data ? null : (met ?? last);
-  useEffect(() => setLast(now), [now]);
+  if (now !== last) setLast(now);
   return now;
 }
 

@@ -9,7 +9,7 @@ export function RunLink({ id, children }: { id: string; children: ReactNode }) {
     <Link
       from="/agents/$agentId/workers"
       to="."
-      search={({ event: _, find: __, ...before }) => ({ ...before, worker: id })}
+      search={({ event, find, ...before }) => ({ ...before, worker: id })}
       className={LOOK}
     >
       {children}
@@ -22,7 +22,7 @@ export function BackToRuns() {
     <Link
       from="/agents/$agentId/workers"
       to="."
-      search={({ worker: _, event: __, find: ___, ...before }) => before}
+      search={({ worker, event, find, ...before }) => before}
       className={LOOK}
     >
       <span aria-hidden>‹ </span>Back to runs

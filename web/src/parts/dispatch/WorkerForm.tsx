@@ -1,5 +1,5 @@
 import { useMutation } from "@tanstack/react-query";
-import { type FormEvent, type RefObject, useMemo, useRef, useState } from "react";
+import { type RefObject, type SubmitEvent, useMemo, useRef, useState } from "react";
 import { dispatch, type Dispatch, type Worker } from "@/api";
 import { FieldRow } from "@/parts/dispatch/Field";
 import { Foot } from "@/parts/dispatch/Foot";
@@ -53,7 +53,7 @@ export function WorkerForm({
   });
   const { input, problems } = filled(fields, typed);
   const cwdProblem = cwd !== "" && !cwd.startsWith("/") ? "This is to be an absolute path." : undefined;
-  const submit = (event: FormEvent) => {
+  const submit = (event: SubmitEvent) => {
     event.preventDefault();
     if (isAsked.current || !isUsable) return;
     setWasTried(true);

@@ -1,4 +1,4 @@
-import { useEffect, useRef } from "react";
+import { useState } from "react";
 import { indexOf, type Row } from "@/views/tree";
 
 /** Says that runs came on top while somebody was further down. */
@@ -13,11 +13,11 @@ export function NewOnTop({
   isAtTop: boolean;
   onUp: () => void;
 }) {
-  const seen = useRef<{ list: string | null; key: string | undefined }>({ list, key: rows[0]?.key });
-  useEffect(() => {
-    if (isAtTop || seen.current.list !== list) seen.current = { list, key: rows[0]?.key };
-  });
-  const count = isAtTop || seen.current.list !== list ? 0 : indexOf(rows, seen.current.key);
+  const first = rows[0]?.key;
+  const [seen, setSeen] = useState({ list, first });
+  const isSeen = isAtTop || seen.list !== list;
+  if (isSeen && (seen.list !== list || seen.first !== first)) setSeen({ list, first });
+  const count = isSeen ? 0 : indexOf(rows, seen.first);
   if (count <= 0) return null;
   return (
     <div className="relative z-10 flex h-0 justify-center">

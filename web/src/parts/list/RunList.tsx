@@ -128,16 +128,20 @@ function useActions(choose: (runId: string) => void, onToggle: (runId: string) =
 
 /** One run of each worker and channel that came by: what filters offer grows, and does not shrink with a filter. */
 function useSeen(pages: readonly RunPage[]): readonly Run[] {
-  const seen = useRef({ pages: new WeakSet<RunPage>(), runs: new Map<string, Run>(), list: [] as readonly Run[] });
-  return useMemo(() => {
-    const { pages: looked, runs } = seen.current;
-    const before = runs.size;
-    for (const page of pages) {
-      if (looked.has(page)) continue;
-      looked.add(page);
-      for (const run of page.workers) runs.set(`${run.name} ${run.channel_id}`, run);
-    }
-    if (runs.size !== before) seen.current.list = [...runs.values()];
-    return seen.current.list;
-  }, [pages]);
+  const [seen, setSeen] = useState<ReadonlyMap<string, Run>>(new Map());
+  const found = useMemo(() => pages.flatMap((page) => [...examplesOf(page)]), [pages]);
+  const added = found.filter(([key]) => !seen.has(key));
+  if (added.length) setSeen(new Map([...seen, ...added]));
+  return useMemo(() => [...seen.values()], [seen]);
+}
+
+const examples = new WeakMap<RunPage, ReadonlyMap<string, Run>>();
+
+/** One run of each worker and channel on a page; computed once for each page, since a list may have a thousand. */
+function examplesOf(page: RunPage): ReadonlyMap<string, Run> {
+  const known = examples.get(page);
+  if (known) return known;
+  const found = new Map(page.workers.map((run) => [`${run.name} ${run.channel_id ?? ""}`, run]));
+  examples.set(page, found);
+  return found;
 }

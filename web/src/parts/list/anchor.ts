@@ -15,7 +15,7 @@ interface Anchor {
  */
 export function useAnchor(
   virtualizer: Virtualizer<HTMLDivElement, Element>,
-  scroller: RefObject<HTMLDivElement | null>,
+  scrollerRef: RefObject<HTMLDivElement | null>,
   rows: readonly Row[],
   list: string | null,
 ): () => void {
@@ -24,13 +24,13 @@ export function useAnchor(
   const isShown = (virtualizer.scrollRect?.height ?? 0) > 0;
   const remember = useCallback(() => {
     // On a narrow screen the list gives way to a run; when it is back, it is to be as it was.
-    if (!scroller.current?.clientHeight) return;
-    const top = scroller.current.scrollTop;
+    if (!scrollerRef.current?.clientHeight) return;
+    const top = scrollerRef.current.scrollTop;
     const inSight = virtualizer.getVirtualItems().filter((item) => item.end > top);
     anchors.current = top > 0 ? inSight.map((item) => ({ key: String(item.key), px: item.start - top })) : [];
-  }, [virtualizer, scroller]);
+  }, [virtualizer, scrollerRef]);
   useLayoutEffect(() => {
-    const element = scroller.current;
+    const element = scrollerRef.current;
     if (!element || list === null || !isShown) return;
     if (listBefore.current !== list) {
       listBefore.current = list;
@@ -40,7 +40,7 @@ export function useAnchor(
       if (start !== null && Math.abs(start - element.scrollTop) >= 1) element.scrollTop = start;
     }
     remember();
-  }, [virtualizer, scroller, rows, list, isShown, remember]);
+  }, [virtualizer, scrollerRef, rows, list, isShown, remember]);
   return remember;
 }
 

@@ -33,12 +33,18 @@ export function useChoice(): Choice {
     },
     [go, rest, q],
   );
-  const follow = useCallback(() => {
-    if (wanted.current === undefined) return rest();
-    go(toRun(wanted.current, q), true);
-    wanted.current = undefined;
-    timer.current = setTimeout(follow, FOLLOWS_MS);
-  }, [go, rest, q]);
+  const follow = useCallback(
+    function followLatest() {
+      if (wanted.current === undefined) {
+        rest();
+        return;
+      }
+      go(toRun(wanted.current, q), true);
+      wanted.current = undefined;
+      timer.current = setTimeout(followLatest, FOLLOWS_MS);
+    },
+    [go, rest, q],
+  );
   const move = useCallback(
     (runId: string) => {
       wanted.current = runId;

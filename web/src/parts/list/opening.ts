@@ -19,20 +19,20 @@ const NOWHERE: readonly string[] = [];
  */
 export function useOpening(chosen: string | undefined, tree: Tree | null): string | undefined {
   const queries = useQueryClient();
-  const [way, setWay] = useState(NOWHERE);
+  const [found, setFound] = useState(NOWHERE);
   const latest = useRef(tree);
   useEffect(() => {
     latest.current = tree;
   });
   const inTree = tree !== null;
+  const way = inTree && found.at(-1) === chosen ? found : NOWHERE;
   useEffect(() => {
-    setWay(NOWHERE);
     if (!inTree || chosen === undefined) return;
     let stale = false;
-    const open = (found: readonly string[]) => {
+    const open = (way: readonly string[]) => {
       if (stale) return;
-      latest.current?.open(found.slice(0, -1));
-      setWay(found);
+      latest.current?.open(way.slice(0, -1));
+      setFound(way);
     };
     // Where a run cannot be had, the page says so at its place.
     wayTo(queries, chosen).then(open, () => undefined);
@@ -53,7 +53,7 @@ export function useOpening(chosen: string | undefined, tree: Tree | null): strin
     // Once for each page: what cannot be had is not asked for again and again.
     if (parent !== undefined && hasMore.current) latest.current?.more(parent);
   }, [parent, count]);
-  return way.at(-1) === chosen ? way[0] : undefined;
+  return way[0];
 }
 
 /** The runs from the one that nobody called down to this one. */
@@ -70,4 +70,4 @@ async function wayTo(queries: QueryClient, runId: string): Promise<readonly stri
 }
 
 const parentOf = async (queries: QueryClient, runId: string) =>
-  (await queries.ensureQueryData(runQuery(runId))).parent_run_id;
+  (await queries.query({ ...runQuery(runId), staleTime: "static" })).parent_run_id;

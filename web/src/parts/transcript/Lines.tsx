@@ -138,15 +138,11 @@ export function Outcome({ row, open }: { row: OutcomeRow; open: boolean }) {
 /** What a later version wrote, or what is damaged: shown as it is. */
 export function Strange({ row, open }: { row: StrangeRow; open: boolean }) {
   return (
-    <Line
-      seq={row.seq}
-      open={open}
-      sign="?"
-      look="text-running"
-      event={row.event}
-      inside={(event) => event.payload ?? event}
-    >
-      Event of an unknown kind: <span className="font-mono">{String(row.event.type)}</span>
+    <Line seq={row.seq} open={open} sign="?" look="text-running" event={row.event} inside={payloadOrEvent}>
+      Event of an unknown kind: <span className="font-mono">{asText(row.event.type)}</span>
     </Line>
   );
 }
+
+/** The payload, or the whole event where a damaged log has none. */
+const payloadOrEvent = (event: { payload?: unknown }): unknown => event.payload ?? event;

@@ -56,7 +56,7 @@ interface BlockProps {
 
 function OneBlock({ block, message, seq, open }: BlockProps) {
   const title = vouched(block.fidelity);
-  if (!isKnown(block)) return <Unknown what={`Block of an unknown kind: ${String(block.type)}`} value={block} />;
+  if (!isKnown(block)) return <Unknown what={`Block of an unknown kind: ${asText(block.type)}`} value={block} />;
   switch (block.type) {
     case "text":
       if (isOutput(block)) return <Text text={block.text} bad={block.stream === "stderr"} wide />;

@@ -25,7 +25,7 @@ export function Scroller({ viewport, log, folds, chosen, words }: Props) {
     return undefined;
   }, [viewport]);
   useLayoutEffect(() => viewport.layOut());
-  useHighlight(list.current, words);
+  useHighlight(list, words);
   return (
     <div
       ref={scroller}

@@ -39,11 +39,14 @@ export function Transcript({ run, target, times, sought, onEvent }: Props) {
   const [said, say] = useSaid();
   const { words, setWords, find } = useSought(run.id, target === undefined ? sought : undefined, log.lastSeq);
   const pane = useRef<HTMLElement>(null);
-  const own = useGoing(target, times, find, choice, pane);
+  const setOwn = useGoing(target, times, find, choice, pane);
   const retry = useWanted(log, viewport.range.from - PAGE, viewport.range.to + PAGE);
 
   const follow = (wanted: boolean) => {
-    if (!wanted) return viewport.stay();
+    if (!wanted) {
+      viewport.stay();
+      return;
+    }
     choice.choose(null);
     viewport.toEnd();
     onEvent(undefined);
@@ -59,10 +62,10 @@ export function Transcript({ run, target, times, sought, onEvent }: Props) {
     (seq: number) => {
       choose(seq);
       viewport.keep(seq);
-      own.current = seq;
+      setOwn(seq);
       onEvent(seq);
     },
-    [choose, viewport, onEvent, own],
+    [choose, viewport, onEvent, setOwn],
   );
   useTranscriptKeys({ run, choice, folds, log, bare: isBare(run), viewport, follow, setAll, isLive, field, say });
   const reading = useReadingOf(run, log, isLive, folds, viewport, onChoose);
@@ -145,7 +148,7 @@ function useGoing(
   find: UsedFind,
   { goTo }: Choice,
   pane: RefObject<HTMLElement | null>,
-): RefObject<number | null> {
+): (seq: number) => void {
   const own = useRef<number | null>(null);
   useEffect(() => {
     if (target !== undefined && target !== own.current) goTo(target);
@@ -158,5 +161,7 @@ function useGoing(
     // On a small screen it may be out of sight itself.
     pane.current?.scrollIntoView({ block: "nearest" });
   }, [hit, find.place, goTo, pane]);
-  return own;
+  return useCallback((seq) => {
+    own.current = seq;
+  }, []);
 }

@@ -72,7 +72,12 @@ export function useChoice(log: RunLog, bare: boolean, viewport: Viewport, folds:
     if (isInSight) void show(chosen + step, step);
     else void show(step > 0 ? viewport.first : viewport.last, step);
   };
-  useEffect(() => () => void wish.current++, []);
+  useEffect(
+    () => () => {
+      wish.current++;
+    },
+    [],
+  );
   return {
     chosen,
     choose,

@@ -1,5 +1,5 @@
 /** Searching in a run: the server looks for the words, as far into the log as somebody goes. */
-import { useCallback, useEffect, useReducer, useRef, useState } from "react";
+import { useCallback, useEffect, useEffectEvent, useReducer, useRef, useState } from "react";
 import { find, type Found, type Problem, problemOf } from "@/api";
 import { partsOf } from "@/views/sought";
 
@@ -80,9 +80,10 @@ export function useSought(runId: string, sought: string | undefined, lastSeq: nu
     if (sought !== undefined) tryNext(partsOf(sought));
   }, [runId, sought]);
   const inVain = next !== null && isVain(find);
+  // Once for each: what is known is of the words before until the next ones are looked for.
+  const goOn = useEffectEvent(() => tryNext(next ?? []));
   useEffect(() => {
-    if (inVain) tryNext(next);
-    // Once for each: what is known is of the words before until the next ones are looked for.
+    if (inVain) goOn();
   }, [inVain]);
   return {
     find,

@@ -1,18 +1,24 @@
 /** Marks the searched words where they are drawn, without touching what is drawn. */
-import { useEffect } from "react";
+import { type RefObject, useEffect } from "react";
 
 const NAME = "found";
 const MARKS_MOST = 500;
 
 /** Called after each drawing: rows come and go while somebody scrolls. */
-export function useHighlight(list: HTMLElement | null, words: string): void {
+export function useHighlight(listRef: RefObject<HTMLElement | null>, words: string): void {
   useEffect(() => {
     if (!("highlights" in CSS)) return;
+    const list = listRef.current;
     const ranges = list && words ? rangesOf(list, words.toLowerCase()) : [];
     if (ranges.length) CSS.highlights.set(NAME, new Highlight(...ranges));
     else CSS.highlights.delete(NAME);
   });
-  useEffect(() => () => void ("highlights" in CSS && CSS.highlights.delete(NAME)), []);
+  useEffect(
+    () => () => {
+      if ("highlights" in CSS) CSS.highlights.delete(NAME);
+    },
+    [],
+  );
 }
 
 function rangesOf(list: HTMLElement, words: string): Range[] {

@@ -1,5 +1,5 @@
 /** Has the pages loaded that somebody looks at. */
-import { useCallback, useEffect, useState } from "react";
+import { useCallback, useEffect, useEffectEvent, useState } from "react";
 import { pageOf, type RunLog, useConnection } from "@/api";
 
 /** While somebody scrolls past pages, they are not asked for. */
@@ -14,11 +14,12 @@ export function useWanted(log: RunLog, from: number, to: number): () => void {
   const again = useCallback(() => setTries((before) => before + 1), []);
   const [first, last] = [pageOf(Math.max(1, from)), pageOf(Math.max(1, to))];
   const lacks = log.lacks(from, to);
+  // Only pages matter: within one, all is loaded at once. New events must not restart the timer: it would never end
+  // where they come faster than it does.
+  const load = useEffectEvent(() => void log.want(from, to));
   useEffect(() => {
-    const timer = setTimeout(() => void log.want(from, to), PATIENCE_MS);
+    const timer = setTimeout(() => load(), PATIENCE_MS);
     return () => clearTimeout(timer);
-    // Only pages matter: within one, all is loaded at once. New events must not restart the timer: it would never end
-    // where they come faster than it does.
   }, [log, first, last, lacks, connection, tries]);
   const { problem } = log;
   useEffect(() => {

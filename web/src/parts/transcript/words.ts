@@ -1,5 +1,5 @@
 /** What the log says in signs, in words. */
-import type { Block, EventOf, Note } from "@/api";
+import type { Block, Note } from "@/api";
 import { exact } from "@/views/time";
 
 /** Who vouches for it. */
@@ -45,12 +45,12 @@ function limitWords({ limit, message }: Note): string {
   return `${what}${window}:${used || ` ${limit.kind ?? ""}`}${limit.reset_at ? `, until ${exact(limit.reset_at)}` : ""}`;
 }
 
-const OUTCOMES: Record<EventOf<"run.completed">["payload"]["status"], string> = {
+const OUTCOMES: Readonly<Partial<Record<string, string>>> = {
   completed: "Done",
   failed: "Failed",
   cancelled: "Cancelled",
 };
-export const outcomeWord = (status: EventOf<"run.completed">["payload"]["status"]) => OUTCOMES[status] ?? status;
+export const outcomeWord = (status: string) => OUTCOMES[status] ?? status;
 
 /** Whether a run is one step and nothing else: a command, or a task for an agent. */
 export const isBare = (run: { kind: string }) => run.kind === "agent" || run.kind === "command";
