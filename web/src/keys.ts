@@ -1,6 +1,6 @@
 /**
- * The keyboard. Keys mean what the column says in which somebody is: `list` or `detail`; those of `page` mean the same
- * everywhere. While a field has the focus or a dialog is open, keys are its own.
+ * Keyboard shortcuts. A shortcut belongs to a zone: `list` and `detail` shortcuts work while that column is active,
+ * `page` shortcuts everywhere. While a field has the focus or a dialog is open, no shortcut fires.
  */
 import { useEffect, useRef, useSyncExternalStore } from "react";
 
@@ -9,7 +9,7 @@ type Handlers = Record<string, (event: KeyboardEvent) => void>;
 
 const registered: { zone: Zone; handlers: { current: Handlers } }[] = [];
 const listeners = new Set<() => void>();
-/** How long after a `g` a second one makes `gg`. */
+/** How long after a `g` a second `g` makes `gg`. */
 const SEQUENCE_MS = 700;
 let zone: Exclude<Zone, "page"> = "list";
 let before = { key: "", at: 0 };
@@ -29,7 +29,7 @@ export const useZone = () =>
     () => zone,
   );
 
-/** While the component is there, its keys do this: `{ j: …, gg: …, "?": …, Escape: … }`. */
+/** Register shortcuts while the component is mounted: `{ j: …, gg: …, "?": …, Escape: … }`. */
 export function useKeys(zone: Zone, handlers: Handlers): void {
   const latest = useRef(handlers);
   useEffect(() => {
@@ -42,7 +42,10 @@ export function useKeys(zone: Zone, handlers: Handlers): void {
   }, [zone]);
 }
 
-/** Whether somebody types or chooses something. A click on the text of a dialog leaves the focus with no element of it. */
+/**
+ * Whether the user types or chooses something. A click on the text of a dialog leaves the focus outside of it, so check
+ * for open dialogs too.
+ */
 function isBusy(target: EventTarget | null): boolean {
   if (document.querySelector("dialog[open]") !== null) return true;
   return (
@@ -60,7 +63,7 @@ function onKey(event: KeyboardEvent): void {
     isBusy(event.target)
   )
     return;
-  // Enter and space on a button press it; that is what they are for there.
+  // Enter and space on a button or link press it.
   if (
     (event.key === "Enter" || event.key === " ") &&
     event.target instanceof HTMLElement &&
@@ -70,7 +73,7 @@ function onKey(event: KeyboardEvent): void {
   const isSecond = event.key === "g" && before.key === "g" && event.timeStamp - before.at < SEQUENCE_MS;
   before = isSecond ? { key: "", at: 0 } : { key: event.key, at: event.timeStamp };
   const key = isSecond ? "gg" : event.key;
-  // The newest first: what lies on top answers.
+  // The component that was mounted last wins.
   const meant = registered.findLast((one) => (one.zone === zone || one.zone === "page") && key in one.handlers.current);
   if (!meant) return;
   event.preventDefault();

@@ -1,4 +1,4 @@
-/** The address as the parts of the page read and change it. */
+/** Hooks that read and change the address of the page. */
 import { useNavigate, useRouter } from "@tanstack/react-router";
 import { useCallback } from "react";
 import { workersRoute } from "@/router";
@@ -8,12 +8,12 @@ export { filterOf, type Place };
 
 export function usePlace(): Place {
   const { agentId } = workersRoute.useParams();
-  // The router leaves in what `searchOf` has left out.
+  // The router keeps parameters that `searchOf` leaves out.
   const search = searchOf({ ...workersRoute.useSearch() });
   return { ...search, owner: agentId === EVERYBODY ? undefined : agentId };
 }
 
-/** Goes to another place. What is undefined is taken out of the address; `replace` leaves no step to go back to. */
+/** Return a function that changes the address. Undefined values are removed; `replace` adds no history entry. */
 export function useGo(): (change: Partial<{ [K in keyof Search]: Search[K] | undefined }>, replace?: boolean) => void {
   const navigate = useNavigate({ from: workersRoute.fullPath });
   return useCallback(
@@ -27,7 +27,7 @@ export function useGo(): (change: Partial<{ [K in keyof Search]: Search[K] | und
   );
 }
 
-/** Makes the address of a run in the list as it is now; the same function until the list is another. */
+/** Return a function that builds the address of a run in the current list; the same function until the list changes. */
 export function useHref(): (runId: string) => string {
   const router = useRouter();
   const { agentId } = workersRoute.useParams();
@@ -46,7 +46,7 @@ export function useHref(): (runId: string) => string {
   );
 }
 
-/** The link to a run, or to an event of it, for whoever it is given to. */
+/** Return a link to a run, or to one of its events, that works for everyone with access. */
 export function linkTo(runId: string, event?: number): string {
   const query = new URLSearchParams({ worker: runId, ...(event ? { event: String(event) } : {}) });
   return `${location.origin}/agents/${EVERYBODY}/workers?${query}`;

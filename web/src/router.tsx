@@ -1,4 +1,4 @@
-/** Where the page is: everything that it shows can be linked to. */
+/** The routes of the page: everything it shows has an address. */
 import { createRootRoute, createRoute, createRouter, redirect } from "@tanstack/react-router";
 import { NotFound } from "@/parts/ui/NotFound";
 import { Workers } from "@/parts/Workers";

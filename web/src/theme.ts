@@ -1,4 +1,4 @@
-/** Light or dark: as the machine says, unless somebody chose otherwise here. */
+/** The color theme: the system's, unless the user has chosen one. */
 import { useSyncExternalStore } from "react";
 
 export type Theme = "light" | "dark" | "system";

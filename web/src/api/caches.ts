@@ -1,15 +1,15 @@
-/** What rows and events that come live do to what was asked before. */
+/** Apply rows and events from the live stream to cached query results. */
 import type { Query, QueryClient } from "@tanstack/react-query";
 import { Problem } from "./http";
 import { type Pages, patched, without } from "./lists";
 import type { RunFilter } from "./runs";
 import type { LogEvent, Run, RunDetail } from "./types";
 
-/** How soon a list is asked for again where a changed row leaves it unsure, and a search, in milliseconds. */
+/** How soon a list is fetched again when a changed row leaves its total or order unknown; a search waits longer. */
 const UNSURE_MS = 5_000;
 const SEARCH_MS = 10_000;
 
-/** Rows that have changed, newest last: lists and details that know them, or should, are told. */
+/** Apply changed rows, newest last, to every cached list and run detail they belong to. */
 export function patchRuns(queries: QueryClient, changed: readonly Run[]): void {
   const newest = new Map(changed.map((run) => [run.id, run]));
   for (const query of queries.getQueryCache().findAll({ queryKey: ["runs"] })) {
@@ -21,7 +21,7 @@ export function patchRuns(queries: QueryClient, changed: readonly Run[]): void {
   }
 }
 
-/** Runs that are gone: no list has them any more, and where one is looked at, it is said. */
+/** Remove deleted runs from every cached list, and show "not found" where one of them is open. */
 export function forgetRuns(queries: QueryClient, gone: readonly string[]): void {
   const ids = new Set(gone);
   for (const query of queries.getQueryCache().findAll({ queryKey: ["runs"] })) {
@@ -33,7 +33,7 @@ export function forgetRuns(queries: QueryClient, gone: readonly string[]): void 
   }
 }
 
-/** What the server would answer, without asking it. */
+/** Set the error that the server would answer, without a request. */
 function tellGone(query: Query): void {
   void query.cancel({ silent: true });
   const error = new Problem("run_not_found", "This run was deleted.", null, 404);
@@ -49,13 +49,13 @@ function change(queries: QueryClient, query: Query, make: Change): void {
     const { pages, unsure } = make(before);
     if (unsure) refreshSoon(queries, query);
     if (pages === before) return;
-    // What was to be asked for again still is: a changed row makes the others no newer.
+    // A changed row does not make the other rows fresh: keep the query marked for a refetch.
     const wasInvalid = query.state.isInvalidated;
     queries.setQueryData<Pages>(query.queryKey, pages, { updatedAt: query.state.dataUpdatedAt });
     if (wasInvalid) query.invalidate();
   };
   apply();
-  // An answer that is under way joins what was known when it was asked for: the change has to be made to that, too.
+  // A running fetch merges its answer with the data from before the change, so apply the change again after it.
   if (query.state.fetchStatus === "fetching") void query.promise?.then(() => setTimeout(apply), ignore);
 }
 
@@ -79,18 +79,21 @@ function patchDetail(queries: QueryClient, { snippet, ...run }: Run): void {
   const known = queries.getQueryData<RunDetail>(["run", run.id]);
   if (!known) return;
   queries.setQueryData<RunDetail>(["run", run.id], { ...known, ...run });
-  // The rest of a detail (its result, what it waits for) is not in a row.
+  // A row lacks the rest of a detail: the result and the calls it waits for.
   if (known.status === run.status && run.status !== "waiting") return;
   for (const what of ["run", "timeline", "spans"]) void queries.invalidateQueries({ queryKey: [what, run.id] });
 }
 
-/** The runs that wait, as far as they were told of. */
+/** Runs known to be waiting. */
 const waits = new Set<string>();
 
-/** What a run waits for is also in the details of the runs above it, and their own rows do not change with it. */
+/**
+ * Refetch the details of the runs above: they list the calls of their sub-runs, but their own rows do not change with
+ * them.
+ */
 function tellRelatives(queries: QueryClient, { id, root_run_id: root, parent_run_id: parent, status }: Run): void {
   const isWaiting = status === "waiting";
-  // It may wait for something else than before: what was between is not always told.
+  // A run that waits again may wait for another call; the rows in between are not always delivered.
   if (parent === null || (!isWaiting && !waits.has(id))) return;
   if (isWaiting) waits.add(id);
   else waits.delete(id);
@@ -105,7 +108,7 @@ function tellRelatives(queries: QueryClient, { id, root_run_id: root, parent_run
 const waiting = new Map<string, ReturnType<typeof setTimeout>>();
 const TIMELINE_MS = 500;
 
-/** An event of a run that is looked at: its timeline has more rows, soon. */
+/** Refetch the timeline and spans of a run soon after one of its events arrived. */
 export function retimed(queries: QueryClient, runId: string, event: LogEvent): void {
   if (event.type.startsWith("message.") || waiting.has(runId)) return;
   waiting.set(

@@ -1,9 +1,12 @@
-/** The log of a run in a component: loaded as far as it is looked at, and live while it goes on. */
+/** The log of a run in a component: loaded where it is viewed, and live while the run is active. */
 import { useEffect, useSyncExternalStore } from "react";
 import { theLive } from "./live";
 import type { RunLog } from "./log";
 
-/** The log of a run; the component is drawn again when it changes. `reaches` is the newest event that a row tells of. */
+/**
+ * Return the log of a run and render again when the log changes. `lastSeq` is the newest event that the run's row
+ * mentions.
+ */
 export function useLog(runId: string, reaches: number, goesOn: boolean): RunLog {
   const log = theLive().log(runId);
   useSyncExternalStore(log.subscribe, () => log.version);

@@ -1,22 +1,22 @@
-/** Asking the server, and what it says where it cannot do what was asked. */
+/** The HTTP client of the page, and errors as the server reports them. */
 import createClient from "openapi-fetch";
 import { withVisibleControls } from "@/views/directions";
 import type { paths } from "./schema";
 
 export const client = createClient<paths>({
   baseUrl: typeof location === "undefined" ? "http://localhost" : location.origin,
-  // Looked up when it is needed, so that tests can answer.
+  // Looked up for each request, so that tests can replace it.
   fetch: async (request) => readable(await globalThis.fetch(request)),
 });
 
-/** The answer, where it is JSON with its deceptive characters made visible: whatever the page shows is untrusted. */
+/** Make deceptive characters in a JSON response visible: everything the page shows is untrusted. */
 async function readable(answer: Response): Promise<Response> {
   if (!answer.headers.get("Content-Type")?.startsWith("application/json")) return answer;
   const { status, statusText, headers } = answer;
   return new Response(withVisibleControls(await answer.text()), { status, statusText, headers });
 }
 
-/** What went wrong, in words for people; `code` is what a program goes by. */
+/** An error with a message for users; programs go by `code`. */
 export class Problem extends Error {
   constructor(
     readonly code: string,
@@ -29,7 +29,7 @@ export class Problem extends Error {
   }
 }
 
-/** Whether it is nothing that the server means: asked again, it may be over. */
+/** Whether the error may be gone at the next request: it does not come from the server's own logic. */
 export const isPassing = (error: unknown) =>
   error instanceof Problem && (error.code === "unreachable" || error.code === "unreadable");
 
@@ -39,13 +39,13 @@ interface Answer<T> {
   response: Response;
 }
 
-/** What was answered, or the `Problem` that was. */
+/** Return the data of a response; throw a `Problem` where the request failed. */
 export async function answered<T>(asked: Promise<Answer<T>>): Promise<NonNullable<T>> {
   let answer: Answer<T>;
   try {
     answer = await asked;
   } catch (error) {
-    // It answered, but not with what it promises; of a failed answer it would have said so itself.
+    // A successful response that is not JSON; for failed responses openapi-fetch does not throw.
     if (error instanceof SyntaxError)
       throw new Problem(
         "unreadable",
@@ -78,7 +78,7 @@ export function problemOf(said: unknown, status: number): Problem {
   );
 }
 
-/** Ends the session of this browser, then shows the login page. Where the server cannot be reached, nothing changes. */
+/** End the session of this browser, then open the login page. Does nothing where the server cannot be reached. */
 export async function logOut(): Promise<void> {
   const answer = await fetch("/logout", { method: "POST" }).catch(() => undefined);
   if (answer?.ok || answer?.status === 401) location.assign("/login");

@@ -1,4 +1,4 @@
-/** The one folder that talks to the server. */
+/** The only folder that talks to the server. */
 export { forgetRuns, patchRuns } from "./caches";
 export * from "./hooks";
 export { isPassing, logOut, Problem, problemOf } from "./http";

@@ -1,6 +1,6 @@
 /**
- * Lists of runs, page by page, and what becomes of them when rows change or are asked for again. Newest first; each page
- * goes on from where the one before ended, so that new runs never shift what was loaded.
+ * Lists of runs in pages, newest first, and how changed rows and refetched pages are merged into them. Each page
+ * continues where the previous one ended, so new runs never shift the loaded pages.
  */
 import type { InfiniteData } from "@tanstack/react-query";
 import type { RunFilter } from "./runs";
@@ -9,11 +9,14 @@ import type { Run, RunList } from "./types";
 export type Pages = InfiniteData<RunList, string | null>;
 
 export const LIST_PAGE = 100;
-/** The largest page that the server gives. */
+/** The largest page that the server returns. */
 const LARGE_PAGE = 500;
 const SMALL_PAGES = 5;
 
-/** How many runs a page is asked for: who goes far down a list gets there with few large pages. */
+/**
+ * Return the size of the next page: the first pages are small, the later ones large, so that scrolling far takes few
+ * requests.
+ */
 export function pageSize(known: Pages | undefined, cursor: string | null): number {
   const index = known ? known.pageParams.indexOf(cursor) : 0;
   return (index < 0 ? (known?.pages.length ?? 0) : index) < SMALL_PAGES ? LIST_PAGE : LARGE_PAGE;
@@ -21,11 +24,13 @@ export function pageSize(known: Pages | undefined, cursor: string | null): numbe
 
 export interface Patched {
   readonly pages: Pages;
-  /** Whether only the server can tell how many there are now, or which ones a search finds. */
+  /** Whether only the server knows the total now, or which runs a search finds. */
   readonly unsure: boolean;
 }
 
-/** Rows that have changed: in place where the list has them, where they belong where it should, out where they fit no more. */
+/**
+ * Merge changed rows into the pages: replace known rows, insert new ones, remove those that no longer match the filter.
+ */
 export function patched(pages: Pages, filter: RunFilter, newest: ReadonlyMap<string, Run>): Patched {
   const known = new Set<string>();
   const moved: Run[] = [];
@@ -54,7 +59,7 @@ export function patched(pages: Pages, filter: RunFilter, newest: ReadonlyMap<str
   return { pages: counted(pages, now, added - left), unsure: others.some((run) => isBeyond(pages, run)) };
 }
 
-/** The pages without runs that are gone. */
+/** Return the pages without deleted runs. */
 export function without(pages: Pages, gone: ReadonlySet<string>): Pages {
   let left = 0;
   const now = pages.pages.map((page) => {
@@ -65,7 +70,7 @@ export function without(pages: Pages, gone: ReadonlySet<string>): Pages {
   return counted(pages, now, -left);
 }
 
-/** Whether a run belongs to a list, as far as its row tells: what a search finds only the server knows. */
+/** Whether a run matches a filter, as far as its row tells. Only the server knows what a search finds. */
 export function fits(run: Run, filter: RunFilter): boolean {
   return (
     (filter.owner === undefined || run.agent_id === filter.owner) &&
@@ -77,10 +82,10 @@ export function fits(run: Run, filter: RunFilter): boolean {
   );
 }
 
-/** So far down, what a list has is not looked at again for runs that came to fit meanwhile. */
+/** From this page on, a filtered list is not refetched for runs that began to match. */
 const FAR_PAGES = 5;
 
-/** A page that is known and cannot have changed: it need not be asked for again. */
+/** Return a known page whose runs have all ended: the page cannot change and need not be fetched again. */
 export function settledPage(known: Pages | undefined, cursor: string | null, filter: RunFilter): RunList | undefined {
   const index = known && cursor !== null ? known.pageParams.indexOf(cursor) : -1;
   const page = known?.pages[index];
@@ -90,24 +95,24 @@ export function settledPage(known: Pages | undefined, cursor: string | null, fil
 }
 
 /**
- * A page that was asked for again, with what is known after it: so the pages behind it stay where they are, and need not
- * be asked for because a few runs came on top.
+ * Merge a refetched page with the known rows after it, so that the pages below stay valid when a few runs were added on
+ * top.
  */
 export function rejoined(known: Pages | undefined, cursor: string | null, fresh: RunList): RunList {
   const index = known ? known.pageParams.indexOf(cursor) : -1;
   const last = fresh.workers.at(-1);
   if (!known || index < 0 || !last || fresh.next === null) return fresh;
   const placeIn = (page: RunList) => page.workers.findIndex((run) => run.id === last.id);
-  // Where runs have left the list since, the fresh page reaches into the next one.
+  // Where runs have left the list since, the fresh page reaches into the next known page.
   const joint = known.pages.slice(index).find((page) => placeIn(page) >= 0);
   if (!joint) return fresh;
   return { ...fresh, workers: [...fresh.workers, ...joint.workers.slice(placeIn(joint) + 1)], next: joint.next };
 }
 
-/** After all times. */
+/** Sorts after every timestamp. */
 const NEVER = "~";
 
-/** Puts a run where its time says; of the same time, what came last is first. False where that is beyond the loaded. */
+/** Insert a run by its start time, before runs with the same time. Return false where its position is not loaded. */
 function place(pages: RunList[], run: Run): boolean {
   let index = pages.findIndex((page) => (page.workers.at(-1)?.started_at ?? NEVER) <= run.started_at);
   if (index < 0 && pages.at(-1)?.next === null) index = pages.length - 1;
@@ -118,14 +123,14 @@ function place(pages: RunList[], run: Run): boolean {
   return true;
 }
 
-/** Whether a run is further down than what is loaded: then it may be counted already, or not. */
+/** Whether a run is older than everything loaded: then the total may already include it, or not. */
 function isBeyond({ pages }: Pages, run: Run): boolean {
   if (!pages.length || pages.at(-1)?.next === null) return false;
   const last = pages.findLast((page) => page.workers.length)?.workers.at(-1);
   return last === undefined || run.started_at < last.started_at;
 }
 
-/** The same object where nothing has changed: pages that are as they were are not looked at again. */
+/** Return the pages with an adjusted total; the same object where nothing changed, so that React skips them. */
 function counted(before: Pages, now: RunList[], difference: number): Pages {
   const [first, ...rest] = now;
   if (!first || now.every((page, index) => page === before.pages[index])) return before;
@@ -137,7 +142,7 @@ function counted(before: Pages, now: RunList[], difference: number): Pages {
 
 const known = new WeakMap<RunList, ReadonlySet<string>>();
 
-/** Whether a page has one of them. What a page has is kept: of a thousand pages, few are looked into. */
+/** Whether a page has one of these runs. The ids of a page are cached: a list may have a thousand pages. */
 function hasAny(page: RunList, runs: ReadonlyMap<string, Run>): boolean {
   let ids = known.get(page);
   if (!ids) known.set(page, (ids = new Set(page.workers.map((run) => run.id))));

@@ -1,6 +1,6 @@
 /**
- * The one connection of the page: rows as they change, and the events of the runs that somebody looks at. Where it is
- * cut, it is made anew, and goes on from where it was; meanwhile the page asks by itself (see `pollMs`).
+ * The only live connection of the page: changed rows, and the events of the runs that are viewed. After a disconnect it
+ * reconnects and continues from the last known event; meanwhile the page polls (see `pollMs`).
  */
 import type { QueryClient } from "@tanstack/react-query";
 import { useSyncExternalStore } from "react";
@@ -12,16 +12,16 @@ import { parsed } from "@/views/json";
 
 export type Connection = "connecting" | "live" | "lost";
 
-/** How long the next try waits, in milliseconds. */
+/** Delays before reconnecting, in milliseconds. */
 const RETRY_MS = [250, 500, 1_000, 2_000, 5_000];
-/** A stream that says nothing for so long is dead: the server's heart beats every 15 s. */
+/** The longest silence of a healthy stream: the server sends a heartbeat every 15 s. */
 const SILENCE_MS = 45_000;
 /** How many runs a page can follow (the server's limit). */
 const FOLLOWED_MOST = 16;
-/** How long a log that nobody looks at is kept. */
+/** How many logs are kept that no component shows. */
 const LOGS_KEPT = 8;
 
-/** The events of the stream, by name, with their data. */
+/** Data of each stream event, by event name. */
 interface StreamEvents {
   ready: unknown;
   run: Run;
@@ -50,12 +50,12 @@ export class Live {
     const again = () => {
       if (document.visibilityState === "visible" && this.connection !== "live") this.#connect();
     };
-    // After sleep, or when the network is back, nobody wants to wait for a timer.
+    // After sleep, or when the network is back, reconnect without waiting for the timer.
     document.addEventListener("visibilitychange", again);
     addEventListener("online", again);
   }
 
-  /** The log of a run; the same for all who ask. */
+  /** Return the log of a run; every caller gets the same object. */
   log(runId: string): RunLog {
     const known = this.#logs.get(runId);
     if (known) {
@@ -72,7 +72,7 @@ export class Live {
     return log;
   }
 
-  /** Follows the log of a run until the returned function is called. */
+  /** Follow the log of a run until the returned function is called. */
   follow(runId: string): () => void {
     const watching = this.#followed.get(runId) ?? 0;
     this.#followed.set(runId, watching + 1);
@@ -81,7 +81,7 @@ export class Live {
       const left = (this.#followed.get(runId) ?? 1) - 1;
       if (left) this.#followed.set(runId, left);
       else this.#followed.delete(runId);
-      // What is followed without need does no harm: the next connection leaves it out.
+      // No reconnect: following a run too long does no harm, and the next connection leaves it out.
     };
   }
 
@@ -104,7 +104,7 @@ export class Live {
       source.addEventListener(name, (message) => {
         this.#heard();
         const told = parsed(withVisibleControls((message as MessageEvent<string>).data));
-        // What was to be told is not known: all is asked for again, but not in a hurry, since it may be told again.
+        // The event is lost: fetch everything again, but slowly, since the server may send the same text again.
         if (told === undefined) this.#failed(source, RETRY_MS.at(-1));
         else take(told as StreamEvents[Name]);
       });
@@ -118,7 +118,7 @@ export class Live {
     on("end", ({ run_id }) => this.#logs.get(run_id)?.end());
   }
 
-  /** The newest runs that are looked at, each with how far its log is known. */
+  /** Return the followed runs, the newest ones, each with its last known event. */
   #places(): string {
     const runs = [...this.#followed.keys()].filter((id) => !this.#logs.get(id)?.ended).slice(-FOLLOWED_MOST);
     return runs.map((id) => `${id}:${this.log(id).lastSeq}`).join(",");
@@ -128,7 +128,7 @@ export class Live {
     const wasLost = this.#failures > 0;
     this.#failures = 0;
     this.#become("live");
-    // What changed while nobody listened: for long, or for the moment that a new connection takes.
+    // Refetch what may have changed while the page was not connected, even for the moment of a reconnect.
     if (wasLost) void this.queries.invalidateQueries();
     else for (const what of ["runs", "run"]) void this.queries.invalidateQueries({ queryKey: [what] });
   }
@@ -160,7 +160,7 @@ export class Live {
     for (const what of ["timeline", "spans", "run"]) void this.queries.resetQueries({ queryKey: [what, runId] });
   }
 
-  /** Rows come in bursts: the caches are changed once a frame. */
+  /** Rows arrive in bursts: update the caches once for each burst. */
   #rowChanged(run: Run): void {
     if (!this.#changed.length) {
       setTimeout(() => {
@@ -173,7 +173,7 @@ export class Live {
   }
 
   #gone(runIds: string[]): void {
-    // What was said of them before and is not yet shown would bring them back.
+    // Drop pending rows of deleted runs: they would bring the runs back.
     this.#changed = this.#changed.filter((run) => !runIds.includes(run.id));
     forgetRuns(this.queries, runIds);
   }
@@ -198,5 +198,5 @@ export function useConnection(): Connection {
   return useSyncExternalStore(live.subscribe, () => live.connection);
 }
 
-/** How often to ask: not at all while the server tells by itself. */
+/** Return the poll interval; false while the stream is live. */
 export const pollMs = (connection: Connection, ms: number) => (connection === "live" ? false : ms);

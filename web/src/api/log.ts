@@ -1,33 +1,33 @@
 /**
- * The log of one run, as far as somebody looks at it: pages of events that are loaded when they are wanted, and what
- * comes live. `seq` has no gaps, so that a page is where its number says, however long the log is.
+ * The log of one run, as far as it is viewed: pages of events that are loaded on demand, and live events. `seq` has no
+ * gaps, so an event's page follows from its number, however long the log is.
  */
 import { type Typing, typingIn, withDelta } from "@/views/typing";
 import { answered, client, problemOf, type Problem } from "./http";
 import type { Delta, EventOf, LogEvent } from "./types";
 
 export const PAGE = 200;
-/** How many pages stay loaded: enough to scroll about, too few to matter. */
+/** How many pages stay loaded. */
 const PAGES_KEPT = 60;
 
 export type Completion = EventOf<"tool.result"> | EventOf<"step.call_workflow.completed">;
 
 export interface Page {
-  /** In order, without gaps, from the page's first. */
+  /** In order and without gaps, from the first event of the page. */
   readonly events: readonly LogEvent[];
-  /** What ends the calls of this page, and stands on later ones. */
+  /** Ends of calls on this page that are logged on later pages. */
   readonly later: readonly Completion[];
 }
 
 export const pageOf = (seq: number) => Math.floor((seq - 1) / PAGE);
 
 export class RunLog {
-  /** The newest event that is known of; 0 where there is none. */
+  /** The newest known event; 0 where there is none. */
   lastSeq = 0;
-  /** Whether no more will come. */
+  /** Whether the log is complete. */
   ended = false;
   problem: Problem | null = null;
-  /** Grows with each change: what is made from the log is made anew when it differs. */
+  /** Incremented with each change, so that views are computed again. */
   version = 0;
   typing: readonly Typing[] = [];
 
@@ -35,7 +35,7 @@ export class RunLog {
   readonly #loading = new Map<number, Promise<void>>();
   readonly #whole = new Map<number, Promise<LogEvent>>();
   readonly #listeners = new Set<() => void>();
-  /** Live events of the newest page that cannot be added to it before its earlier events are loaded. */
+  /** Live events of the newest page that arrived before its earlier events were loaded. */
   #ahead: LogEvent[] = [];
 
   constructor(readonly runId: string) {}
@@ -45,7 +45,7 @@ export class RunLog {
     return () => void this.#listeners.delete(listener);
   };
 
-  /** Whether somebody looks at it. */
+  /** Whether a component subscribes to the log. */
   get isWatched(): boolean {
     return this.#listeners.size > 0;
   }
@@ -58,7 +58,7 @@ export class RunLog {
     return this.#pages.get(pageOf(seq))?.events[(seq - 1) % PAGE];
   }
 
-  /** The log is known to reach to there. */
+  /** Record that the log has events up to `seq`. */
   reaches(seq: number): void {
     if (seq > this.lastSeq) {
       this.lastSeq = seq;
@@ -66,7 +66,7 @@ export class RunLog {
     }
   }
 
-  /** Whether some of these events are neither loaded nor being loaded; not after a failure, until a load succeeds. */
+  /** Whether some of these events are neither loaded nor loading. False after a failed load, until a load succeeds. */
   lacks(from: number, to: number): boolean {
     if (this.problem) return false;
     for (let number = pageOf(Math.max(1, from)); number <= pageOf(Math.min(to, this.lastSeq)); number++) {
@@ -75,7 +75,7 @@ export class RunLog {
     return false;
   }
 
-  /** Loads the pages with these events, unless they are there. */
+  /** Load the pages with these events, unless they are loaded. */
   async want(from: number, to: number): Promise<void> {
     const wanted: Promise<void>[] = [];
     for (let number = pageOf(Math.max(1, from)); number <= pageOf(Math.min(to, this.lastSeq)); number++) {
@@ -85,19 +85,19 @@ export class RunLog {
     await Promise.all(wanted);
   }
 
-  /** The event with nothing cut, for whoever opens it. */
+  /** Return the full event, with nothing cut. */
   whole(seq: number): Promise<LogEvent> {
     const known = this.event(seq);
     if (known && known.cut === undefined) return Promise.resolve(known);
     const asked = this.#whole.get(seq) ?? this.#ask(seq - 1, seq + 1, false).then((page) => page.events[0] as LogEvent);
     asked.catch(() => this.#whole.delete(seq));
     this.#whole.set(seq, asked);
-    // One opened body may be megabytes: only the last few are kept.
+    // One full event may have megabytes: keep only the last few.
     if (this.#whole.size > 4) this.#whole.delete(this.#whole.keys().next().value as number);
     return asked;
   }
 
-  /** An event that came live. */
+  /** Append a live event. */
   append(event: LogEvent): void {
     if (event.seq <= this.lastSeq && this.event(event.seq)) return;
     this.lastSeq = Math.max(this.lastSeq, event.seq);
@@ -113,18 +113,18 @@ export class RunLog {
     this.#changed();
   }
 
-  /** The log has lost its end; what it had beyond is forgotten. */
+  /** Discard everything after `last`: the log has lost its end. */
   reset(last: number): void {
     this.lastSeq = last;
     for (const number of [...this.#pages.keys()]) if (number >= pageOf(Math.max(1, last))) this.#pages.delete(number);
     this.#ahead = [];
-    // Answers that are under way may have what was lost.
+    // Running requests may return the lost events.
     this.#loading.clear();
     this.typing = [];
     this.#changed();
   }
 
-  /** A piece of a message that is being made. */
+  /** Add a piece of a message that is being generated. */
   tell(delta: Delta): void {
     this.typing = withDelta(this.typing, delta);
     this.#changed();
@@ -147,7 +147,7 @@ export class RunLog {
         if (this.#loading.get(number) !== loading) return;
         const now = this.#pages.get(number);
         const events = [...page.events];
-        // What came live meanwhile may be further on.
+        // Live events that arrived meanwhile may continue the page.
         for (const event of [...(now?.events ?? []), ...this.#ahead])
           if (event.seq === first + events.length + 1) events.push(event);
         this.#keep(number, { events, later: [...page.later, ...(now?.later ?? [])] });
@@ -175,7 +175,7 @@ export class RunLog {
     return { events: page.events, later: (page.later ?? []) as Completion[] };
   }
 
-  /** A call that stands on an earlier page has ended. */
+  /** Add the end of a call to the earlier page that has the call. */
   #completes(event: Completion, number: number): void {
     for (const [earlier, page] of this.#pages) {
       if (earlier < number && page.events.some((one) => isEndedBy(one, event))) {
@@ -184,7 +184,7 @@ export class RunLog {
     }
   }
 
-  /** Where the end of the log was loaded: what of messages it has that are not complete. */
+  /** After the last page was loaded, restore the unfinished messages from it. */
   #typedBefore(number: number): void {
     if (number !== pageOf(Math.max(1, this.lastSeq))) return;
     this.typing = typingIn(this.#pages.get(number)?.events ?? [], this.typing);

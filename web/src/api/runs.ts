@@ -1,32 +1,32 @@
-/** What the page asks of the server about runs, and what it asks of them. */
+/** Queries and actions of the page: runs, timelines, workers, providers and channels. */
 import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
 import { answered, client } from "./http";
 import { LIST_PAGE, type Pages, pageSize, rejoined, settledPage } from "./lists";
 import type { Status, TimelineRow } from "./types";
 
-/** Which runs the list is of; what is left out does not matter. */
+/** Filter of a list of runs; a missing field does not filter. */
 export interface RunFilter {
   owner?: string | undefined;
   q?: string | undefined;
   status?: Status | undefined;
   worker?: string | undefined;
   channel?: string | undefined;
-  /** Only runs that no other one called. */
+  /** Only runs that no other run called. */
   roots?: boolean | undefined;
   parent?: string | undefined;
 }
 
 const TIMELINE_PAGE = 1000;
-/** How many pages of a timeline are loaded at a time. */
+/** How many pages of a timeline one fetch loads. */
 const TIMELINE_PAGES = 5;
-/** How often is asked where nothing streams, in milliseconds. */
+/** Poll intervals while the live stream is down. */
 export const LIST_POLL_MS = 5_000;
 export const TIMELINE_POLL_MS = 3_000;
 
 export const runsQuery = (filter: RunFilter) =>
   infiniteQueryOptions({
     queryKey: ["runs", filter],
-    // Asked for again, it asks only for what can have changed: a list may be a thousand pages long.
+    // A refetch requests only pages that can have changed: a list may have a thousand pages.
     queryFn: async ({ pageParam, signal, client: queries, queryKey }) => {
       const known = () => queries.getQueryData<Pages>(queryKey);
       const settled = settledPage(known(), pageParam, filter);
@@ -42,9 +42,9 @@ export const runsQuery = (filter: RunFilter) =>
     getNextPageParam: (last) => last.next,
   });
 
-/** The last run of a list of so many, whatever of it is loaded. */
+/** Return the last run of a list with `total` runs, whatever part of the list is loaded. */
 export const lastRun = async (filter: RunFilter, total: number, signal: AbortSignal) =>
-  // Some may have come on top since they were counted.
+  // The offset may be too small: runs may have been added on top since they were counted.
   (await listed(filter, { limit: LIST_PAGE, offset: Math.max(0, total - 1) }, signal)).workers.at(-1);
 
 const listed = (
@@ -70,7 +70,7 @@ const listed = (
     }),
   );
 
-/** A run with its result and what it waits for; what was said in it is read from its log. */
+/** A run with its result and the calls it waits for. The messages are in its log. */
 export const runQuery = (id: string) =>
   queryOptions({
     queryKey: ["run", id],
@@ -82,11 +82,11 @@ export const runQuery = (id: string) =>
 
 export interface Timeline {
   readonly rows: readonly TimelineRow[];
-  /** Whether there are later ones: asking again goes on from here. */
+  /** Whether there are later rows; a refetch continues from here. */
   readonly more: boolean;
 }
 
-/** The timeline of a run. Asked again, it goes on from the last row that is known. */
+/** The timeline of a run. A refetch continues after the last known row. */
 export const timelineQuery = (id: string) =>
   queryOptions({
     queryKey: ["timeline", id],
@@ -104,7 +104,7 @@ export const timelineQuery = (id: string) =>
       }
       return { rows, more: true };
     },
-    // What is known stays right: rows are only ever added.
+    // Rows are only ever appended, so comparing them is a waste.
     structuralSharing: false,
   });
 
@@ -120,7 +120,7 @@ export const workersQuery = queryOptions({
   queryFn: ({ signal }) => answered(client.GET("/api/workers", { signal })),
 });
 
-/** Which agents and model APIs there are on the server's machine. */
+/** Agents and model APIs on the server's machine. */
 export const providersQuery = queryOptions({
   queryKey: ["providers"],
   queryFn: ({ signal }) => answered(client.GET("/api/providers", { signal })),
@@ -136,7 +136,7 @@ export const healthQuery = queryOptions({
   queryFn: ({ signal }) => answered(client.GET("/api/health", { signal })),
 });
 
-/** The events of a run in which a text stands. */
+/** Find the events of a run that contain a text. */
 export const find = (id: string, q: string, after: number, signal?: AbortSignal) =>
   answered(
     client.GET("/api/runs/{run_id}/find", {
@@ -170,13 +170,13 @@ export const reply = (id: string, callId: string, answer: unknown) =>
 export const pin = (id: string, pinned: boolean) =>
   answered(client.POST("/api/runs/{run_id}/pin", { params: { path: { run_id: id } }, body: { pinned } }));
 
-/** Deletes a run that has ended, with the runs that it called. */
+/** Delete a run that has ended, with its sub-runs. */
 export const remove = (id: string) =>
   answered(client.DELETE("/api/runs/{run_id}", { params: { path: { run_id: id }, query: { force: true } } }));
 
 export const logFile = (id: string) => `/api/runs/${id}/log.jsonl`;
 
-/** Without what is undefined, so that it is not asked for. */
+/** Leave out undefined values, so that they are not sent. */
 function defined<T extends object>(params: T): { [K in keyof T]: Exclude<T[K], undefined> } {
   return Object.fromEntries(Object.entries(params).filter(([, value]) => value !== undefined)) as never;
 }

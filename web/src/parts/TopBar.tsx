@@ -56,7 +56,7 @@ export function TopBar({ onDispatch, onHelp }: { onDispatch: () => void; onHelp:
 
 const PATIENCE_MS = 1_500;
 
-/** Says that nothing is live, once that has lasted long enough to matter. */
+/** Warn about a lost connection once it has lasted long enough to matter. */
 function Disconnected() {
   const lost = useConnection() !== "live";
   const [shown, setShown] = useState(false);

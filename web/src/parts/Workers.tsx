@@ -10,10 +10,10 @@ import { enterZone, useKeys } from "@/keys";
 import { useGo, usePlace } from "@/place";
 import { toRun } from "@/views/address";
 
-/** Where there is room for one column only. */
+/** Screens with room for one column only. */
 const NARROW = "(width < 48rem)";
 
-/** The page: runs on the left, the chosen one on the right. On a narrow screen it is one or the other. */
+/** The page: the list of runs on the left, the selected run on the right. A narrow screen shows one of them. */
 export function Workers() {
   const place = usePlace();
   const go = useGo();

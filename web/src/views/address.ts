@@ -1,32 +1,32 @@
-/** What an address says, and which runs a list is to be of because of it. */
+/** The parameters of the page's address, and the filter of the list that follows from them. */
 import type { RunFilter, Status } from "@/api";
 
 export const STATUSES: readonly Status[] = ["running", "waiting", "queued", "done", "failed", "cancelled"];
-/** As `$agentId`: the runs of all owners. */
+/** The `$agentId` that stands for all owners. */
 export const EVERYBODY = "all";
 
-/** What the address says beside the owner. */
+/** The query parameters of the address. */
 export interface Search {
-  /** The chosen run. */
+  /** The selected run. */
   worker?: string;
-  /** The event of it to go to. */
+  /** The event of the selected run to go to. */
   event?: number;
-  /** What to look for in the chosen run: it was chosen among those that a search found. */
+  /** The search text in the selected run: set where the run was selected from search results. */
   find?: string;
   q?: string;
   status?: Status;
-  /** Only runs of the worker of this name. */
+  /** Only runs of the worker with this name. */
   of?: string;
   channel?: string;
   tree?: boolean;
 }
 
 export interface Place extends Search {
-  /** Whose runs; undefined for all. */
+  /** The owner whose runs are listed; undefined for all. */
   owner: string | undefined;
 }
 
-/** Whatever stands in an address, as what the page goes by; what makes no sense is left out. */
+/** Return the valid parameters of an address; others are left out. */
 export function searchOf(said: Record<string, unknown>): Search {
   const search: Search = {};
   const status = STATUSES.find((one) => one === said.status);
@@ -42,7 +42,7 @@ export function searchOf(said: Record<string, unknown>): Search {
   return search;
 }
 
-/** The router reads `q=123` as a number and `q=true` as a truth; whoever wrote it meant a text. */
+/** The router parses `q=123` as a number and `q=true` as a boolean; both are meant as text. */
 function textOf(value: unknown): string {
   return typeof value === "string" || typeof value === "number" || typeof value === "boolean" ? String(value) : "";
 }
@@ -52,7 +52,7 @@ function seqOf(value: unknown): number | undefined {
   return Number.isSafeInteger(seq) && seq > 0 ? seq : undefined;
 }
 
-/** A place with this changed. What is undefined, empty or false is taken out of the address. */
+/** Return the parameters with a change applied. Undefined, empty and false values are removed. */
 export function changed(before: Search, change: { [K in keyof Search]?: Search[K] | undefined }): Search {
   const kept = Object.entries({ ...before, ...change }).filter(
     ([, value]) => value !== undefined && value !== "" && value !== false,
@@ -60,10 +60,10 @@ export function changed(before: Search, change: { [K in keyof Search]?: Search[K
   return Object.fromEntries(kept);
 }
 
-/** What leads to another run, or to none: chosen from a search, it opens at what was found. */
+/** Return the change that selects a run, or none. Selected from search results, the run opens at its first hit. */
 export const toRun = (runId?: string, q?: string) => ({ worker: runId, event: undefined, find: q });
 
-/** A search looks at all runs, also at those below others: then the tree is left aside. */
+/** A search covers all runs, also sub-runs, so it ignores the tree setting. */
 export const filterOf = (place: Place): RunFilter => ({
   owner: place.owner,
   q: place.q,
@@ -73,8 +73,8 @@ export const filterOf = (place: Place): RunFilter => ({
   roots: place.tree && !place.q ? true : undefined,
 });
 
-/** What takes all filters out. */
+/** The change that removes all filters. */
 export const NO_FILTER = { q: undefined, status: undefined, of: undefined, channel: undefined };
 
-/** Whether the list leaves runs out, other than by whose they are. */
+/** Whether the list is filtered by more than its owner. */
 export const isFiltered = (place: Place): boolean => Boolean(place.q || place.status || place.of || place.channel);

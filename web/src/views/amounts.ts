@@ -1,15 +1,15 @@
-/** Money, tokens and bytes, in words for people. */
+/** Money, tokens and bytes as text. */
 import type { Run, Usage } from "@/api";
 
-/** `$0.0042`, `$1.27`; null where the price is not known. */
+/** Format a price: `$0.0042`, `$1.27`; null is an unknown price. */
 export function money(usd: number | null): string {
   if (usd === null) return "cost unknown";
   if (usd === 0) return "$0";
-  // Two digits that say something, however little it is.
+  // Two significant digits, however small the amount is.
   return `$${usd >= 0.00995 ? usd.toFixed(2) : usd.toFixed(Math.min(20, 1 - Math.floor(Math.log10(usd))))}`;
 }
 
-/** `950`, `1.2k`, `12k`, `4.1M`. */
+/** Format a count: `950`, `1.2k`, `12k`, `4.1M`. */
 export function count(number: number): string {
   if (number < 1_000) return String(number);
   if (number < 999_500) return `${(number / 1_000).toFixed(number < 9_950 ? 1 : 0)}k`;
@@ -19,7 +19,7 @@ export function count(number: number): string {
 
 export const tokens = (usage: Usage) => usage.input + usage.output + usage.cache_read + usage.cache_write;
 
-/** `640 B`, `12 KB`, `4.9 MB`. */
+/** Format a size: `640 B`, `12 KB`, `4.9 MB`. */
 export function bytes(number: number): string {
   if (number < 1_000) return `${number} B`;
   if (number < 999_500) return `${Math.round(number / 1_000)} KB`;
@@ -28,8 +28,8 @@ export function bytes(number: number): string {
 }
 
 /**
- * What a run cost, for a card: in short, and the whole of it for who asks. Of one that spent nothing itself, what the
- * runs below it did. Null where nothing is known to have been spent.
+ * Return the cost of a run for a card, in short and in full. For a run that spent nothing itself, the cost of its
+ * sub-runs. Null where no cost is known.
  */
 export function costOf(
   run: Pick<Run, "usage" | "cost_usd" | "tree_usage" | "tree_cost_usd">,

@@ -1,9 +1,12 @@
-/** What a terminal would show of a command's output: colours as spans, lines as they were last drawn, no other commands. */
+/**
+ * Output of a command as a terminal shows it: colors as spans, overwritten lines as they were last drawn, other control
+ * sequences removed.
+ */
 import Anser from "anser";
 
 export interface Span {
   readonly text: string;
-  /** CSS colours: a variable of the theme for the sixteen that have names, else the colour itself. */
+  /** CSS colors: a variable of the theme for the sixteen named colors, otherwise the color itself. */
   readonly colour: string | null;
   readonly back: string | null;
   readonly bold: boolean;
@@ -13,9 +16,8 @@ export interface Span {
   readonly struck: boolean;
 }
 
-/** Beyond these the rest has no colours: nobody sees so many, and a page has to draw each. */
+/** With more spans, the rest has no colors: the page has to render each span. */
 const SPANS_MOST = 4_000;
-// Control characters are what this is about.
 const OSC = /\u001b\][^\u0007\u001b]*(?:\u0007|\u001b\\)?/g;
 const NOT_COLOUR = /\u001b\[[0-9;:?<=>!]*[ -/]*(?!m)[@-~]/g;
 const SHORT = /\u001b(?![[\]])[ -/]*[0-~]?/g;
@@ -36,13 +38,15 @@ export function spansOf(text: string): Span[] {
   return rest ? [...spans, plain(rest)] : spans;
 }
 
-/** What sets the colours that hold at the end of a text: to be put before what follows it. */
+/**
+ * Return the sequences that set the colors in effect at the end of a text, to be put before the text that follows it.
+ */
 export function coloursAfter(text: string): string {
   const set = text.match(COLOUR) ?? [];
   return set.slice(set.findLastIndex((one) => /^\u001b\[0*m$/.test(one)) + 1).join("");
 }
 
-/** The text without what moves a cursor; of a line that was drawn several times, the last. */
+/** Return the text without cursor movements; of a line that was overwritten, the last version. */
 export function drawn(text: string): string {
   if (!hasControls(text)) return text;
   const lines = text
@@ -62,7 +66,7 @@ function lastDrawn(line: string): string {
   const draws = line.split("\r");
   const last = draws.findLastIndex((draw) => draw.replace(COLOUR, "") !== "");
   if (last < 0) return "";
-  // Colours that were set before hold on.
+  // Colors that were set in earlier versions stay in effect.
   return (
     draws
       .slice(0, last)
@@ -99,7 +103,7 @@ function colourOf(name: string | null, exactly: string | null): string | null {
   return paletteColour(Number(number));
 }
 
-/** A colour of the palette of 256: sixteen with names, a cube of six by six by six, and greys. */
+/** Return a color of the 256-color palette: sixteen named colors, a cube of six by six by six, and grays. */
 function paletteColour(number: number): string {
   if (number < 16) return `var(--ansi-${number < 8 ? "" : "bright-"}${NAMES[number % 8] ?? "white"})`;
   if (number >= 232) {

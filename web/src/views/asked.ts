@@ -1,18 +1,18 @@
-/** What a run asks somebody, and what an answer is. */
+/** Calls that a run waits for: the question, the options, and the answer. */
 import type { Awaited } from "@/api";
 import { asText, isRecord, isText } from "./json";
 
-/** The waits that end when somebody answers. All others end by themselves, or by what is done elsewhere. */
+/** Kinds of waits that a user ends by answering. The others end by themselves or by an event elsewhere. */
 const ANSWERABLE: ReadonlySet<string> = new Set(["client_tool", "question", "approval"]);
 export const isAnswerable = (kind: string) => ANSWERABLE.has(kind);
 
-/** The question, in words; null where it is not one: then it is a tool's input. */
+/** Return the text of a question; null where the call has none, as a tool with its input. */
 export function questionOf({ kind, input }: Pick<Awaited, "kind" | "input">): string | null {
   if (isText(input)) return input;
   return kind === "client_tool" ? null : textIn(input, ["question", "prompt", "message", "title"]);
 }
 
-/** The first of these fields that has words in it. */
+/** Return the first of these fields that has text. */
 function textIn(input: unknown, names: readonly string[]): string | null {
   const said = isRecord(input)
     ? names.map((name) => input[name]).find((one) => isText(one) && one.trim() !== "")
@@ -22,14 +22,14 @@ function textIn(input: unknown, names: readonly string[]): string | null {
 
 const REASONS: Record<string, string> = { rate_limit: "Waits for the provider’s limit." };
 
-/** Why a run waits, of whatever kind the wait is: in its own words, else by its kind; and what else it says of itself. */
+/** Return why a run waits: the message of the call, or a text by its kind; and its other fields as details. */
 export function reasonOf({ kind, name, input }: Pick<Awaited, "kind" | "name" | "input">): {
   reason: string;
   details: string | null;
 } {
   const said = isText(input) ? input : textIn(input, ["message", "reason", "text", "question", "prompt", "title"]);
   const reason = said ?? REASONS[kind] ?? `Waits: ${(kind || name).replaceAll("_", " ")}.`;
-  // When the wait ends is told beside it.
+  // The end of the wait is shown beside the reason.
   const rest = isRecord(input)
     ? Object.entries(input).filter(([field, value]) => field !== "until" && value !== said)
     : [];
@@ -42,18 +42,20 @@ export function reasonOf({ kind, name, input }: Pick<Awaited, "kind" | "name" | 
 type Option = string | number | boolean;
 const isOption = (value: unknown): value is Option => ["string", "number", "boolean"].includes(typeof value);
 
-/** What one can choose from. */
+/** Return the offered answers. */
 export function optionsOf(input: unknown): readonly Option[] {
   const said = isRecord(input) ? input["options"] : null;
   return Array.isArray(said) ? said.filter(isOption) : [];
 }
 
-/** Whether it looks as if JSON was meant, and is none. */
+/** Whether the text looks like JSON but cannot be parsed. */
 export function isBrokenJson(typed: string, kind: string): boolean {
   return kind !== "question" && /^[{["]/.test(typed.trim()) && answerOf(typed, kind) === typed.trim();
 }
 
-/** A question is answered in words; a tool's result is JSON where it is JSON. */
+/**
+ * Return the value of a typed answer: a question is answered with text, a tool with JSON where the text is valid JSON.
+ */
 export function answerOf(typed: string, kind: string): unknown {
   if (kind === "question") return typed.trim();
   try {

@@ -1,37 +1,37 @@
 /**
- * The axis of a chart of time: true to scale, except that long idle stretches are drawn short and marked, so that a run
- * that waited a night for an answer still shows what it did before and after.
+ * The time axis of a chart: true to scale, except that long idle times are drawn short and marked. So a run that waited
+ * a night for an answer still shows what it did before and after.
  */
 
-/** From and to, in milliseconds. */
+/** A time range, in milliseconds. */
 export type Stretch = readonly [from: number, to: number];
 
-/** A stretch that is drawn shorter than it was. */
+/** An idle time that is drawn shorter than it was. */
 export interface Break {
-  /** Where it is drawn, in 0..1. */
+  /** Position in the chart, in 0..1. */
   readonly from: number;
   readonly to: number;
-  /** How long it really was. */
+  /** The real length. */
   readonly ms: number;
 }
 
 export interface Axis {
-  /** Where a moment is drawn, in 0..1. */
+  /** Return the position of a time in the chart, in 0..1. */
   at(ms: number): number;
   readonly breaks: readonly Break[];
-  /** How long all of it was. */
+  /** The total time. */
   readonly ms: number;
 }
 
-/** Shorter than this, a stretch is not worth a mark; */
+/** Shorter idle times are not drawn short. */
 const LEAST_BREAK_MS = 5_000;
-/** nor is it where it is less than this part of the time in which something was done. */
+/** Idle times below this share of the busy time are not drawn short. */
 const LEAST_BREAK_SHARE = 0.1;
-/** How much of the chart one break takes, and all of them at most. */
+/** The width of one break, and the largest width of all breaks together. */
 const BREAK_WIDTH = 0.07;
 const BREAKS_WIDTH = 0.4;
 
-/** The axis over `whole`. `moments` are when things began and ended: a break never reaches over one. */
+/** Build the axis over `whole`. `moments` are the starts and ends of spans: a break never crosses one. */
 export function axisOf(whole: Stretch, moments: Iterable<number>, idle: readonly Stretch[]): Axis {
   const pieces = piecesOf(whole, moments, idle);
   const ms = whole[1] - whole[0];
@@ -65,7 +65,7 @@ interface Knot {
   x: number;
 }
 
-/** The whole, cut where anything begins or ends. */
+/** Split the range at every start and end. */
 function piecesOf(whole: Stretch, moments: Iterable<number>, idle: readonly Stretch[]): Piece[] {
   const cuts = new Set([...whole, ...moments, ...idle.flat()].filter((ms) => ms >= whole[0] && ms <= whole[1]));
   const sorted = [...cuts].sort((a, b) => a - b);
@@ -79,7 +79,7 @@ function piecesOf(whole: Stretch, moments: Iterable<number>, idle: readonly Stre
   return pieces;
 }
 
-/** What no stretch of `busy` covers; in order. */
+/** Return the parts of a range that no interval of `busy` covers, in order. */
 export function uncovered(whole: Stretch, busy: readonly Stretch[]): Stretch[] {
   const left: Stretch[] = [];
   let free = whole[0];
@@ -94,7 +94,7 @@ export function uncovered(whole: Stretch, busy: readonly Stretch[]): Stretch[] {
 
 const sum = (pieces: readonly Piece[]) => pieces.reduce((ms, piece) => ms + piece.to - piece.from, 0);
 
-/** Straight from knot to knot. */
+/** Interpolate between the knots. */
 function between(knots: readonly Knot[], ms: number): number {
   let [low, high] = [0, knots.length - 1];
   while (high - low > 1) {

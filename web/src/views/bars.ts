@@ -1,22 +1,25 @@
-/** Where the time of a run went: a bar for each step, tool call and sub-run, in lanes, what is inside below. */
+/**
+ * The chart of where the time of a run went: a bar for each step, tool call and sub-run, in lanes; inner spans are
+ * below their step.
+ */
 import type { Span, Spans } from "@/api";
 import { axisOf, type Break, type Stretch, uncovered } from "./axis";
 
 export interface Bar {
-  /** Of several, the first. */
+  /** The span; the first of several. */
   readonly span: Span;
-  /** How many it stands for. */
+  /** How many spans the bar stands for. */
   readonly count: number;
-  /** Empty where it stands for several of different names. */
+  /** Empty where the spans have different names. */
   readonly name: string;
   /** From 0, the topmost. */
   readonly lane: number;
-  /** Where it is drawn, in 0..1. */
+  /** Position in the chart, in 0..1. */
   readonly from: number;
   readonly to: number;
-  /** How long it took; how long they took together, where it stands for several. */
+  /** The duration; of several spans, the sum of their durations. */
   readonly ms: number;
-  /** Whether it goes on. */
+  /** Whether the span has not ended. */
   readonly open: boolean;
 }
 
@@ -27,29 +30,29 @@ export interface Chart {
   readonly ms: number;
 }
 
-/** Agents do not say of their own tools which ones wait for somebody; this one does nothing else. */
+/** Agents do not report which of their own tools wait for a user; this tool only waits. */
 const WAITS: ReadonlySet<string> = new Set(["AskUserQuestion"]);
 
-/** Whether it does nothing but wait, for somebody or for a time. */
+/** Whether the span only waits, for a user or for a time. */
 export const isWait = (span: Span) => span.waits === true || WAITS.has(span.name);
 
-/** How it ended, where not well. */
+/** How a span ended that did not succeed. */
 export type Ending = "failed" | "cancelled";
 
-/** `left` are the events by which something ended because the run was cancelled. */
+/** Return how a span ended. `cancelledBy` are the events by which spans ended because the run was cancelled. */
 export const endingOf = ({ error, end_seq }: Span, left: ReadonlySet<number>): Ending | null =>
   !error ? null : end_seq !== null && left.has(end_seq) ? "cancelled" : "failed";
 
 interface Node {
   readonly span: Span;
   readonly from: number;
-  /** Infinite until it has ended. */
+  /** Infinity until the span has ended. */
   readonly to: number;
   readonly inside: Node[];
   lane: number;
 }
 
-/** The spans in their lanes. What the time is does not matter to them: what has not ended keeps its lane for ever. */
+/** Spans with their lanes. They do not depend on the current time: an open span keeps its lane to the end. */
 export interface Lanes {
   readonly nodes: readonly Node[];
   readonly count: number;
@@ -60,7 +63,7 @@ export interface Lanes {
 export function lanesOf(spans: Spans): Lanes {
   const nodes: Node[] = spans.spans.map((span) => {
     const from = Date.parse(span.started_at);
-    // Clocks are set back now and then; nothing ends before it began.
+    // Clocks are set back now and then; a span never ends before it started.
     const to = span.ended_at === null ? Infinity : Math.max(from, Date.parse(span.ended_at));
     return { span, from, to, inside: [], lane: 0 };
   });
@@ -76,8 +79,8 @@ export function lanesOf(spans: Spans): Lanes {
 }
 
 /**
- * The chart at a moment. `now` is null where nothing goes on: then the last that is known is the end. `waits` says that
- * the run waits now, for whatever.
+ * Build the chart at a time. `now` is null where the run has ended: then the last known time is the end. `waits` tells
+ * whether the run is waiting now.
  */
 export function chartOf(lanes: Lanes, now: number | null, waits: boolean): Chart {
   const { nodes, from } = lanes;
@@ -109,10 +112,10 @@ export function chartOf(lanes: Lanes, now: number | null, waits: boolean): Chart
   return { bars: mergedBars(bars), breaks: axis.breaks, lanes: lanes.count, ms: axis.ms };
 }
 
-/** Bars that are narrower than this part of the chart can neither be told apart nor pointed at. */
+/** Bars below this share of the chart's width can neither be told apart nor clicked. */
 const LEAST_WIDTH = 1 / 160;
 
-/** Neighbours in a lane that are too narrow to be drawn side by side become one; none is left out. */
+/** Merge neighbors in a lane that are too narrow to be drawn side by side; no span is left out. */
 export function mergedBars(bars: readonly Bar[]): Bar[] {
   const merged: Bar[] = [];
   const last = new Map<string, number>();
@@ -136,19 +139,19 @@ export function mergedBars(bars: readonly Bar[]): Bar[] {
 
 const MANY: Record<Span["kind"], string> = { step: "steps", tool: "tool calls", run: "sub-runs" };
 
-/** `Bash`; of several `12 × Bash`, or `12 tool calls` where they have different names. */
+/** Return the label of a bar: `Bash`; for several spans `12 × Bash`, or `12 tool calls` where the names differ. */
 export function barName({ count, name, span }: Pick<Bar, "count" | "name" | "span">): string {
   if (count === 1) return name;
   return name ? `${count.toLocaleString("en")} × ${name}` : `${count.toLocaleString("en")} ${MANY[span.kind]}`;
 }
 
-/** When something was done in a span itself, and it did not only wait for what is inside, or for somebody. */
+/** Return when a span itself was busy, and not only waiting for inner spans or for a user. */
 function busyIn(node: Node, end: number): Stretch[] {
   const { span, from, inside } = node;
   if (span.kind !== "step") return isWait(span) ? [] : [[from, end]];
   if (inside.length === 0) return [[from, end]];
   const tools = inside.filter((one) => one.span.kind === "tool");
-  // A step of steps does nothing by itself; one that calls tools thinks between the calls.
+  // A step of steps does nothing itself; a step that calls tools is thinking between the calls.
   if (tools.length === 0) return [];
   const waits = tools.filter((one) => isWait(one.span));
   return uncovered(
@@ -157,7 +160,7 @@ function busyIn(node: Node, end: number): Stretch[] {
   );
 }
 
-/** Hangs each below the step it belongs to, by their paths, and gives those that belong to none. */
+/** Nest each span below the step it belongs to, by their paths, and return the roots. */
 function nested(nodes: readonly Node[]): Node[] {
   const roots: Node[] = [];
   const newest = new Map<string, Node>();
@@ -170,7 +173,7 @@ function nested(nodes: readonly Node[]): Node[] {
   return roots;
 }
 
-/** The innermost step at this path or around it that has not ended by then. */
+/** Return the innermost step at this path or around it that has not ended at this time. */
 function placeOf(newest: ReadonlyMap<string, Node>, path: string, at: number): Node | undefined {
   for (let place = path; place; place = outside(place)) {
     const node = newest.get(place);
@@ -182,8 +185,8 @@ function placeOf(newest: ReadonlyMap<string, Node>, path: string, at: number): N
 const outside = (path: string) => path.slice(0, Math.max(0, path.lastIndexOf(".")));
 
 /**
- * Gives each its lane: below the one that it is inside of, with all of its own inside as one block, as far up as there
- * is room. How many lanes they take.
+ * Assign the lanes: each span is below the span that contains it, takes its inner spans along as a block, and goes as
+ * far up as there is room. Return the number of lanes.
  */
 function pack(nodes: readonly Node[]): number {
   /** When each lane is free again. */
@@ -198,7 +201,7 @@ function pack(nodes: readonly Node[]): number {
   return free.length;
 }
 
-/** The first of so many lanes next to each other that are free by then. */
+/** Return the first of `height` adjacent lanes that are free at this time. */
 function room(free: readonly number[], from: number, height: number): number {
   let found = 0;
   for (let lane = 0; lane < free.length; lane++) {
@@ -208,9 +211,9 @@ function room(free: readonly number[], from: number, height: number): number {
   return free.length - found;
 }
 
-/** When it has begun, or the first inside: agents have clocks of their own. */
+/** The earliest start of a span and its inner spans: agents have clocks of their own. */
 const since = (node: Node): number => node.inside.reduce((least, one) => Math.min(least, since(one)), node.from);
-/** When it has ended, and all inside. */
+/** The latest end of a span and its inner spans. */
 const until = (node: Node): number => node.inside.reduce((most, one) => Math.max(most, until(one)), node.to);
 
 function lower(nodes: readonly Node[], by: number): void {

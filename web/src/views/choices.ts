@@ -1,4 +1,4 @@
-/** What a list can be narrowed to. */
+/** Options of the filters, and the search for a worker. */
 import type { Channel, Run, Worker } from "@/api";
 
 export interface Choice {
@@ -10,7 +10,7 @@ interface Catalogue {
   readonly workers: readonly Worker[];
 }
 
-/** The workers that there are, and whatever else runs in sight have run: commands, agents, what is no longer there. */
+/** Return the known workers and the names of all other runs seen: commands, agents, workers that were removed. */
 export function workerChoices(
   known: Catalogue | undefined,
   seen: readonly Run[],
@@ -21,7 +21,7 @@ export function workerChoices(
   return [...names].sort((one, other) => one.localeCompare(other)).map((name) => ({ value: name, label: name }));
 }
 
-/** The workers that these words are said of, those first whose name has them: in a description they are a hint only. */
+/** Return the workers that match all words; workers whose name matches come before those whose description does. */
 export function matching(workers: readonly Worker[], words: string): Worker[] {
   const wanted = words.toLowerCase().split(/\s+/);
   const has = (text: string) => wanted.every((word) => text.toLowerCase().includes(word));

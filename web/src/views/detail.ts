@@ -1,4 +1,4 @@
-/** What the head of a run says of it, in words for people. */
+/** Texts and states in the header of a run. */
 import type { Run, RunDetail, Status, Usage } from "@/api";
 import { count, money, tokens } from "./amounts";
 import { asText, oneLine, parsed } from "./json";
@@ -9,15 +9,15 @@ const GOES_ON: ReadonlySet<Status> = new Set(["queued", "running", "waiting"]);
 /** Whether a run has not ended yet. */
 export const goesOn = (status: Status) => GOES_ON.has(status);
 
-/** Why a run was cancelled; null where it was not. */
+/** Return why a run was cancelled; null where it was not. */
 export const cancelReason = (run: Pick<RunDetail, "status" | "error">): string | null =>
   run.status === "cancelled" ? (run.error?.message ?? "") : null;
 
-/** Whether an error only says that something was stopped, with the run or because another branch failed: it did not fail itself. */
+/** Whether an error only reports a cancellation, of the run or because another branch failed. */
 export const isOfCancel = (reason: string | null, error: unknown, code?: unknown): boolean =>
   code === "cancelled" || (reason !== null && error === reason);
 
-/** What the browser's tab is called. */
+/** Return the title of the browser tab. */
 export const titleOf = (run: Run | RunDetail) => `${run.status} · ${oneLine(run.task || run.name, 120)} · Shopfloor`;
 
 const WAITED_FOR: Record<string, string> = {
@@ -29,13 +29,13 @@ const WAITED_FOR: Record<string, string> = {
   run: "a sub-run",
 };
 
-/** `waits for an answer, a sub-run`; null where it waits for nothing. */
+/** Say what a run waits for: `waits for an answer, a sub-run`; null where it waits for nothing. */
 export function waitWords(kinds: readonly string[] | null): string | null {
   if (!kinds?.length) return null;
   return `waits for ${kinds.map((kind) => WAITED_FOR[kind] ?? kind.replaceAll("_", " ")).join(", ")}`;
 }
 
-/** `$0.12, with sub-runs $0.34`; null where no price is known: then tokens tell what was spent. */
+/** Format the cost: `$0.12, with sub-runs $0.34`; null where no price is known, since the tokens are shown then. */
 export function costWords(run: RunDetail): string | null {
   const own = run.cost_usd === null ? null : money(run.cost_usd);
   if (run.children === 0) return own;
@@ -43,7 +43,10 @@ export function costWords(run: RunDetail): string | null {
   return own !== null && tree !== null ? `${own}, ${tree}` : (own ?? tree);
 }
 
-/** `12.3k tokens`; null where there are none. Where only sub-runs spent some, at no known price, `with sub-runs 12.3k tokens`. */
+/**
+ * Format the tokens: `12.3k tokens`; null where there are none. Where only sub-runs used tokens at an unknown price,
+ * `with sub-runs 12.3k tokens`.
+ */
 export function tokenWords(run: RunDetail): string | null {
   const own = tokens(run.usage);
   const all = own || (run.tree_cost_usd === null ? tokens(run.tree_usage) : 0);
@@ -58,7 +61,7 @@ const CLASSES: readonly [keyof Usage, string][] = [
   ["reasoning", "reasoning (part of output)"],
 ];
 
-/** Tokens by class, one on a line; and that nobody knows their price, where that is so. */
+/** List the tokens by class, one per line, and whether their price is unknown. */
 export function usageWords(run: RunDetail): string {
   const [usage, usd] = tokens(run.usage) === 0 ? [run.tree_usage, run.tree_cost_usd] : [run.usage, run.cost_usd];
   const lines = CLASSES.filter(([one]) => usage[one] > 0).map(
@@ -73,7 +76,7 @@ export interface Shown {
   readonly text: string;
 }
 
-/** A result as it is shown: JSON indented, what a command printed and what is very long as it is, the rest as Markdown. */
+/** Decide how to show a result: JSON indented, command output and very long text as it is, the rest as Markdown. */
 export function resultOf(result: string, kind: string): Shown {
   const value = parsed(result);
   if (value !== undefined) return { as: "text", text: asText(value) };

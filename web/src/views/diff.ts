@@ -1,4 +1,4 @@
-/** Changes of files, as lines: from unified diffs, from patches, and from what an edit replaces by what. */
+/** File changes as lines: from unified diffs, from patches, and from the strings of an edit. */
 import type { FileChange } from "@/api";
 import { isRecord, isText } from "./json";
 import { isPatch, patchOf } from "./patch";
@@ -14,11 +14,11 @@ export interface FileDiff {
   readonly lines: readonly DiffLine[];
 }
 
-/** Lines of headers, which say nothing that the path does not. */
+/** Header lines, which repeat the path. */
 const HEADER =
   /^(diff --git |index |Index: |=+$|--- |\+\+\+ |new file mode |deleted file mode |create file mode |old mode |new mode |similarity index |rename (from|to) |\\ No newline)/;
 
-/** The lines of a unified diff of one file. */
+/** Parse a unified diff of one file. */
 export function unified(diff: string): DiffLine[] {
   const lines: DiffLine[] = [];
   let inHunk = false;
@@ -36,7 +36,7 @@ export function unified(diff: string): DiffLine[] {
   return lines;
 }
 
-/** What a call changed: as its result tells, or else as it was asked to. */
+/** Return what a call changed: from its result, or else from its input. */
 export function changesOf(input: unknown, files: readonly FileChange[] | null | undefined): FileDiff[] {
   const told = (files ?? []).flatMap((file) =>
     file.diff ? [{ path: file.path, action: file.action, lines: unified(file.diff) }] : [],
@@ -72,10 +72,10 @@ function textIn(input: Record<string, unknown>, ...names: string[]): string | un
   return names.map((name) => input[name]).find(isText);
 }
 
-/** More pairs of lines than these are not compared one by one: all of the old, then all of the new. */
+/** With more pairs of lines than this, texts are not compared: all old lines, then all new ones. */
 const PAIRS_MOST = 1_000_000;
 
-/** What has to be taken out and put in to make one text of the other. */
+/** Compute the diff between two texts. */
 export function compared(before: string, after: string): DiffLine[] {
   const [old, fresh] = [linesOf(before), linesOf(after)];
   let start = 0;
@@ -99,7 +99,7 @@ function between(old: readonly string[], fresh: readonly string[]): DiffLine[] {
   const removed = (text: string): DiffLine => ({ kind: "removed", text });
   const added = (text: string): DiffLine => ({ kind: "added", text });
   if (old.length * fresh.length > PAIRS_MOST) return [...old.map(removed), ...fresh.map(added)];
-  // How many lines are common from each pair on.
+  // Length of the longest common subsequence from each pair of lines on.
   const width = fresh.length + 1;
   const common = new Uint32Array((old.length + 1) * width);
   for (let i = old.length - 1; i >= 0; i--) {

@@ -1,4 +1,6 @@
-/** Single events and blocks: whether they are what the page knows, and whether another event tells of the same. */
+/**
+ * Checks on single events and blocks: whether the page can read them, and whether another event shows the same content.
+ */
 import type { Block, EventOf, LogEvent, Page } from "@/api";
 import { isRecord } from "./json";
 import type { Message, MessageRow } from "./rows";
@@ -19,7 +21,7 @@ const KNOWN: Record<LogEvent["type"], true> = {
   "tool.result": true,
 };
 
-/** Whether an event is of a type and a shape that we know. Logs may be of later versions, or damaged. */
+/** Whether an event has a known type and shape. A log may come from a later version, or be damaged. */
 export function isRead(event: LogEvent): boolean {
   if (!Object.hasOwn(KNOWN, event.type) || !isRecord(event.payload)) return false;
   if (event.type === "message.user" || event.type === "message.assistant") {
@@ -32,12 +34,12 @@ export function isRead(event: LogEvent): boolean {
 export const isOutput = (block: Block): block is Output =>
   block.type === "text" && block.stream != null && typeof block.text === "string";
 
-/** A command with the values that it refers to, one line each. */
+/** Return a command followed by its variables, one per line. */
 export function commandText(command: string, variables: Record<string, string> | null | undefined): string {
   return [command, ...Object.entries(variables ?? {}).map(([name, value]) => `${name}=${value}`)].join("\n");
 }
 
-/** Whether a block is what its type says; the others are shown as they are. */
+/** Whether a block has the fields of its type. Other blocks are shown as JSON. */
 export function isKnown(block: Block): boolean {
   switch (block.type) {
     case "text":
@@ -64,8 +66,8 @@ export function kindOf(blocks: readonly Block[]): MessageRow["kind"] {
 }
 
 /**
- * Whether an event of its own tells of a tool use or result. A use that never came to a call is shown, once the agent
- * has gone on without it.
+ * Whether an event of its own shows a tool use or result. A tool use without a call is shown once the agent has
+ * continued without it.
  */
 export function isToldElsewhere(block: Block, message: Message, page: Page, index = 0): boolean {
   if (block.type === "tool_result")
@@ -89,7 +91,7 @@ type StepEvent = EventOf<
   "step.started" | "step.completed" | "step.call_workflow.started" | "step.call_workflow.completed"
 >;
 
-/** What joins the beginning and the end of a step or a sub-run. */
+/** Return the key that joins the start and the end of a step or sub-run. */
 export function placeOf(event: StepEvent): string {
   return event.child_run_id ?? `${event.path}#${event.iteration}#${event.payload.try}`;
 }

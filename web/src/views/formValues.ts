@@ -1,16 +1,16 @@
-/** What was typed into a form, as the values that are meant. */
+/** Convert the texts typed into a form to the input of a worker. */
 import { type Field, isObject } from "@/views/schemaForm";
 
-/** What is in the fields, by their names. */
+/** The typed texts by field name. */
 export type Typed = Readonly<Record<string, string>>;
 
 export interface Filled {
   readonly input: Record<string, unknown>;
-  /** What is wrong, by the field's name. */
+  /** Error messages by field name. */
   readonly problems: Readonly<Record<string, string>>;
 }
 
-/** All that was typed as what the worker is given. What was left empty is left out, so that its default holds. */
+/** Convert all typed texts to the worker's input. Empty fields are left out, so that their defaults apply. */
 export function filled(fields: readonly Field[], typed: Typed): Filled {
   const input: Record<string, unknown> = {};
   const problems: Record<string, string> = {};
@@ -41,14 +41,14 @@ export function meantBy(field: Field, text: string): Meant {
     case "object":
       return jsonMeant(field.kind, text);
     case "any":
-      // A default stays what it is: as text it could be taken for something else.
+      // Leave an unchanged default out: parsed from text, it could become another type.
       return field.hasDefault && text === field.initial ? { value: undefined } : anyMeant(text);
   }
 }
 
 function left(field: Field, text: string): Meant {
   if (field.required) return { problem: "This is needed." };
-  // Somebody emptied it: that is what they want, and not the default again.
+  // The user has emptied a field with a default: send the empty text, not the default.
   const isText = field.kind === "line" || field.kind === "prose";
   return { value: isText && field.hasDefault ? text : undefined };
 }
@@ -74,7 +74,7 @@ function jsonMeant(kind: "array" | "object", text: string): Meant {
   return { value };
 }
 
-/** What may be anything: JSON where it is, and otherwise the text itself, as on the command line. */
+/** Parse a value of any type: JSON where it is valid, otherwise the text itself, as on the command line. */
 function anyMeant(text: string): Meant {
   try {
     return { value: JSON.parse(text) as unknown };

@@ -1,8 +1,8 @@
-/** What a call is about, on one line: its command, its file, its question. Never its JSON. */
+/** The one-line summary of a call: its command, file or question; never its JSON. */
 import { isRecord, isText, oneLine } from "./json";
 import { patchedPaths } from "./patch";
 
-/** By what a call is best known, in this order, whoever's tool it is. */
+/** Fields that describe a call best, in this order, for the tools of all agents. */
 const TELLING = [
   ...["command", "cmd", "script", "code"],
   ...["file_path", "filePath", "path", "notebook_path", "dir_path", "directory", "file", "filename"],
@@ -35,13 +35,13 @@ function tellingIn(input: Record<string, unknown>): string {
   for (const name of TELLING) {
     const said = input[name];
     if (isText(said) && said.trim()) return withPlace(name, unwrapped(said), input);
-    // A command as its words.
+    // A command as a list of words.
     if (Array.isArray(said) && said.length && said.every(isText)) return unwrapped(said.join(" "));
   }
   return "";
 }
 
-/** What is looked for, and where. */
+/** Add the pattern of a search, or the line in a file. */
 function withPlace(name: string, said: string, input: Record<string, unknown>): string {
   const pattern = input["pattern"] ?? input["glob"];
   if (["path", "dir_path", "directory"].includes(name) && isText(pattern) && pattern) return `${pattern} in ${said}`;
@@ -79,7 +79,7 @@ function tasksIn(input: Record<string, unknown>): string {
   return `${done.length} of ${tasks.length} done${isText(doing) && doing ? `: ${doing}` : ""}`;
 }
 
-/** Where nothing better is known: its first text, or else its first values. */
+/** Fall back to the first text, or else to the first values. */
 function firstIn(input: Record<string, unknown>): string {
   const entries = Object.entries(input);
   const text = entries.find(([, value]) => isText(value) && value.trim());
@@ -90,7 +90,7 @@ function firstIn(input: Record<string, unknown>): string {
     .join(", ");
 }
 
-/** Without the shell around a command, which says nothing: `/bin/bash -lc 'make test'` is `make test`. */
+/** Remove the shell around a command: `/bin/bash -lc 'make test'` becomes `make test`. */
 function unwrapped(command: string): string {
   const inner = /^(?:\S*\/)?(?:ba|z|da)?sh\s+-l?c\s+(['"]?)([\s\S]*)\1\s*$/.exec(command);
   return inner?.[2]?.trim() || command;

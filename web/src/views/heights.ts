@@ -1,12 +1,12 @@
 /**
- * How high the rows of a log are, and so where each is: measured where they were drawn, guessed where they were not.
- * Sums are kept by page, so that of hundreds of thousands of rows none is looked at that is not near.
+ * Heights and positions of the rows of a log: measured for rendered rows, estimated for the others. Sums are kept by
+ * page, so that a lookup among hundreds of thousands of rows touches few of them.
  */
 import { PAGE, pageOf } from "@/api";
 
-/** What an event that was not loaded is taken for. */
+/** Estimated height of an event that is not loaded. */
 const GUESS = 28;
-/** Browsers draw nothing that is higher than this (Firefox: some 17 million pixels). */
+/** The largest height in pixels; Firefox renders nothing beyond about 17 million. */
 const MOST = 12_000_000;
 
 export class Heights {
@@ -14,11 +14,11 @@ export class Heights {
   #guess = GUESS;
   readonly #rows = new Map<number, Float64Array>();
   #sums: number[] = [];
-  /** Where each page begins; right up to the first of `#stale`. */
+  /** Top of each page; valid up to index `#stale`. */
   #tops: number[] = [0];
   #stale = 0;
 
-  /** There are so many rows now. */
+  /** Set the number of rows. */
   resize(count: number): void {
     if (count === this.count) return;
     const guess = Math.min(GUESS, MOST / Math.max(1, count));
@@ -31,7 +31,7 @@ export class Heights {
     this.#stale = Math.min(this.#stale, from);
   }
 
-  /** Gives a row its height; false where that is nothing new. */
+  /** Set the height of a row. Return false where it is unchanged. */
   set(seq: number, height: number): boolean {
     if (seq < 1 || seq > this.count) return false;
     const number = pageOf(seq);
@@ -47,7 +47,7 @@ export class Heights {
     return this.#rows.get(pageOf(seq))?.[(seq - 1) % PAGE] ?? this.#guess;
   }
 
-  /** Whether anything is known of the rows of the page. */
+  /** Whether a height of the page was ever set. */
   knows(page: number): boolean {
     return this.#rows.has(page);
   }
@@ -57,7 +57,7 @@ export class Heights {
     return last < 0 ? 0 : this.#top(last) + (this.#sums[last] ?? 0);
   }
 
-  /** Where a row begins; where the last one ends for the one after it. */
+  /** Return the top of a row; for the row after the last one, the total height. */
   top(seq: number): number {
     if (seq > this.count) return this.total;
     const number = pageOf(Math.max(1, seq));
@@ -69,7 +69,7 @@ export class Heights {
     return top;
   }
 
-  /** The row at that place; the nearest one beyond the ends. */
+  /** Return the row at an offset; beyond the ends, the nearest row. */
   at(offset: number): number {
     if (this.count === 0) return 0;
     let [low, high] = [0, this.#pages() - 1];

@@ -1,4 +1,4 @@
-/** What a tool gave, as it is shown: texts, pictures, and JSON where it is nothing else. */
+/** The output of a tool as it is shown: texts, images, and JSON for everything else. */
 import type { EventOf } from "@/api";
 import { asText, isRecord, isText, parsed } from "./json";
 
@@ -6,21 +6,21 @@ export type Shown =
   | { readonly type: "text"; readonly text: string; readonly label?: string; readonly bad?: boolean }
   | { readonly type: "image"; readonly src: string; readonly bytes: number };
 
-/** Pictures only of kinds that hold pictures and nothing else: an SVG can hold a page. */
+/** Only image types that cannot contain a document, as SVG can. */
 const PICTURE = /^image\/(png|jpeg|gif|webp)$/;
 const BASE64 = /^[A-Za-z0-9+/=\s]+$/;
 const DATA_URL = /^data:(image\/[a-z]+);base64,(.*)$/s;
 const PICTURE_CHARS = 8_000_000;
 const PICTURES_MOST = 20;
 
-/** The parts of a result, in order. What went wrong is said once, though many tools say it twice. */
+/** Return the parts of a result in order. An error is shown once, though many tools report it twice. */
 export function outputsOf(result: EventOf<"tool.result">["payload"]): Shown[] {
   const shown = partsOf(result.output).filter((part) => part.type !== "text" || part.text !== "");
   const error = result.error;
   if (error == null) return shown;
   const first = shown[0];
   if (shown.length === 1 && first?.type === "text" && error.includes(first.text.trim())) {
-    // It says the same, perhaps with a word before it; the output has its lines as they were.
+    // The error repeats the output, perhaps with a prefix; the output has the original line breaks.
     const before = error.slice(0, error.indexOf(first.text.trim())).trim();
     return [...(before ? [{ type: "text", text: before, bad: true } as const] : []), { ...first, bad: true }];
   }
@@ -36,7 +36,7 @@ export function partsOf(output: unknown): Shown[] {
   if (Array.isArray(output)) return output.length && output.every(isContent) ? contents(output) : json(output);
   if (!isRecord(output)) return json(output);
   const content = output["content"];
-  // As MCP gives it: contents, and often the same as a structure.
+  // The form of MCP: content items, often repeated as a structure.
   if (Array.isArray(content) && content.length && content.every(isContent)) return contents(content);
   if (isText(output["stdout"]) || isText(output["stderr"])) return streams(output);
   return pictureOf(output) ? contents([output]) : json(output);
@@ -75,7 +75,7 @@ function isContent(item: unknown): boolean {
   );
 }
 
-/** A picture inside of what a tool gave, in the shapes of Anthropic, MCP, OpenAI and Gemini. */
+/** Return an image in the output of a tool, in the forms of Anthropic, MCP, OpenAI and Gemini. */
 export function pictureOf(item: unknown): Extract<Shown, { type: "image" }> | null {
   if (!isRecord(item)) return null;
   const inside = [item["source"], item["inlineData"], item["inline_data"], item["file"]].find(isRecord) ?? item;

@@ -1,7 +1,7 @@
-/** What a provider needs before it can be used, as `shopfloor providers` says it. */
+/** What a provider lacks before it can be used, as in `shopfloor providers`. */
 import type { Provider, ProviderList } from "@/api";
 
-/** Why the provider cannot be used; null where it can, or where that is not known. */
+/** Return why the provider cannot be used; null where it can, or while its state is unknown. */
 export function lackOf(name: string, known: ProviderList | undefined): string | null {
   const provider = known?.providers.find((one) => one.name === name);
   return provider && !known?.usable.includes(name) ? missing(provider) : null;

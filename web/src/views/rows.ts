@@ -1,12 +1,12 @@
-/** The kinds of rows that a transcript has. */
+/** The kinds of rows of a transcript. */
 import type { Block, EventOf, LogEvent } from "@/api";
 
-/** What all rows have. */
+/** Fields of all rows. */
 interface Base {
   readonly seq: number;
-  /** What the row is made of, its own event first. Made of the same events, a row is the same. */
+  /** The events that the row shows, its own first. Rows of the same events are equal. */
   readonly events: readonly LogEvent[];
-  /** The step, where it is another than that of the row before. */
+  /** The path of the step, where it differs from that of the previous row. */
   readonly place: string | null;
 }
 
@@ -25,9 +25,9 @@ export type CallRow = Base & {
   readonly call: EventOf<"tool.call">;
   readonly result: EventOf<"tool.result"> | null;
 };
-/** The result of a call that stands on an earlier page. */
+/** The result of a call on an earlier page. */
 export type ResultRow = Base & { readonly kind: "result"; readonly result: EventOf<"tool.result"> };
-/** A step begins, or ends; both where nothing is between. */
+/** The start of a step, its end, or both where nothing is in between. */
 export type StepRow = Base & {
   readonly kind: "step";
   readonly start: EventOf<"step.started"> | null;
@@ -40,14 +40,14 @@ export type SubRunRow = Base & {
 };
 export type AttemptRow = Base & { readonly kind: "attempt"; readonly start: EventOf<"run.started"> };
 export type OutcomeRow = Base & { readonly kind: "outcome"; readonly end: EventOf<"run.completed"> };
-/** An event of a type or a shape that this page does not know. */
+/** An event of a type or shape that the page does not know. */
 export type StrangeRow = Base & { readonly kind: "strange"; readonly event: LogEvent };
 
 export type Row =
   MessageRow | OutputRow | CallRow | ResultRow | StepRow | SubRunRow | AttemptRow | OutcomeRow | StrangeRow;
 export type Rows = ReadonlyMap<number, Row>;
 
-/** Output of one stream, joined. */
+/** Joined output of one stream. */
 export interface Piece {
   readonly stream: "stdout" | "stderr";
   readonly text: string;
@@ -65,25 +65,25 @@ export function isSameRow(one: Row, other: Row): boolean {
 export const isFailed = ({ payload }: EventOf<"tool.result">) =>
   payload.error != null || (payload.exit_code ?? 0) !== 0;
 
-/** Whether it can be opened and closed. */
+/** Whether the row can be expanded. */
 export function isFolding(row: Row): boolean {
   if (row.kind === "said") return row.blocks.some((block) => block.type === "thinking");
   if (row.kind === "prompt") return Boolean(row.message.type === "message.user" && row.message.payload.system_prompt);
   return ["call", "result", "sub-run", "attempt", "outcome", "step", "strange"].includes(row.kind);
 }
 
-/** Whether somebody has to see what is inside: it went wrong. */
+/** Whether the row is expanded by default, because the call failed. */
 export function opensByItself(row: Row): boolean {
   return (row.kind === "call" || row.kind === "result") && row.result !== null && isFailed(row.result);
 }
 
-/** Whether it is opened with all others: runs below have their own transcripts, and nobody wants all of them. */
+/** Whether "Expand all" expands the row. Sub-runs have transcripts of their own, which would be too much. */
 export const opensWithAll = (row: Row) => row.kind === "call" || row.kind === "result" || row.kind === "said";
 
-/** Whether opening all does anything to it. */
+/** Whether "Expand all" changes the row. */
 export const opens = (row: Row) => isFolding(row) && opensWithAll(row);
 
-/** A guess of a row's height in pixels, until it is measured. */
+/** Estimate the height of a row in pixels, until it is measured. */
 export function guessedHeight(row: Row | undefined): number {
   if (!row) return 0;
   if (row.kind === "output")

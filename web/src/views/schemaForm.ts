@@ -1,4 +1,4 @@
-/** A form from a JSON Schema: which fields there are. What is typed into them, `formValues` reads. */
+/** The fields of a form, from a JSON Schema. `formValues` converts what is typed into them. */
 
 export type FieldKind = "line" | "prose" | "number" | "integer" | "boolean" | "choice" | "array" | "object" | "any";
 
@@ -8,7 +8,7 @@ export interface Field {
   readonly description: string | null;
   readonly kind: FieldKind;
   readonly required: boolean;
-  /** What stands in it at first. A truth is `true` or `false`; a choice is the place of one of `choices`. */
+  /** The initial text. A boolean is `true` or `false`; a choice is an index in `choices`. */
   readonly initial: string;
   readonly hasDefault: boolean;
   readonly choices: readonly unknown[];
@@ -63,10 +63,10 @@ function fieldOf(name: string, said: Schema, required: boolean): Field {
   };
 }
 
-/** A name as people would write it: `MAX_ROUNDS` and `maxRounds` as `Max rounds`. */
+/** Turn a name into a label: `MAX_ROUNDS` and `maxRounds` become `Max rounds`. */
 function readable(name: string): string {
   const words = (name === name.toUpperCase() ? name.toLowerCase() : spaced(name)).split(/[\s_-]+/).filter(Boolean);
-  // What is all in capitals among other words is an abbreviation.
+  // A word in capitals among other words is an abbreviation.
   const text = words
     .map((word) => (word.length > 1 && word === word.toUpperCase() ? word : word.toLowerCase()))
     .join(" ");
@@ -75,7 +75,7 @@ function readable(name: string): string {
 
 const spaced = (name: string) => name.replace(/([a-z\d])([A-Z])/g, "$1 $2");
 
-/** Of `string or null` and the like, the part that says something. */
+/** Return the non-null alternative of a schema such as `string or null`. */
 function present(schema: Schema): Schema {
   for (const name of ["anyOf", "oneOf"]) {
     const options = schema[name];

@@ -1,8 +1,8 @@
-/** How much of a long text is drawn. */
+/** How much of a long text is rendered. */
 
-/** So much is shown as it is. */
+/** Text up to this length is shown in full. */
 export const WHOLE_CHARS = 100_000;
-/** So much is shown where somebody asks for it; more is for a file. */
+/** Text up to this length is shown on request; longer text is offered as a file. */
 export const MOST_CHARS = 1_000_000;
 const HEAD_CHARS = 40_000;
 const TAIL_CHARS = 20_000;
@@ -10,11 +10,14 @@ const TAIL_CHARS = 20_000;
 export interface Ends {
   readonly head: string;
   readonly tail: string;
-  /** How many characters are between the two. */
+  /** How many characters are left out. */
   readonly between: number;
 }
 
-/** The beginning and the end of a text that is too long to show, cut between lines; null where it is not. */
+/**
+ * Return the beginning and the end of a text that is too long to show, cut at line breaks; null where it is not too
+ * long.
+ */
 export function endsOf(text: string): Ends | null {
   if (text.length <= WHOLE_CHARS) return null;
   const head = text.slice(0, lineEnd(text, HEAD_CHARS));
@@ -22,7 +25,7 @@ export function endsOf(text: string): Ends | null {
   return { head, tail, between: text.length - head.length - tail.length };
 }
 
-/** The last lines of a text, without what is above them. */
+/** The last lines of a text, and the hidden lines before them. */
 export interface Tail {
   readonly hidden: string;
   /** How many lines are hidden. */
@@ -30,10 +33,10 @@ export interface Tail {
   readonly tail: string;
 }
 
-/** So few lines more are shown rather than hidden. */
+/** Fewer hidden lines than this are shown. */
 const LEAST_HIDDEN = 3;
 
-/** The last lines of a text, so many of them; null where there are few more. */
+/** Return the last `most` lines of a text; null where few lines would be hidden. */
 export function tailOf(text: string, most: number): Tail | null {
   const end = text.endsWith("\n") ? text.length - 1 : text.length;
   let from = end;
@@ -51,7 +54,7 @@ function countLines(text: string, to: number): number {
   return lines;
 }
 
-/** The place after the next end of a line, where one is near. */
+/** Return the position after the next line break, where one is near. */
 function lineEnd(text: string, from: number): number {
   const end = text.indexOf("\n", from);
   return end >= 0 && end - from < 2_000 ? end + 1 : from;

@@ -1,4 +1,4 @@
-/** Times and durations, in words for people. */
+/** Times and durations as text. */
 
 const UNITS: readonly [Intl.RelativeTimeFormatUnit, number][] = [
   ["year", 31_536_000],
@@ -9,7 +9,7 @@ const UNITS: readonly [Intl.RelativeTimeFormatUnit, number][] = [
 ];
 const relative = new Intl.RelativeTimeFormat("en", { numeric: "always", style: "narrow" });
 
-/** How long ago: `just now`, `2m ago`, `3h ago`. */
+/** Format how long ago: `just now`, `2m ago`, `3h ago`. */
 export function ago(at: string, now: number): string {
   const seconds = Math.round((now - Date.parse(at)) / 1000);
   for (const [unit, length] of UNITS) {
@@ -18,7 +18,7 @@ export function ago(at: string, now: number): string {
   return "just now";
 }
 
-/** `42 ms`, `4.2 s`, `1m 45s`, `2h 3m`, `3d 4h`. */
+/** Format a duration: `42 ms`, `4.2 s`, `1m 45s`, `2h 3m`, `3d 4h`. */
 export function duration(ms: number): string {
   if (Math.round(ms) < 1_000) return `${Math.max(0, Math.round(ms))} ms`;
   const tenths = Math.round(ms / 100);
@@ -38,7 +38,7 @@ const clockTime = new Intl.DateTimeFormat(undefined, {
   hourCycle: "h23",
 });
 
-/** The whole of it, in the reader's zone. */
+/** Format date and time in the reader's time zone. */
 export const exact = (at: string) => exactly.format(new Date(at));
-/** The time of day, in the reader's zone. */
+/** Format the time of day in the reader's time zone. */
 export const clock = (at: string) => clockTime.format(new Date(at));

@@ -1,4 +1,4 @@
-/** A row of a timeline, in words: what it says, how it looks, and where a click on it goes. */
+/** A row of a timeline as text: its words, its tone, and the event that a click goes to. */
 import type { TimelineRow } from "@/api";
 import { isOfCancel } from "./detail";
 import { oneLine } from "./json";
@@ -8,12 +8,12 @@ export type Tone = "status" | "started" | "completed" | "failed" | "error" | "ca
 
 export interface Line {
   readonly tone: Tone;
-  /** The tool; null where it is not about one. */
+  /** The tool; null where the row is not about a tool. */
   readonly name: string | null;
   readonly text: string;
-  /** How long it took, where it has ended and that is known. */
+  /** The duration, where the call has ended and it is known. */
   readonly took: string | null;
-  /** The event of the log that it is about: of a tool, its call. */
+  /** The event of the row; for a tool result, its call. */
   readonly seq: number;
 }
 
@@ -25,7 +25,7 @@ export const MARKS: Record<Tone, string> = {
   error: "✗",
   cancelled: "■",
 };
-/** The same for those who do not see. */
+/** The tones for screen readers. */
 export const MEANINGS: Record<Tone, string> = {
   status: "",
   started: "started",
@@ -35,7 +35,7 @@ export const MEANINGS: Record<Tone, string> = {
   cancelled: "cancelled",
 };
 
-/** `cancelled` is why the run was, where it was. */
+/** Describe a row. `cancelled` is why the run was cancelled; null where it was not. */
 export function lineOf(row: TimelineRow, cancelled: string | null = null): Line {
   const { data, seq } = row;
   const name = text(data.tool_name) || "tool";
@@ -62,13 +62,16 @@ export function lineOf(row: TimelineRow, cancelled: string | null = null): Line 
   }
 }
 
-/** The number of the row that tells of an event: of a call, that it began; else the last row before the event. -1 where there is none. */
+/**
+ * Return the index of the row of an event: for a call, the row of its start; otherwise the last row before the event.
+ * -1 where there is none.
+ */
 export function rowTelling(rows: readonly TimelineRow[], seq: number): number {
   const own = rows.findIndex((row) => row.seq === seq || lineOf(row).seq === seq);
   return own >= 0 ? own : rows.findLastIndex((row) => row.seq <= seq);
 }
 
-/** What `data` holds is not promised: whatever is no text is told as JSON. */
+/** The types of `data` are not promised: values that are not text are shown as JSON. */
 function text(value: unknown): string {
   if (value === undefined || value === null) return "";
   return typeof value === "string" ? value : JSON.stringify(value);

@@ -1,19 +1,19 @@
 /**
- * A page of a log as the rows of a transcript. Each event has its place by its number, and either is a row there, or is
- * shown by another one: a result by its call, a piece of output by the first of its group.
+ * Turn a page of a log into the rows of a transcript. An event either has a row, at its `seq`, or is part of another
+ * row: a result of its call's row, a piece of output of the first row of its group.
  */
 import type { EventOf, LogEvent, Page } from "@/api";
 import { isOutput, isRead, isToldElsewhere, kindOf, type Output, placeOf } from "./events";
 import type { CallRow, OutputRow, Row, Rows, StepRow, SubRunRow } from "./rows";
 import { isPiece } from "./typing";
 
-/** A row of output has no more than about so much: what is above and below is not drawn while nobody sees it. */
+/** Approximate limit of a row of output: rows out of sight are not rendered, so rows must stay small. */
 const OUTPUT_CHARS = 8_000;
 
 const bareRows = new WeakMap<Page, Rows>();
 const allRows = new WeakMap<Page, Rows>();
 
-/** The rows of a page by their numbers, in order. `bare` is a run of one step, which needs no headings. */
+/** Return the rows of a page by `seq`, in order. `bare` is a run of a single step, which needs no headings. */
 export function rowsOf(page: Page, bare: boolean): Rows {
   const known = bare ? bareRows : allRows;
   const before = known.get(page);
@@ -23,7 +23,7 @@ export function rowsOf(page: Page, bare: boolean): Rows {
   return rows;
 }
 
-/** The row that shows an event of the page: its own, the one that it is part of, or else the next one. */
+/** Return the row that shows an event of the page: its own, the row it is part of, or else the next one. */
 export function rowShowing(rows: Rows, seq: number): Row | undefined {
   const own = rows.get(seq);
   if (own) return own;
@@ -37,7 +37,7 @@ export function rowShowing(rows: Rows, seq: number): Row | undefined {
   return next ?? last;
 }
 
-/** Whether the run waited after this event: for somebody outside, or for a run that it called. */
+/** Whether the run waited after this event, for an answer or for a sub-run. */
 function isWait(event: LogEvent): boolean {
   if (!isRead(event)) return false;
   if (event.type === "tool.call") return event.payload.awaits != null;
@@ -51,13 +51,13 @@ interface OutputDraft {
   chars: number;
 }
 
-/** The rows while they are made. */
+/** Builds the rows of a page. */
 class Fold {
   readonly #rows = new Map<number, Row>();
   readonly #calls = new Map<string, (Draft<CallRow> & { events: LogEvent[] })[]>();
   readonly #subRuns = new Map<string, Draft<SubRunRow> & { events: LogEvent[] }>();
   readonly #uses = new Map<string, LogEvent>();
-  /** The output that may go on, and the step in which nothing has happened yet. */
+  /** The output row that may continue, and the step row without any event inside yet. */
   #output: OutputDraft | null = null;
   #step: (Draft<StepRow> & { events: LogEvent[] }) | null = null;
   #path = "";
@@ -104,7 +104,7 @@ class Fold {
     }
   }
 
-  /** An attempt that goes on after a wait is none to speak of: only the answer is new. */
+  /** Show later attempts and inputs. An attempt that only resumes after a wait is not shown: the answer is. */
   #started(event: EventOf<"run.started">, index: number): void {
     const before = this.page.events[index - 1];
     if (before && isWait(before)) return;
@@ -112,7 +112,7 @@ class Fold {
     if (event.payload.attempt > 1 || isGiven) this.#add({ ...this.#base(event), kind: "attempt", start: event });
   }
 
-  /** Of a run of one step only that it is tried again, and why: its outcome says how the last try ended. */
+  /** In a run of a single step, show only retries and their reason: the outcome tells how the last try ended. */
   #stepStarted(event: EventOf<"step.started">): void {
     if (this.bare && event.payload.try === 1) return;
     const row = { ...this.#base(event), kind: "step" as const, start: event, end: null };
@@ -138,7 +138,7 @@ class Fold {
   }
 
   #said(event: EventOf<"message.assistant">, index: number): void {
-    // Shown as what is being typed, until the log has the whole.
+    // Shown as streaming text until the log has the complete message.
     if (isPiece(event)) return;
     const { note, blocks: said } = event.payload;
     for (const block of said) if (block.type === "tool_use") this.#uses.set(block.tool_id, event);
@@ -179,7 +179,10 @@ class Fold {
     this.#add(row);
   }
 
-  /** A call has its result; false where it does not stand here. Of several with one id, it is the oldest that is open. */
+  /**
+   * Add a result to its call. Return false where the call is on another page. Of several calls with one id, take the
+   * oldest open one.
+   */
   #ended(result: EventOf<"tool.result">): boolean {
     const row = this.#calls.get(result.payload.call_id)?.find((one) => one.result === null);
     if (!row) return false;
@@ -202,9 +205,9 @@ class Fold {
     return true;
   }
 
-  /** What the next row begins with; what was going on does not go on beyond it. */
+  /** Return the common fields of a new row. A new row ends the current output and step rows. */
   #base(event: LogEvent) {
-    // A damaged log may lack what the types promise.
+    // A damaged log may lack fields that the types promise.
     const path = (event as { path?: string | null }).path ?? "";
     const place = !this.bare && path && path !== this.#path ? path : null;
     this.#path = path;

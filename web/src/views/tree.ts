@@ -1,4 +1,4 @@
-/** The rows of the list of runs: one below the other, and in a tree those that a run called below it. */
+/** The rows of the list of runs: a flat list, or a tree with sub-runs below their run. */
 import type { Run, RunList } from "@/api";
 
 export type Row = RunRow | NoteRow;
@@ -8,11 +8,11 @@ export interface RunRow {
   readonly key: string;
   readonly run: Run;
   readonly depth: number;
-  /** Whether what it called is shown below it. */
+  /** Whether its sub-runs are shown below it. */
   readonly opened: boolean;
 }
 
-/** What stands in a branch where runs are not there yet: they are on their way, there are more, or they cannot be had. */
+/** The state of a branch whose sub-runs are not all shown: loading, more to load, or failed. */
 export interface NoteRow {
   readonly kind: "loading" | "more" | "trouble";
   readonly key: string;
@@ -20,20 +20,20 @@ export interface NoteRow {
   readonly depth: number;
 }
 
-/** What is known of the runs that a run called. */
+/** The known sub-runs of a run. */
 export interface Branch {
   readonly runs: readonly Run[];
   readonly state: "loading" | "more" | "trouble" | "whole";
 }
 
-/** Deeper than this nothing is indented further: a card has to stay readable. */
+/** Cards are not indented further than this, so that they stay readable. */
 export const DEEPEST = 8;
 export const CARD_PX = 72;
-/** With two lines more, for where the searched words stand. */
+/** With two more lines for the search hit. */
 export const FOUND_PX = 108;
 const NOTE_PX = 32;
 
-/** The runs of all pages, each once: one that has moved meanwhile can be on two of them. */
+/** Return the runs of all pages, each once: a run that has moved meanwhile can be on two pages. */
 export function runsOf(pages: readonly RunList[]): Run[] {
   const seen = new Set<string>();
   const runs: Run[] = [];
@@ -53,7 +53,7 @@ export function rowsOf(
   branches: ReadonlyMap<string, Branch>,
 ): Row[] {
   const rows: Row[] = [];
-  // By hand and not by recursion: a tree can be as deep as it likes.
+  // Without recursion: a tree can have any depth.
   const left: { runs: readonly Run[]; next: number; depth: number; end: NoteRow | null }[] = [
     { runs, next: 0, depth: 0, end: null },
   ];
@@ -83,7 +83,7 @@ export function heightOf(row: Row | undefined): number {
   return foundIn(row.run).beyond === null ? CARD_PX : FOUND_PX;
 }
 
-/** The run so many rows further; at the ends, the one at the end. Null where there is none. */
+/** Return the next run in a direction; null at the ends. */
 export function neighbour(rows: readonly Row[], from: number, step: 1 | -1): RunRow | null {
   for (let index = from + step; index >= 0 && index < rows.length; index += step) {
     const row = rows[index];
@@ -92,27 +92,34 @@ export function neighbour(rows: readonly Row[], from: number, step: 1 | -1): Run
   return null;
 }
 
-/** Where the run is; -1 where it is not. */
+/** Return the index of a run; -1 where it is not in the list. */
 export const indexOf = (rows: readonly Row[], key: string | undefined): number =>
   key === undefined ? -1 : rows.findIndex((row) => row.key === key);
 
-/** Of the way down to a run, the last one before what is not in sight; none where all are, or not even the first is. */
+/**
+ * Return the last visible run on a path before the first hidden one; undefined where all are visible, or not even the
+ * first is.
+ */
 export function lastInSight(rows: readonly Row[], way: readonly string[]): string | undefined {
   const hidden = way.findIndex((runId) => indexOf(rows, runId) < 0);
   return way[hidden - 1];
 }
 
-/** So much of a task is in sight on every card. */
+/** Every card shows at least this much of a task. */
 const SEEN_CHARS = 80;
 const HITS = /[\uE000\uE001]/g;
 
-/** A run's task with what was searched for marked in it, and what the snippet says beyond it; null where that is nothing. */
+/**
+ * A task with its search hits marked, and the part of the snippet that is not in the task; null where there is none.
+ */
 export interface Found {
   readonly task: string;
   readonly beyond: string | null;
 }
 
-/** A snippet that repeats the task on the card is left out: the task stands first in what is searched, on lines of its own. */
+/**
+ * Leave out a snippet that repeats the task on the card: the searched text starts with the task, on lines of its own.
+ */
 export function foundIn({ task, snippet }: Pick<Run, "task" | "snippet">): Found {
   if (snippet === null) return { task, beyond: null };
   const said = snippet.replace(/^…/, "");
@@ -128,7 +135,7 @@ export function foundIn({ task, snippet }: Pick<Run, "task" | "snippet">): Found
   return { task, beyond: snippet };
 }
 
-/** A text, cut in two at each of its line breaks, the last one first. */
+/** Split a text in two at each of its line breaks, the last one first. */
 function linesOff(text: string): (readonly [string, string])[] {
   const lines = text.split("\n");
   return lines
@@ -142,7 +149,7 @@ export interface Piece {
   readonly isHit: boolean;
 }
 
-/** A snippet in pieces: what stands between U+E000 and U+E001 was searched for. */
+/** Split a snippet into pieces: text between U+E000 and U+E001 is a search hit. */
 export function pieces(snippet: string): Piece[] {
   const found: Piece[] = [];
   let from = 0;

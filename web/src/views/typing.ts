@@ -1,36 +1,36 @@
-/** Text as it is being typed, put together from the pieces that came. */
+/** Text that is being generated, assembled from the pieces that have arrived. */
 import type { Delta, LogEvent } from "@/api/types";
 import { isRead } from "./events";
 
-/** A block that is being typed. */
+/** A block of a message that is being generated. */
 export interface Typing {
   readonly key: string;
   readonly kind: Delta["kind"];
-  /** What is there to show, with a mark wherever something was missed. */
+  /** The text to show, with a mark for each missing part. */
   readonly text: string;
   readonly toolName: string | null;
-  /** The parts of the block that came, in order, with gaps between them. */
+  /** The parts that have arrived, in order, with gaps between them. */
   readonly parts: readonly Part[];
 }
 
-/** Text with its place in the block, as the server counts it: in code points. */
+/** Text with its position in the block, in code points as the server counts. */
 interface Part {
   readonly offset: number;
   readonly end: number;
   readonly text: string;
 }
 
-/** Stands for all that was missed, however much it was. */
+/** The mark for a missing part of any length. */
 const MISSED = "…";
 /** How much of a block is kept until the log has it. */
 const KEPT_CHARS = 200_000;
 
 export const keyOf = (delta: Delta) => `${delta.path}/${delta.iteration ?? 0}/${delta.message_id}/${delta.block}`;
 
-/** Whether an event holds pieces of a message that was not complete when they were written. */
+/** Whether an event holds pieces of a message that was not complete when it was logged. */
 export const isPiece = (event: LogEvent) => deltasOf(event).length > 0;
 
-/** What a piece of the log says, as it is told live; nothing where the event is no piece. */
+/** Return the pieces in an event in the form of live deltas; none where the event is complete. */
 function deltasOf(event: LogEvent): Delta[] {
   if (event.type !== "message.assistant" || !isRead(event)) return [];
   const { path, iteration, seq: after } = event;
@@ -43,7 +43,7 @@ function deltasOf(event: LogEvent): Delta[] {
   return deltas.length === event.payload.blocks.length ? deltas : [];
 }
 
-/** The blocks of messages that these events have pieces of, but not the whole. */
+/** Return the blocks of messages that these events have pieces of, but not the whole. */
 export function typingIn(events: readonly LogEvent[], known: readonly Typing[] = []): Typing[] {
   let typing = [...known];
   for (const event of events) {
@@ -59,11 +59,11 @@ export function withDelta(typing: readonly Typing[], delta: Delta): Typing[] {
   return before ? typing.map((one) => (one === before ? now : one)) : [...typing, now];
 }
 
-/** The rest, when the log has the whole of a message, or the step has ended. */
+/** Return the blocks without a message that the log has in full, or without those of an ended step. */
 function withoutMessage(typing: Typing[], event: LogEvent): Typing[] {
   if (typing.length === 0) return typing;
   if (event.type === "run.completed") return [];
-  // A damaged log may lack what the types promise.
+  // A damaged log may lack fields that the types promise.
   const { path, iteration } = event as { path?: string | null; iteration?: number | null };
   const place = `${path ?? ""}/${iteration ?? 0}/`;
   if (event.type === "step.completed") return typing.filter((one) => !one.key.startsWith(place));
@@ -72,7 +72,7 @@ function withoutMessage(typing: Typing[], event: LogEvent): Typing[] {
   return typing.filter((one) => !one.key.startsWith(message));
 }
 
-/** The block with one more piece. Pieces may be missing, may come again, and may come late: the log has them a little after. */
+/** Return the block with one more piece. Pieces may be missing, repeated or late: the log has them a little later. */
 export function typed(before: Typing | undefined, delta: Delta): Typing {
   const end = delta.offset + codePoints(delta.text);
   const parts = joined([...(before?.parts ?? []), { offset: delta.offset, end, text: delta.text }]);
@@ -85,7 +85,7 @@ export function typed(before: Typing | undefined, delta: Delta): Typing {
   };
 }
 
-/** The parts in order, those in one that touch each other. */
+/** Sort the parts and join those that touch. */
 function joined(parts: readonly Part[]): Part[] {
   const made: Part[] = [];
   for (const part of parts.toSorted((one, other) => one.offset - other.offset)) {

@@ -9,7 +9,7 @@ import { goesOn } from "@/views/detail";
 import { Cancel } from "./Cancel";
 import { Delete } from "./Delete";
 
-/** What can be done about a run. */
+/** Buttons for what can be done with a run. */
 export function Actions({ run }: { run: RunDetail }) {
   const queries = useQueryClient();
   const [deletes, setDeletes] = useState(false);
@@ -22,7 +22,7 @@ export function Actions({ run }: { run: RunDetail }) {
     mutationFn: () => pin(run.id, !run.pinned),
     onSuccess: (row) => patchRuns(queries, [row]),
   });
-  // It ends as soon as it can, which the row will tell.
+  // The run stops as soon as it can; its row then tells so.
   const isAsked = cancelling.isPending || cancelling.isSuccess;
   const trouble = (isLive ? cancelling.error : null) ?? pinning.error;
   return (

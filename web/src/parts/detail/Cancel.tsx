@@ -2,11 +2,11 @@ import clsx from "clsx";
 import { useEffect, useState } from "react";
 import { Button } from "@/parts/ui/Button";
 
-/** How long it is asked whether it was meant. */
+/** How long the button waits for the confirming press. */
 const ASKS_MS = 5_000;
 const WORDS = { idle: "Cancel", asks: "Really cancel?", asked: "Cancelling…" };
 
-/** Cancels at the second press: a run that was stopped by mistake cannot be gone on with. */
+/** A button that cancels at the second press: a cancelled run cannot be resumed. */
 export function Cancel({ isAsked, onCancel }: { isAsked: boolean; onCancel: () => void }) {
   const [asks, setAsks] = useState(false);
   useEffect(() => {
@@ -23,13 +23,13 @@ export function Cancel({ isAsked, onCancel }: { isAsked: boolean; onCancel: () =
         disabled={isAsked}
         onBlur={() => setAsks(false)}
         onClick={(event) => {
-          // The second half of a double click is no second thought.
+          // The second click of a double click does not confirm.
           if (asks && event.detail > 1) return;
           setAsks(!asks);
           if (asks) onCancel();
         }}
       >
-        {/* As wide as the widest of its words, so that nothing moves under the pointer. */}
+        {/* As wide as the longest label, so that nothing moves under the pointer. */}
         <span className="grid text-center">
           {Object.entries(WORDS).map(([one, words]) => (
             <span

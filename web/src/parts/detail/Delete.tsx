@@ -7,14 +7,14 @@ import { useGo } from "@/place";
 import { toRun } from "@/views/address";
 import { oneLine } from "@/views/json";
 
-/** Asks whether a run is really to be deleted, and says what goes with it. */
+/** Ask for confirmation before a run is deleted, and say what is deleted with it. */
 export function Delete({ run, onClose }: { run: RunDetail; onClose: () => void }) {
   const go = useGo();
   const queries = useQueryClient();
   const removing = useMutation({
     mutationFn: () => remove(run.id),
     onSuccess: ({ deleted }) => {
-      // There is nothing to go back to.
+      // Replace the history entry: there is no run to go back to.
       go(toRun(), true);
       forgetRuns(queries, deleted);
     },

@@ -10,10 +10,10 @@ import { BackToRuns } from "./links";
 import { Panes } from "./Panes";
 
 const NOT_FOUND = 404;
-/** What the server says of an address that can be nobody's. */
+/** Error codes for a run id that is malformed. */
 const NO_ID: readonly string[] = ["invalid_run_id", "invalid_parameter"];
 
-/** The chosen run: what it is, what was done in it, what it gave. */
+/** The selected run: header, pending questions, transcript, timeline and result. */
 export function Detail({ runId, event }: { runId: string; event: number | undefined }) {
   const poll = pollMs(useConnection(), TIMELINE_POLL_MS);
   const asked = useQuery({
@@ -47,7 +47,7 @@ export function Detail({ runId, event }: { runId: string; event: number | undefi
   return (
     <div className="@container flex min-h-0 flex-1 flex-col divide-y divide-line overflow-y-auto">
       <Header run={asked.data} />
-      {/* What is shown may be old. */}
+      {/* The data on the page may be stale. */}
       {asked.isError && <Trouble error={asked.error} onRetry={() => void asked.refetch()} />}
       <Waiting asked={asked.data.awaits} runId={runId} />
       {isMissing && (
@@ -60,7 +60,7 @@ export function Detail({ runId, event }: { runId: string; event: number | undefi
   );
 }
 
-/** What the last try met, until one gets through: said at once, though it is tried again, and meanwhile. */
+/** Return the error of the last request until a request succeeds, also while the next request is running. */
 function useMet({ data, error, failureReason }: UseQueryResult<RunDetail>): Error | null {
   const [last, setLast] = useState<Error | null>(null);
   const met = error ?? failureReason;
@@ -72,11 +72,11 @@ function useMet({ data, error, failureReason }: UseQueryResult<RunDetail>): Erro
 const isGone = (error: unknown) =>
   error instanceof Problem && (error.status === NOT_FOUND || NO_ID.includes(error.code));
 
-/** Whether the run has the event, or may yet have it. What came live is known before the run's own row tells of it. */
+/** Whether the run has the event, or may still get it. The live log may be ahead of the run's row. */
 const isIn = (run: RunDetail, event: number) =>
   goesOn(run.status) || event <= Math.max(run.last_seq, theLive().log(run.id).lastSeq);
 
-/** For those who do not see, where the task is not known. */
+/** A heading for screen readers, while the task is unknown. */
 const Heading = () => <h1 className="sr-only">Run</h1>;
 
 function Gone() {

@@ -4,7 +4,7 @@ import { Ago, Took } from "@/parts/ui/Now";
 import { costWords, tokenWords, usageWords, waitWords } from "@/views/detail";
 import { OwnerLink, RunLink } from "./links";
 
-/** What is known of a run beside its task: a line of short facts, and only those that there are. */
+/** A line of short facts about a run, as far as they are known. */
 export function Facts({ run }: { run: RunDetail }) {
   const isQueued = run.status === "queued";
   const waits = waitWords(run.waits_for);

@@ -7,7 +7,7 @@ import { Facts } from "./Facts";
 import { BackToRuns } from "./links";
 import { useOverflows } from "./overflow";
 
-/** What the run is: its task, how it stands, and what can be done about it. */
+/** The task of the run, its status, and the buttons for it. */
 export function Header({ run }: { run: RunDetail }) {
   return (
     <header className="flex shrink-0 flex-col gap-1.5 px-3 py-2.5 @3xl:px-4">
@@ -29,7 +29,7 @@ export function Header({ run }: { run: RunDetail }) {
   );
 }
 
-/** At most three lines, unless somebody wants them all. */
+/** The task, cut to three lines until the user expands it. */
 function Task({ task }: { task: string }) {
   const heading = useRef<HTMLHeadingElement>(null);
   const [all, setAll] = useState(false);

@@ -8,18 +8,18 @@ import { goesOn } from "@/views/detail";
 import { Result } from "./Result";
 
 const CLOSED_KEY = "shopfloor.timeline.closed";
-/** Of the timeline: no higher than what it tells, so that the transcript has the rest. */
+/** Heights of the timeline: no higher than its content, so that the transcript gets the rest. */
 const SIZES = {
   leading: "shrink-0 max-h-[30dvh]",
   following: "shrink-0 max-h-[60dvh] @3xl:max-h-[26dvh]",
   alone: "flex-1",
 };
-/** Where there is room beside the transcript, the timeline takes nothing from its height. */
+/** Beside the transcript, the timeline takes nothing from its height. */
 const BESIDE = "@min-[60rem]:max-h-none @min-[60rem]:w-[22rem] @7xl:w-[26rem]";
 
 /**
- * What was done in the run, and what it gave. The timeline of a run that goes on leads, and stays where it is when the run
- * ends: nothing changes places under a reader. Who comes later finds the transcript first.
+ * Transcript, timeline and result of a run. The timeline of an active run is first, and stays first when the run ends,
+ * so that nothing moves under the reader. The timeline of an ended run comes after the transcript.
  */
 export function Panes({ run, event }: { run: RunDetail; event: number | undefined }) {
   const go = useGo();
@@ -27,11 +27,11 @@ export function Panes({ run, event }: { run: RunDetail; event: number | undefine
   const transcript = useRef<HTMLDivElement>(null);
   const isLive = goesOn(run.status);
   const [timelineLeads] = useState(isLive || !run.has_transcript);
-  // Where nothing was said, nor done by tools or other runs, there is nothing to show beside the timeline.
+  // Without messages, tool calls and sub-runs there is nothing to show beside the timeline.
   const talks = isLive || run.has_transcript || run.tool_calls > 0 || run.children > 0;
   const [open, toggle] = useOpen(timelineLeads);
 
-  // Where the panes are stacked, the transcript may be out of sight when something in it is gone to.
+  // In a stacked layout, the transcript may be out of sight when the user jumps to one of its events.
   const showTranscript = useCallback(() => transcript.current?.scrollIntoView({ block: "nearest" }), []);
   useEffect(() => {
     if (event !== undefined) showTranscript();
@@ -43,7 +43,7 @@ export function Panes({ run, event }: { run: RunDetail; event: number | undefine
   });
   const toEvent = useCallback(
     (seq: number) => {
-      // Where the address names it already, nothing would follow from naming it again.
+      // The address names the event already, so navigating to it would do nothing.
       if (seq === now.current) setTimes((before) => before + 1);
       else go({ event: seq });
       showTranscript();
@@ -58,7 +58,7 @@ export function Panes({ run, event }: { run: RunDetail; event: number | undefine
       {!isLive && <Result run={run} />}
       <div
         className={clsx(
-          // Never less than both need: what comes after would else lie on top of them.
+          // Never lower than both panes need, or the content below would overlap them.
           "flex flex-col divide-y divide-line @3xl:min-h-[max(28rem,30dvh+18rem)] @3xl:flex-1",
           open && talks && "@min-[60rem]:min-h-80 @min-[60rem]:flex-row @min-[60rem]:divide-x @min-[60rem]:divide-y-0",
           timelineLeads && "divide-y-reverse @min-[60rem]:divide-x-reverse",
@@ -86,7 +86,10 @@ export function Panes({ run, event }: { run: RunDetail; event: number | undefine
   );
 }
 
-/** Whether the timeline is open. One that leads is; of the others it is remembered. */
+/**
+ * Whether the timeline is open. A timeline that comes first always starts open; for the others the choice is
+ * remembered.
+ */
 function useOpen(leads: boolean): [boolean, () => void] {
   const [open, setOpen] = useState(() => leads || localStorage.getItem(CLOSED_KEY) === null);
   const toggle = () => {

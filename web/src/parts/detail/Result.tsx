@@ -7,10 +7,10 @@ import { Markdown } from "@/parts/ui/Markdown";
 import { resultOf } from "@/views/detail";
 import { useOverflows } from "./overflow";
 
-/** So many lines of what a command printed are shown at first. */
+/** How many lines of a command's output are shown at first. */
 const LAST_LINES = 6;
 
-/** What an ended run gave, or why it gave nothing. */
+/** The result of an ended run, or its error. */
 export function Result({ run }: { run: RunDetail }) {
   const { result, status, error } = run;
   return (

@@ -3,7 +3,7 @@ import type { ReactNode } from "react";
 
 const LOOK = "text-accent underline decoration-current/40 underline-offset-2 hover:decoration-current";
 
-/** To another run, in the list as it is. */
+/** Link to another run, with the list unchanged. */
 export function RunLink({ id, children }: { id: string; children: ReactNode }) {
   return (
     <Link
@@ -30,7 +30,7 @@ export function BackToRuns() {
   );
 }
 
-/** To all runs of somebody. */
+/** Link to all runs of an owner. */
 export function OwnerLink({ owner }: { owner: string }) {
   return (
     <Link to="/agents/$agentId/workers" params={{ agentId: owner }} title={`Runs of ${owner}`} className={LOOK}>

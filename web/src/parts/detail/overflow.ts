@@ -1,12 +1,12 @@
 import { type RefObject, useLayoutEffect, useState } from "react";
 
-/** Whether there is more in an element than it shows; looked at again whenever its size changes. */
+/** Whether an element has more content than it shows; measured again when its size changes. */
 export function useOverflows(element: RefObject<HTMLElement | null>): boolean {
   const [overflows, setOverflows] = useState(false);
   useLayoutEffect(() => {
     const at = element.current;
     if (!at) return;
-    // Lines have fractions of pixels.
+    // Line heights have fractions of pixels.
     const look = () => setOverflows(at.scrollHeight > at.clientHeight + 1);
     look();
     const watch = new ResizeObserver(look);

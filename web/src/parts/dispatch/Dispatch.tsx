@@ -11,17 +11,17 @@ import { matching } from "@/views/choices";
 import { lackOf } from "@/views/providers";
 
 interface DispatchProps {
-  /** Whose runs are looked at. */
+  /** The owner whose runs are listed. */
   owner: string | undefined;
   onClose: () => void;
   onDispatched: (runId: string) => void;
 }
 
 const EMPTY: Draft = { typed: {} };
-/** What was typed, by worker: who looks at another one, or closes the form by mistake, finds it when he comes back. */
+/** Typed values by worker, so that they survive a look at another worker or a closed dialog. */
 let kept: Readonly<Record<string, Draft>> = {};
 
-/** Asks for a run: of which worker, and with what. */
+/** The dialog that starts a run of a worker with an input. */
 export function Dispatch({ owner, onClose, onDispatched }: DispatchProps) {
   const query = useQuery(workersQuery);
   const known = useQuery(providersQuery).data;
@@ -40,7 +40,7 @@ export function Dispatch({ owner, onClose, onDispatched }: DispatchProps) {
   const form = useRef<HTMLFormElement>(null);
   const look = (next: string) => {
     setWords(next);
-    // What is run is what was typed, not what was chosen before.
+    // Select the best match: the user runs what was typed, not the previous selection.
     const first = next ? matching(all, next)[0] : undefined;
     if (first) setLast(first.slug);
   };

@@ -2,15 +2,15 @@ import type { ReactNode } from "react";
 import { Button } from "@/parts/ui/Button";
 
 interface FootProps {
-  /** Whether there is something that can be run now. */
+  /** Whether the form can be submitted now. */
   canRun: boolean;
   isStarting?: boolean;
   onClose: () => void;
-  /** What went wrong, if something did. */
+  /** The error message, if there is one. */
   children?: ReactNode;
 }
 
-/** The end of the form, always in sight: it is run, or left. */
+/** The buttons at the end of the form, always in sight. */
 export function Foot({ canRun, isStarting = false, onClose, children }: FootProps) {
   return (
     <div className="sticky bottom-0 -mx-4 -mb-4 border-t border-line bg-app-raised px-4 py-3">

@@ -3,7 +3,7 @@ import { type ReactNode, useId } from "react";
 
 const LOOK = "w-full rounded border bg-app px-2 py-1.5 text-sm text-ink placeholder:text-ink-faint";
 
-/** What a row gives to what is typed into. */
+/** Props that a labeled field passes to its control. */
 export interface ControlProps {
   id: string;
   "aria-describedby": string | undefined;
@@ -14,7 +14,7 @@ export interface ControlProps {
 
 interface RowProps {
   label: string;
-  /** What programs call it. */
+  /** The name in the schema. */
   name?: string | undefined;
   description: string | null;
   required: boolean;
@@ -22,7 +22,7 @@ interface RowProps {
   children: (control: ControlProps) => ReactNode;
 }
 
-/** A field with its name, what is said of it, and what is wrong with what is in it. */
+/** A control with its label, description and error. */
 export function Row({ label, name, description, required, problem, children }: RowProps) {
   const id = useId();
   const about = [description && `${id}-about`, problem && `${id}-problem`].filter(Boolean).join(" ");
@@ -70,7 +70,7 @@ interface LineRowProps {
   onChange: (text: string) => void;
 }
 
-/** A line of text that no schema speaks of. */
+/** A text field that is not part of the worker's schema. */
 export function LineRow({ label, description, value, problem, onChange }: LineRowProps) {
   return (
     <Row label={label} description={description} required={false} problem={problem}>

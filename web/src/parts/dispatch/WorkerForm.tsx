@@ -8,7 +8,7 @@ import { Trouble } from "@/parts/ui/Trouble";
 import { filled, type Typed } from "@/views/formValues";
 import { type Field, fieldsOf } from "@/views/schemaForm";
 
-/** What was typed, as far as something was. */
+/** Values that the user has typed. */
 export interface Draft {
   readonly typed: Typed;
   readonly cwd?: string;
@@ -19,7 +19,7 @@ interface WorkerFormProps {
   form: RefObject<HTMLFormElement | null>;
   worker: Worker;
   owner: string | undefined;
-  /** Whether it can be run at all. */
+  /** Whether the worker can run on the server's machine. */
   isUsable: boolean;
   draft: Draft;
   onDraft: (draft: Draft) => void;
@@ -27,7 +27,7 @@ interface WorkerFormProps {
   onClose: () => void;
 }
 
-/** What a worker is given, as its schema says. What the server does not take is said, and stays to be mended. */
+/** The form for a worker's input, from its JSON Schema. Errors of the server are shown, and the values stay. */
 export function WorkerForm({
   form,
   worker,
@@ -40,10 +40,10 @@ export function WorkerForm({
 }: WorkerFormProps) {
   const fields = useMemo(() => fieldsOf(worker.input_schema), [worker.input_schema]);
   const { typed, cwd = "", owner = shownOwner ?? "" } = draft;
-  // What was typed before is not sent unseen.
+  // Open the section when it has values, so that none is sent unseen.
   const [hasMore] = useState(Boolean(draft.cwd ?? draft.owner));
   const [wasTried, setWasTried] = useState(false);
-  // The same for every try: a run that was asked for twice is one.
+  // The same for every attempt, so that a repeated request starts one run only.
   const [key] = useState(newKey);
   const isAsked = useRef(false);
   const asking = useMutation({
@@ -58,7 +58,7 @@ export function WorkerForm({
     if (isAsked.current || !isUsable) return;
     setWasTried(true);
     if (Object.keys(problems).length || cwdProblem) {
-      // Once the fields are marked.
+      // After React has marked the invalid fields.
       setTimeout(() => form.current?.querySelector<HTMLElement>("[aria-invalid=true]")?.focus());
       return;
     }
@@ -99,14 +99,14 @@ export function WorkerForm({
   );
 }
 
-/** Where somebody who has chosen the worker goes on typing; undefined where it needs nothing. */
+/** Return the first field of the form; undefined where the worker needs no input. */
 export function firstField(form: HTMLFormElement): HTMLElement | undefined {
   return [...form.elements].find(
     (one): one is HTMLElement => one instanceof HTMLElement && one.tagName !== "BUTTON" && !one.closest("details"),
   );
 }
 
-/** Not `randomUUID`, which browsers have on safe origins only. */
+/** Not `randomUUID`, which browsers offer only on secure origins. */
 const newKey = () => crypto.getRandomValues(new Uint32Array(4)).join("-");
 
 interface FieldsProps {

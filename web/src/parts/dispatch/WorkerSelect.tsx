@@ -3,10 +3,10 @@ import type { ProviderList, Worker } from "@/api";
 import { lackOf } from "@/views/providers";
 
 const KEY = "shopfloor.worker";
-/** More than this are not looked through by eye. */
+/** With more workers than this, a search field is shown. */
 const MANY = 12;
 
-/** The worker that was chosen last, also by an earlier visit. */
+/** The worker that was selected last, also in an earlier visit. */
 export function useLastWorker(): [string | null, (slug: string) => void] {
   const [slug, setSlug] = useState(() => localStorage.getItem(KEY));
   const choose = (next: string) => {
@@ -18,18 +18,18 @@ export function useLastWorker(): [string | null, (slug: string) => void] {
 
 interface WorkerSelectProps {
   workers: readonly Worker[];
-  /** What a task can be handed to as it is. */
+  /** Agents and models that take a task without a worker definition. */
   providers: readonly Worker[];
-  /** What is known of the providers; undefined while nothing is. */
+  /** The state of the providers; undefined while loading. */
   known: ProviderList | undefined;
-  /** What is looked for, and what fits it, the best first. */
+  /** The search text, and the workers it matches, best first. */
   words: string;
   found: readonly Worker[];
   onWords: (words: string) => void;
-  /** One of those that are found; undefined where none is. */
+  /** One of `found`; undefined where nothing matches. */
   chosen: Worker | undefined;
   onChoose: (slug: string) => void;
-  /** Somebody has found his worker, and goes on. */
+  /** The user has found the worker and continues with its form. */
   onEnter: () => void;
 }
 
@@ -55,7 +55,7 @@ export function WorkerSelect({
       {areMany && (
         <input
           type="search"
-          // The workers may come after the dialog did.
+          // The workers may load after the dialog has opened.
           autoFocus
           aria-label="Find a worker"
           placeholder="Find a worker"
@@ -92,12 +92,12 @@ export function WorkerSelect({
   );
 }
 
-/** Where an arrow key leads from a worker; -1 where it leads nowhere. */
+/** Return the index that an arrow key leads to; -1 for other keys. */
 function steppedFrom(at: number, { key }: KeyboardEvent): number {
   return key === "ArrowDown" ? at + 1 : key === "ArrowUp" ? at - 1 : -1;
 }
 
-/** Not one that ends a word of an input method, nor one that runs. */
+/** Not an Enter that ends a composition of an input method, nor one that submits. */
 const isPlainEnter = ({ key, ctrlKey, metaKey, nativeEvent }: KeyboardEvent) =>
   key === "Enter" && !ctrlKey && !metaKey && !nativeEvent.isComposing;
 

@@ -7,14 +7,14 @@ import { Ago, Took } from "@/parts/ui/Now";
 import { costOf } from "@/views/amounts";
 import { DEEPEST, foundIn } from "@/views/tree";
 
-/** More than this is in sight of no task. */
+/** No card shows more of a task. */
 const TASK_CHARS = 400;
-/** Where the column is narrow, who runs is worth more than how long it took and what it cost. */
+/** In a narrow column, the owner matters more than duration and cost. */
 const IF_ROOM = "hidden @min-[21rem]:inline";
 
 export interface CardActions {
   hrefOf: (runId: string) => string;
-  /** `byKeys`: the card was not clicked but entered. */
+  /** `byKeys`: the card was activated with the keyboard. */
   onChoose: (runId: string, byKeys: boolean) => void;
   onToggle: (runId: string) => void;
 }
@@ -23,16 +23,16 @@ interface CardProps {
   run: Run;
   depth: number;
   opened: boolean;
-  /** Whether what it called can be shown below it. */
+  /** Whether the list is a tree, with sub-runs below their run. */
   inTree: boolean;
   isChosen: boolean;
-  /** Whether the Tab key comes here: of all cards it does to one, so that nobody has to pass thousands. */
+  /** Whether the Tab key stops here. Only one card of the list is a tab stop, so that nobody tabs through thousands. */
   isStop: boolean;
   showsOwner: boolean;
   actions: CardActions;
 }
 
-/** A run in the list. Memoised: while the list is scrolled, only what comes into sight is drawn. */
+/** A run in the list. Memoized, so that scrolling renders only new cards. */
 export const Card = memo(function Card({
   run,
   depth,
@@ -44,7 +44,7 @@ export const Card = memo(function Card({
   actions,
 }: CardProps) {
   const choose = (event: MouseEvent) => {
-    // A click for a new tab or window is the browser's.
+    // The browser handles clicks that open a new tab or window.
     if (event.button !== 0 || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
     event.preventDefault();
     actions.onChoose(run.id, event.detail === 0);
@@ -86,7 +86,7 @@ export const Card = memo(function Card({
   );
 });
 
-/** Without half a mark at its end. */
+/** Cut the task, without half a highlight at its end. */
 const cut = (task: string) => task.slice(0, TASK_CHARS).replace(/\uE000[^\uE001]*$/, "");
 
 function Arrow({
@@ -157,7 +157,7 @@ function Facts({ run, showsOwner, isChosen }: { run: Run; showsOwner: boolean; i
   );
 }
 
-/** Where the run came from, and on whose behalf. A badge that tells what is waited for is cut, too, but its first word stays. */
+/** The channel and the owner of a run. A long badge is truncated too, but keeps its first word. */
 function Names({ run, owner }: { run: Run; owner: string | null }) {
   const badgeIsLong = Boolean(run.waits_for?.length);
   const channel = run.channel_id === null ? null : (run.channel_name ?? run.channel_id);

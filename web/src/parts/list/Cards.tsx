@@ -7,25 +7,25 @@ import { NewOnTop } from "@/parts/list/NewOnTop";
 import { NoteCard } from "@/parts/list/NoteCard";
 import { heightOf, indexOf, type Row } from "@/views/tree";
 
-/** How many rows before the end the next page is asked for: it is there before somebody gets to it. */
+/** How many rows before the end the next page is fetched. */
 const AHEAD = 80;
 const OVERSCAN = 6;
 
 interface CardsProps {
-  /** What the rows are of: another list begins at its top. Null while they are of the list before. */
+  /** Identity of the list: another list starts at its top. Null while the rows still belong to the previous list. */
   list: string | null;
   rows: readonly Row[];
   chosen: string | undefined;
   inTree: boolean;
   showsOwner: boolean;
-  /** Null where there are no more, or where they are on their way. */
+  /** Fetch the next page; null where there is none, or while it is loading. */
   onEnd: (() => void) | null;
   actions: CardActions;
   branches: { more: (parent: string) => void; again: (parent: string) => void };
   box: RefObject<HTMLDivElement | null>;
 }
 
-/** The rows in sight, out of however many. */
+/** The virtualized list: only rows in sight are rendered. */
 export function Cards({ list, rows, chosen, inTree, showsOwner, onEnd, actions, branches, box }: CardsProps) {
   const isOld = list === null;
   const place = indexOf(rows, chosen);
@@ -36,7 +36,7 @@ export function Cards({ list, rows, chosen, inTree, showsOwner, onEnd, actions, 
     estimateSize: useCallback((index: number) => heightOf(rows[index]), [rows]),
     getItemKey: useCallback((index: number) => rows[index]?.key ?? index, [rows]),
     overscan: OVERSCAN,
-    // The one that Tab comes to is always there, also where it is out of sight.
+    // The tab stop is always rendered, also out of sight.
     rangeExtractor: useCallback((range: Range) => withStop(defaultRangeExtractor(range), stop), [stop]),
   });
   const remember = useAnchor(virtualizer, box, rows, list);
@@ -104,7 +104,7 @@ function withStop(indexes: number[], stop: number): number[] {
   return stop < (indexes[0] ?? 0) ? [stop, ...indexes] : [...indexes, stop];
 }
 
-/** Brings the chosen run into sight, once it is there; the focus goes with it where it was in the list. */
+/** Scroll the selected run into sight once it is in the list. Move the focus along if it was in the list. */
 function useShown(
   chosen: string | undefined,
   place: number,
@@ -118,7 +118,7 @@ function useShown(
     before.current = chosen;
     if (place < 0 || toShow.current === undefined) return;
     toShow.current = undefined;
-    // On a narrow screen the run is shown instead of the list.
+    // A narrow screen shows the run instead of the list.
     if (!box.current?.clientHeight) return;
     show(place);
     const focused = document.activeElement;
@@ -129,7 +129,7 @@ function useShown(
     }
   });
   useEffect(() => {
-    // Whoever looks about by himself is not carried off to a run that comes into the list later.
+    // After the user has scrolled, do not jump to a run that enters the list later.
     const element = box.current;
     const forget = () => void (toShow.current = undefined);
     element?.addEventListener("wheel", forget, { passive: true });

@@ -1,7 +1,7 @@
 import { useState } from "react";
 import { indexOf, type Row } from "@/views/tree";
 
-/** Says that runs came on top while somebody was further down. */
+/** Offer to scroll up when runs were added on top while the reader was further down. */
 export function NewOnTop({
   rows,
   list,

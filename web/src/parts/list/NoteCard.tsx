@@ -1,6 +1,6 @@
 import { DEEPEST, type NoteRow } from "@/views/tree";
 
-/** In a branch of the tree, where runs are not there yet. */
+/** The state of a branch of the tree whose sub-runs are not all shown. */
 export function NoteCard({
   row,
   onMore,

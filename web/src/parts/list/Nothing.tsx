@@ -10,7 +10,7 @@ import { isFiltered, NO_FILTER, toRun } from "@/views/address";
 const COMMAND = "shopfloor run --command 'make test'";
 const PLACEHOLDERS = 8;
 
-/** A list without runs: there are none yet, or none that match. */
+/** An empty list: there are no runs yet, or none match the filters. */
 export function Nothing() {
   const place = usePlace();
   const go = useGo();
@@ -60,7 +60,7 @@ function NoRuns({ owner }: { owner: string | undefined }) {
   );
 }
 
-/** The shape of what is on its way. */
+/** Placeholders while the list is loading. */
 export function Placeholders() {
   return (
     <div role="status" className="min-h-0 flex-1 overflow-hidden border-t border-line">

@@ -28,7 +28,7 @@ import { rowsOf, runsOf } from "@/views/tree";
 const NONE: ReadonlySet<string> = new Set();
 const NO_PAGES: readonly RunPage[] = [];
 
-/** The left column: which runs there are, and which one is looked at. */
+/** The left column: search, filters and the list of runs. */
 export function RunList() {
   const place = usePlace();
   const filter = filterOf(place);
@@ -68,7 +68,7 @@ export function RunList() {
   });
   const isOnItsWay = query.isPending || query.isPlaceholderData || query.hasNextPage;
   useEffect(() => {
-    // All that was loaded has left the list: what is left of it is further down.
+    // All loaded runs have left the list; the remaining ones are further down.
     if (rows.length === 0 && canGoOn) onEnd();
   }, [rows.length, canGoOn, onEnd]);
   return (
@@ -99,7 +99,7 @@ export function RunList() {
   );
 }
 
-/** That the server is not there, the page says elsewhere: meanwhile the list stays as it was. */
+/** Whether the server refused the request. While the server is unreachable, the top bar says so and the list stays. */
 function isRefused({ error, isFetchNextPageError }: { error: Error | null; isFetchNextPageError: boolean }): boolean {
   return !isFetchNextPageError && !(error instanceof Problem && error.status === 0);
 }
@@ -110,7 +110,7 @@ function toggled(opened: ReadonlySet<string>, id: string): ReadonlySet<string> {
   return now;
 }
 
-/** The same object as long as it does the same: cards are drawn again where it is another. */
+/** Actions of the cards; the same object until they change, so that cards are not rendered again. */
 function useActions(choose: (runId: string) => void, onToggle: (runId: string) => void): CardActions {
   const hrefOf = useHref();
   return useMemo(
@@ -126,7 +126,10 @@ function useActions(choose: (runId: string) => void, onToggle: (runId: string) =
   );
 }
 
-/** One run of each worker and channel that came by: what filters offer grows, and does not shrink with a filter. */
+/**
+ * Collect one run of each worker and channel seen so far: the options of the filters grow, and do not shrink with a
+ * filter.
+ */
 function useSeen(pages: readonly RunPage[]): readonly Run[] {
   const [seen, setSeen] = useState<ReadonlyMap<string, Run>>(new Map());
   const found = useMemo(() => pages.flatMap((page) => [...examplesOf(page)]), [pages]);
@@ -137,7 +140,7 @@ function useSeen(pages: readonly RunPage[]): readonly Run[] {
 
 const examples = new WeakMap<RunPage, ReadonlyMap<string, Run>>();
 
-/** One run of each worker and channel on a page; computed once for each page, since a list may have a thousand. */
+/** One run of each worker and channel on a page. Cached by page, since a list may have a thousand pages. */
 function examplesOf(page: RunPage): ReadonlyMap<string, Run> {
   const known = examples.get(page);
   if (known) return known;

@@ -3,17 +3,17 @@ import { useKeys } from "@/keys";
 import { useGo, usePlace } from "@/place";
 
 const REST_MS = 200;
-/** The longest that the server takes. */
+/** The longest query that the server accepts. */
 const MOST_CHARS = 1_000;
 
-/** The search over all runs: it is in the address as soon as somebody rests from typing. */
+/** The search over all runs. The query goes to the address once the user pauses typing. */
 export function SearchBox({ onEnter }: { onEnter: () => void }) {
   const said = usePlace().q ?? "";
   const go = useGo();
   const field = useRef<HTMLInputElement>(null);
   const [text, setText] = useState(said);
   const told = useRef(said);
-  /** Whether what is typed has its own step to go back from: the first of it makes one, the rest changes it. */
+  /** Whether the typed query has a history entry of its own: the first change adds one, later changes replace it. */
   const hasStep = useRef(false);
   const tell = () => {
     if (text.trim() === told.current) return;
@@ -22,7 +22,7 @@ export function SearchBox({ onEnter }: { onEnter: () => void }) {
     hasStep.current = true;
   };
   useEffect(() => {
-    // It came from elsewhere: from a link, or from going back.
+    // The query changed elsewhere: by a link, or by going back.
     if (said === told.current) return;
     told.current = said;
     hasStep.current = false;
@@ -57,7 +57,7 @@ export function SearchBox({ onEnter }: { onEnter: () => void }) {
         onChange={(event) => setText(event.target.value)}
         onKeyDown={(event) => {
           if (event.key === "Escape") {
-            // The browser would empty the field; whoever leaves it wants to keep what was found.
+            // The browser would empty the field; keep the query, since the user only leaves the field.
             event.preventDefault();
             tell();
             field.current?.blur();

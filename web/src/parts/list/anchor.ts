@@ -1,17 +1,18 @@
-/** What somebody reads in the list stays where it is, whatever comes or goes above it. */
+/** Scroll anchoring: the rows in sight stay where they are when rows above them come or go. */
 import type { Virtualizer } from "@tanstack/react-virtual";
 import { type RefObject, useCallback, useLayoutEffect, useRef } from "react";
 import { indexOf, type Row } from "@/views/tree";
 
 interface Anchor {
   readonly key: string;
-  /** From the upper edge of what is in sight. */
+  /** Distance from the upper edge of the list. */
   readonly px: number;
 }
 
 /**
- * Who is at the top sees new runs come; who is further down is not moved by them. `list` names what the rows are of:
- * another list begins at its top; null while that is not settled. The returned function is to be told of each scroll.
+ * At the top of the list, new runs push the others down; further down, the rows in sight do not move. `list` identifies
+ * the list: another list starts at its top; null while the list is loading. The returned function must be called on
+ * each scroll.
  */
 export function useAnchor(
   virtualizer: Virtualizer<HTMLDivElement, Element>,
@@ -23,7 +24,7 @@ export function useAnchor(
   const listBefore = useRef(list);
   const isShown = (virtualizer.scrollRect?.height ?? 0) > 0;
   const remember = useCallback(() => {
-    // On a narrow screen the list gives way to a run; when it is back, it is to be as it was.
+    // A narrow screen hides the list while a run is shown; keep the anchors until the list is back.
     if (!scrollerRef.current?.clientHeight) return;
     const top = scrollerRef.current.scrollTop;
     const inSight = virtualizer.getVirtualItems().filter((item) => item.end > top);
@@ -44,7 +45,7 @@ export function useAnchor(
   return remember;
 }
 
-/** Where to scroll to for the first row that was in sight, and is still there, to be where it was. */
+/** Return the scroll position that puts the first remaining anchor back to its place. */
 function startOf(
   virtualizer: Virtualizer<HTMLDivElement, Element>,
   rows: readonly Row[],

@@ -1,4 +1,4 @@
-/** What runs have called, for as many of them as are open in the tree. */
+/** Queries for the sub-runs of every run that is expanded in the tree. */
 import { InfiniteQueryObserver, type QueryClient, useQueryClient } from "@tanstack/react-query";
 import { useEffect, useState, useSyncExternalStore } from "react";
 import { runsQuery } from "@/api";
@@ -21,7 +21,7 @@ class Branches {
 
   now = () => this.#now;
 
-  /** Just these are open; `everyMs` is how often to ask for them. */
+  /** Watch exactly these parents; poll every `everyMs` milliseconds. */
   watch(parents: ReadonlySet<string>, everyMs: number | false): void {
     for (const [parent, { stop }] of this.#open) {
       if (parents.has(parent)) continue;

@@ -1,16 +1,18 @@
-/** The chosen run. Keys move it at once; the address, and with it the rest of the page, follows as fast as it can. */
+/**
+ * The selected run. Keys move the selection at once; the address, and with it the rest of the page, follows throttled.
+ */
 import { useCallback, useEffect, useRef, useState } from "react";
 import { useGo, usePlace } from "@/place";
 import { toRun } from "@/views/address";
 
-/** While a key is held, the address follows this often. */
+/** How often the address follows while a key is held. */
 const FOLLOWS_MS = 120;
 
 export interface Choice {
   readonly chosen: string | undefined;
-  /** Chooses a run: a step to go back to. */
+  /** Select a run, with a history entry. */
   readonly choose: (runId: string) => void;
-  /** Moves the choice: no step of its own. */
+  /** Move the selection, without a history entry. */
   readonly move: (runId: string) => void;
 }
 

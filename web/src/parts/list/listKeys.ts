@@ -9,13 +9,13 @@ interface Keyed {
   rows: readonly Row[];
   choice: Choice;
   box: Box;
-  /** Opens and closes what a run called; null where there is no tree. */
+  /** Expand or collapse a run; null where the list is no tree. */
   onToggle: ((runId: string) => void) | null;
-  /** Goes to the last run; null where all are loaded. */
+  /** Select the last run; null where all runs are loaded. */
   toLast: (() => void) | null;
 }
 
-/** The keys of the list. */
+/** Keyboard shortcuts of the list. */
 export function useListKeys({ rows, choice: { chosen, move }, box, onToggle, toLast }: Keyed): void {
   const from = (index: number, step: 1 | -1) => {
     const row = neighbour(rows, index, step);
@@ -45,7 +45,7 @@ export function useListKeys({ rows, choice: { chosen, move }, box, onToggle, toL
   });
 }
 
-/** Where nothing is chosen, keys begin with what somebody looks at. */
+/** Return the first card in sight: without a selection, keys start there. */
 function firstInSight(box: HTMLElement | null): string | undefined {
   const top = box?.getBoundingClientRect().top ?? 0;
   const cards = [...(box?.querySelectorAll<HTMLElement>("[data-run]") ?? [])];

@@ -1,4 +1,4 @@
-/** Opens what hides the chosen run in the tree: the runs above it. */
+/** Expand the runs above the selected run in the tree. */
 import { type QueryClient, useQueryClient } from "@tanstack/react-query";
 import { useEffect, useRef, useState } from "react";
 import { runQuery } from "@/api";
@@ -14,8 +14,8 @@ interface Tree {
 const NOWHERE: readonly string[] = [];
 
 /**
- * Once for each choice, so that who closes it again is left alone. `tree` is null where the list is none. The run above
- * all others is returned, once it is known: it is the one that the list itself has.
+ * Expand once for each selection, so that a run the user collapses again stays collapsed. `tree` is null where the list
+ * is no tree. Return the root of the selected run once it is known: the list itself has only roots.
  */
 export function useOpening(chosen: string | undefined, tree: Tree | null): string | undefined {
   const queries = useQueryClient();
@@ -34,14 +34,14 @@ export function useOpening(chosen: string | undefined, tree: Tree | null): strin
       latest.current?.open(way.slice(0, -1));
       setFound(way);
     };
-    // Where a run cannot be had, the page says so at its place.
+    // The detail pane shows the error of a run that cannot be loaded.
     wayTo(queries, chosen).then(open, () => undefined);
     return () => {
       stale = true;
     };
   }, [queries, chosen, inTree]);
 
-  // Of many that a run called, the one may be on a page that is not there yet.
+  // The next run of the path may be on a page of sub-runs that is not loaded yet.
   const parent = tree === null ? undefined : lastInSight(tree.rows, way);
   const known = parent === undefined ? undefined : tree?.branches.get(parent);
   const count = known?.runs.length;
@@ -50,13 +50,13 @@ export function useOpening(chosen: string | undefined, tree: Tree | null): strin
     hasMore.current = known?.state === "more";
   });
   useEffect(() => {
-    // Once for each page: what cannot be had is not asked for again and again.
+    // Once for each page, so that a failing request is not repeated forever.
     if (parent !== undefined && hasMore.current) latest.current?.more(parent);
   }, [parent, count]);
   return way[0];
 }
 
-/** The runs from the one that nobody called down to this one. */
+/** Return the path from the root run down to this run. */
 async function wayTo(queries: QueryClient, runId: string): Promise<readonly string[]> {
   const way = [runId];
   for (

@@ -1,25 +1,25 @@
-/** Loads the part of the list in which the chosen run is, and finds the last run of a list that is not all loaded. */
+/** Load the part of the list that has the selected run, and find the last run of a list that is not fully loaded. */
 import { useQuery } from "@tanstack/react-query";
 import { type RefObject, useCallback, useEffect, useRef, useState } from "react";
 import { lastRun, type RunFilter, runQuery } from "@/api";
 import { fits } from "@/api/lists";
 import { indexOf, type Row } from "@/views/tree";
 
-/** More rows than this are not loaded for one run: it is shown, and the list stays where it is. */
+/** With more rows than this, stop loading pages for one run: the run is shown, and the list stays. */
 const ROWS_MOST = 50_000;
 
 interface List {
   readonly rows: readonly Row[];
   readonly filter: RunFilter;
-  /** Loads the next page; null where there is none, or where it is on its way. */
+  /** Load the next page; null where there is none, or while it is loading. */
   readonly onEnd: (() => void) | null;
   readonly box: RefObject<HTMLElement | null>;
 }
 
-/** Loads pages until the run is there. Stops when somebody scrolls the list. */
+/** Load pages until the run is in the list. Stops when the user scrolls. */
 export function useReveal(runId: string | undefined, { rows, filter, onEnd, box }: List): void {
   const isHidden = runId !== undefined && indexOf(rows, runId) < 0;
-  // Asked for beside the list, and above a run in a tree: one that was deleted is not asked for again.
+  // Never fetched here: the detail pane fetches the run, and a deleted run must not be requested again.
   const goal = useQuery({ ...runQuery(runId ?? ""), enabled: false }).data;
   const [stopped, setStopped] = useState<string>();
   const isLeft = runId === undefined || stopped === runId;
@@ -45,12 +45,12 @@ export function useReveal(runId: string | undefined, { rows, filter, onEnd, box 
     fits({ ...goal, snippet: null }, filter) &&
     rows.length < ROWS_MOST;
   useEffect(() => {
-    // On a narrow screen the run is shown instead of the list.
+    // A narrow screen shows the run instead of the list.
     if (wanted && onEnd && box.current?.clientHeight) onEnd();
   }, [wanted, onEnd, box]);
 }
 
-/** Chooses the last run of the list, also where it is not loaded yet. The newest wish counts. */
+/** Return a function that selects the last run of the list, also where it is not loaded. The newest call wins. */
 export function useToLast(filter: RunFilter, total: number | undefined, move: (runId: string) => void): () => void {
   const asked = useRef<AbortController>(null);
   const wanted = JSON.stringify(filter);
@@ -63,7 +63,7 @@ export function useToLast(filter: RunFilter, total: number | undefined, move: (r
       (run) => {
         if (run && !control.signal.aborted) move(run.id);
       },
-      // The list itself says that it cannot be had.
+      // The list itself shows the error.
       () => undefined,
     );
   }, [wanted, total, move]);

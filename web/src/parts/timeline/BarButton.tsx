@@ -10,7 +10,7 @@ const KINDS: Record<Span["kind"], { word: string; colour: string }> = {
   run: { word: "sub-run", colour: "bg-nested-back text-nested" },
 };
 const ENDINGS: Record<Ending, string> = { failed: "bg-failed-back text-failed", cancelled: "bg-quiet-back text-quiet" };
-/** Striped: nothing was done, somebody was waited for. */
+/** Stripes for a bar that only waits. */
 export const STRIPES =
   "bg-[repeating-linear-gradient(135deg,var(--waiting-back)_0_4px,var(--app)_4px_8px)] text-waiting";
 
@@ -18,14 +18,14 @@ interface Props {
   bar: Bar;
   ending: Ending | null;
   top: number;
-  /** Whether the keyboard enters the chart here: then arrows lead on. */
+  /** Whether Tab enters the chart here; arrow keys move on. */
   isEntry: boolean;
   onLook: (seq: number) => void;
   onEnter: (seq: number) => void;
   onGo: (seq: number) => void;
 }
 
-/** There may be more than a thousand; one that has not changed is not drawn anew. */
+/** A bar of the chart. Memoized: a chart may have more than a thousand. */
 export const BarButton = memo(function BarButton({ bar, ending, top, isEntry, onLook, onEnter, onGo }: Props) {
   const { span, from, to } = bar;
   const kind = KINDS[span.kind];

@@ -10,28 +10,28 @@ import { BarButton, STRIPES } from "./BarButton";
 
 const LANE_PX = 18;
 const LANES_SEEN = 12;
-/** With more of them, their lengths would stand on top of each other. */
+/** With more breaks than this, their labels would overlap. */
 const BREAKS_TOLD = 4;
-/** Lies over the bars, so that one that goes on through a gap is seen to be cut. */
+/** Drawn over the bars, so that a bar that spans a break looks cut. */
 const SIGN =
   "pointer-events-none absolute inset-y-0 border-x border-dashed border-ink-faint bg-[repeating-linear-gradient(115deg,var(--app)_0_2px,transparent_2px_8px)]";
 
 interface Props {
   spans: Spans;
   run: RunDetail;
-  /** The events by which something ended because the run was cancelled. */
+  /** Events by which something ended because the run was cancelled. */
   left: ReadonlySet<number>;
   onEvent: (seq: number) => void;
 }
 
-/** Where the time went: it grows while the run goes on. */
+/** The chart of where the time went. It grows while the run is active. */
 export function Bars({ spans, run, left, onEvent }: Props) {
   const lanes = useMemo(() => lanesOf(spans), [spans]);
   const told = { left, onEvent };
   if (goesOn(run.status) && spans.ended_at === null)
     return <Growing lanes={lanes} waits={run.status === "waiting"} {...told} />;
   const chart = chartOf(lanes, null, false);
-  // Some logs know no times; there is nothing to see in them.
+  // Some logs have no times, so there is nothing to draw.
   return chart.ms > 0 ? <Drawn chart={chart} {...told} /> : null;
 }
 
@@ -100,7 +100,7 @@ function Drawn({ chart, left, onEvent }: { chart: Chart } & Told) {
 const idle = (one: Break) => `Nothing happened for ${duration(one.ms)}`;
 const across = ({ from, to }: Break) => ({ left: `${from * 100}%`, width: `${(to - from) * 100}%` });
 
-/** How long the gaps were that are drawn short. */
+/** Labels with the real length of the breaks. */
 function Lengths({ chart }: { chart: Chart }) {
   if (chart.breaks.length === 0 || chart.breaks.length > BREAKS_TOLD) return null;
   return (
@@ -118,7 +118,7 @@ function Lengths({ chart }: { chart: Chart }) {
   );
 }
 
-/** What the bar is that somebody looks at; else how long it all took. */
+/** The bar under the pointer or focus; otherwise the total time. */
 function Said({ bar, endOf, chart }: { bar: Bar | undefined; endOf: (bar: Bar) => Ending | null; chart: Chart }) {
   if (bar) {
     return (
@@ -147,7 +147,7 @@ function Said({ bar, endOf, chart }: { bar: Bar | undefined; endOf: (bar: Bar) =
   );
 }
 
-/** Where the arrow keys lead from a bar; -1 where they lead nowhere. */
+/** Return the index that an arrow key leads to; -1 for other keys. */
 function stepped(key: string, at: number, count: number): number {
   if (key === "ArrowRight" || key === "ArrowDown") return Math.min(at + 1, count - 1);
   if (key === "ArrowLeft" || key === "ArrowUp") return Math.max(at - 1, 0);

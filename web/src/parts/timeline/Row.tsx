@@ -13,7 +13,7 @@ const MARK_COLOURS: Record<Tone, string> = {
   cancelled: "text-quiet",
 };
 
-/** A line of the timeline; a click goes to what it tells of. */
+/** A line of the timeline; a click goes to its event. */
 export const Row = memo(function Row({
   row,
   cancelled,
@@ -22,7 +22,7 @@ export const Row = memo(function Row({
 }: {
   row: TimelineRow;
   cancelled: string | null;
-  /** Whether it tells of the event that the address names. */
+  /** Whether the address names its event. */
   isChosen: boolean;
   onEvent: (seq: number) => void;
 }) {

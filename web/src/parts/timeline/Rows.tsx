@@ -5,11 +5,11 @@ import { lineOf, rowTelling } from "@/views/timelineRows";
 import { Row } from "./Row";
 
 const ROW_PX = 24;
-/** Of the rows so much is always in sight. */
+/** The rows never get less height than this. */
 const LEAST_PX = 96;
-/** So close to the end counts as there. */
+/** Closer to the end than this counts as at the end. */
 const END_PX = 32;
-/** So many rows before the last one, the next ones are asked for. */
+/** How many rows before the last one the next rows are fetched. */
 const AHEAD = 200;
 
 interface Props {
@@ -17,21 +17,21 @@ interface Props {
   /** Why the run was cancelled; null where it was not. */
   cancelled: string | null;
   chosen: number | undefined;
-  /** Whether rows are still being added, and the end is where to be. */
+  /** Whether rows are still added, so that the view starts at the end. */
   follows: boolean;
   onEvent: (seq: number) => void;
-  /** Told when the row of the chosen event was brought into sight. */
+  /** Called when the row of the selected event was scrolled into sight. */
   onShown: () => void;
-  /** Whether there are later rows than these. */
+  /** Whether there are later rows. */
   more: boolean;
-  /** Asks for them; null where there are none, or they are on their way. */
+  /** Fetch later rows; null where there are none, or while they are loading. */
   onEnd: (() => void) | null;
 }
 
-/** The rows of a timeline, of which only those in sight are drawn. */
+/** The virtualized rows of a timeline. */
 export function Rows({ rows, cancelled, chosen, follows, onEvent, onShown, more, onEnd }: Props) {
   const scroller = useRef<HTMLDivElement>(null);
-  // A run that ends while somebody reads has its last rows yet to come.
+  // Keep following after the run has ended: its last rows are still to come.
   const [tails] = useState(follows);
   const atEnd = useRef(tails && chosen === undefined);
   const list = useVirtualizer({
@@ -43,7 +43,7 @@ export function Rows({ rows, cancelled, chosen, follows, onEvent, onShown, more,
   });
   const shown = list.getVirtualItems();
 
-  /** The row that was brought into sight, until the reader moves. */
+  /** The row that was scrolled into sight; undefined once the reader scrolls. */
   const revealed = useRef<number>(undefined);
   const moved = () => {
     revealed.current = undefined;
@@ -57,14 +57,14 @@ export function Rows({ rows, cancelled, chosen, follows, onEvent, onShown, more,
       else if (revealed.current !== undefined) list.scrollToIndex(revealed.current, { align: "auto" });
     };
     settle();
-    // The chart above grows when it is loaded, and takes its room from the rows.
+    // The chart above grows when it is loaded, and takes height from the rows.
     const watch = new ResizeObserver(settle);
     watch.observe(at);
     return () => watch.disconnect();
   }, [list, rows.length, tails]);
 
   const told = useMemo(() => (chosen === undefined ? -1 : rowTelling(rows, chosen)), [rows, chosen]);
-  // To what is chosen, once it is loaded: rows that come later must not take the reader back to it.
+  // Scroll to the selected event once it is loaded, and only once: later rows must not scroll the reader back.
   const toShow = useRef(chosen);
   const before = useRef(chosen);
   const isLoaded = chosen !== undefined && (!more || (rows.at(-1)?.seq ?? 0) >= chosen);
@@ -90,11 +90,11 @@ export function Rows({ rows, cancelled, chosen, follows, onEvent, onShown, more,
       onWheel={moved}
       onPointerDown={moved}
       onKeyDown={moved}
-      // Only a reader moves it away from the end; what is added below does not.
+      // Only the reader moves the view away from the end; rows added below do not.
       onScroll={({ currentTarget: at }) => {
         atEnd.current = at.scrollHeight - at.scrollTop - at.clientHeight < END_PX;
       }}
-      // They give way to the chart above, but for a few; no room is taken that they do not need.
+      // The rows shrink in favor of the chart above, down to their minimum.
       className="flex-auto shrink-[1000] overflow-y-auto overscroll-contain pb-1"
       style={{ minHeight: Math.min(LEAST_PX, list.getTotalSize()) }}
     >

@@ -24,16 +24,16 @@ interface Props {
   run: RunDetail;
   /** The event that the address names. */
   chosen: number | undefined;
-  /** Goes to the event of the transcript. */
+  /** Go to the event in the transcript. */
   onEvent: (seq: number) => void;
-  /** Told when the row of the chosen event was brought into sight. */
+  /** Called when the row of the selected event was scrolled into sight. */
   onShown: () => void;
   open: boolean;
   onToggle: () => void;
   className: string | undefined;
 }
 
-/** What happened, a line each, below a chart of where the time went. */
+/** The timeline of a run: a chart of where the time went, and a line for each event. */
 export function Timeline({ run, chosen, onEvent, onShown, open, onToggle, className }: Props) {
   return (
     <section aria-label="Event timeline" className={clsx("flex min-h-0 flex-col overflow-hidden", className)}>
@@ -63,11 +63,11 @@ export function Timeline({ run, chosen, onEvent, onShown, open, onToggle, classN
 function Content({ run, chosen, onEvent, onShown }: Pick<Props, "run" | "chosen" | "onEvent" | "onShown">) {
   const live = goesOn(run.status);
   const poll = pollMs(useConnection(), TIMELINE_POLL_MS);
-  // What goes on may have got further since somebody last looked.
+  // An active run may have new rows since the last fetch.
   const asked = { refetchInterval: run.status === "running" && poll, ...(live ? { staleTime: 0 } : {}) };
   const timeline = useQuery({ ...timelineQuery(run.id), ...asked });
   const spans = useQuery({ ...spansQuery(run.id), ...asked });
-  // The server tells of events only where somebody follows them.
+  // The server streams events only of followed runs.
   useEffect(() => (live ? theLive().follow(run.id) : undefined), [live, run.id]);
   const { refetch } = timeline;
   const { refetch: refetchSpans } = spans;
@@ -76,7 +76,7 @@ function Content({ run, chosen, onEvent, onShown }: Pick<Props, "run" | "chosen"
     void refetchSpans();
   }, [refetch, refetchSpans]);
   useOnEnd(live, again);
-  // A row that was written between the asking for the run and for its timeline is told of by nobody but the run.
+  // A row written between the fetches of the run and of its timeline shows only in the run's count.
   const known = timeline.data?.more === false ? timeline.data.rows.length : run.event_count;
   useEffect(() => {
     if (run.event_count > known) again();
@@ -114,14 +114,14 @@ function Content({ run, chosen, onEvent, onShown }: Pick<Props, "run" | "chosen"
   );
 }
 
-/** The events by which something ended only because the run was cancelled. */
+/** Return the events by which something ended only because the run was cancelled. */
 function leftBy(cancelled: string | null, rows: readonly TimelineRow[]): ReadonlySet<number> {
   return new Set(
     cancelled === null ? [] : rows.filter((row) => lineOf(row, cancelled).tone === "cancelled").map((row) => row.seq),
   );
 }
 
-/** Once the run has ended, its last rows are there to be asked for. */
+/** Call a function when the run ends: its last rows can be fetched then. */
 function useOnEnd(live: boolean, then: () => void): void {
   const was = useRef(live);
   const latest = useRef(then);

@@ -14,7 +14,7 @@ import { Question } from "./Question";
 import { type Reading, useReading } from "./reading";
 import { vouched } from "./words";
 
-/** A tool's call, with what it gave. */
+/** A tool call with its result. */
 export function Call({ row, open }: { row: CallRow; open: boolean }) {
   const reading = useReading();
   const { call, result } = row;
@@ -45,13 +45,15 @@ export function Call({ row, open }: { row: CallRow; open: boolean }) {
   );
 }
 
-/** What it is about; of a question also what was answered. */
+/** A one-line summary of a call; for a question also the answer. */
 function aboutOf({ call, result }: CallRow): string {
   const answer = call.payload.awaits && result?.payload.error == null ? result?.payload.output : null;
   return `${headline(call.payload.input)}${isText(answer) ? ` → ${oneLine(answer)}` : ""}`;
 }
 
-/** A question stands where it was asked. It is answered in the strip below, which is always in sight, if it is there. */
+/**
+ * A question where it was asked. While the strip above the transcript lists the question, the form is there instead.
+ */
 function Asked({ call, isInStrip }: { call: EventOf<"tool.call">; isInStrip: boolean }) {
   const { log } = useReading();
   const { name, call_id, input, awaits } = call.payload;
@@ -73,7 +75,7 @@ function Asked({ call, isInStrip }: { call: EventOf<"tool.call">; isInStrip: boo
   return <Question asked={asked} />;
 }
 
-/** The result of a call that stands further up. */
+/** The result of a call on an earlier page. */
 export function Result({ row, open }: { row: ResultRow; open: boolean }) {
   const { onToggle } = useReading();
   const { payload } = row.result;

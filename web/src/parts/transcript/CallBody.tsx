@@ -9,10 +9,10 @@ import { Cut } from "./Cut";
 import { useReading, useWhole } from "./reading";
 import { Text } from "./Text";
 
-/** So many lines of what a command printed are shown at first. */
+/** How many lines of a command's output are shown at first. */
 const LAST_LINES = 12;
 
-/** What a tool was given, and what it gave. */
+/** The input and the result of a call. */
 export function CallBody({ call, result }: { call: EventOf<"tool.call">; result: EventOf<"tool.result"> | null }) {
   const asked = useWhole(call, true);
   const input = asked.event.payload.input;
@@ -20,7 +20,7 @@ export function CallBody({ call, result }: { call: EventOf<"tool.call">; result:
   const command = commandIn(input);
   return (
     <div className="flex flex-col gap-2 border-t border-line p-2">
-      {/* An edit is best told by what it changes; that is below. */}
+      {/* An edit is shown as a diff below, not as its input. */}
       {changes.length === 0 && !isEmpty(input) && (
         <Part label={command ? "Command" : "Given"} copy={() => asText(command?.line ?? input)}>
           <Text text={command?.line ?? asText(input)} />
@@ -105,7 +105,7 @@ function Output({ part, last }: { part: Shown; last: number | undefined }) {
   );
 }
 
-/** What a command was given beside its line: most often a word or two. */
+/** The other arguments of a command, on one line. */
 function Rest({ given }: { given: Record<string, unknown> }) {
   const said = Object.entries(given).map(
     ([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`,
@@ -115,7 +115,7 @@ function Rest({ given }: { given: Record<string, unknown> }) {
   );
 }
 
-/** The command line of a call that has one, and what else it was given. */
+/** Return the command line of a call that has one, and its other arguments. */
 function commandIn(input: unknown): { line: string; rest: Record<string, unknown> } | null {
   if (!isRecord(input)) return null;
   const { command, cmd, ...rest } = input;

@@ -13,7 +13,7 @@ const LOOKS: Record<DiffLine["kind"], string> = {
 };
 const SIGNS: Record<DiffLine["kind"], string> = { same: " ", added: "+", removed: "-", hunk: " " };
 
-/** What was changed in files, line by line. */
+/** Diffs of changed files. */
 export function Changes({ files }: { files: readonly FileDiff[] }) {
   return files.map((file, n) => <Changed key={n} file={file} />);
 }

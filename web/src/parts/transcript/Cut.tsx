@@ -3,7 +3,7 @@ import { Button } from "@/parts/ui/Button";
 import { bytes } from "@/views/amounts";
 import type { Whole } from "./reading";
 
-/** Says that this is not all of it, and gets the rest for whoever wants it. */
+/** Say that an event is truncated, and offer to load the rest. */
 export function Cut({ whole }: { whole: Whole<LogEvent> }) {
   if (whole.cut === null) return null;
   return (

@@ -12,7 +12,7 @@ interface Props {
   chosen: number | null;
 }
 
-/** The rows that are in sight; what is not loaded is as high as it is thought to be. */
+/** The rows in sight; a placeholder of the estimated height stands for rows that are not loaded. */
 export function Drawn({ viewport, log, folds, chosen }: Props) {
   const { from, to } = viewport.range;
   const drawn: ReactNode[] = [];
@@ -37,7 +37,7 @@ export function Drawn({ viewport, log, folds, chosen }: Props) {
   return drawn;
 }
 
-/** What is on its way. */
+/** Placeholder for rows that are loading. */
 function Gap({ height }: { height: number }) {
   return (
     <li aria-hidden style={{ height }} className="px-3 py-1">

@@ -10,7 +10,7 @@ interface Props {
   find: UsedFind;
 }
 
-/** The field that looks for words in the run, and how many places have them. */
+/** The search field for a run, with the number of hits. */
 export function FindBar({ field, words, onWords, find }: Props) {
   return (
     <search className="flex min-w-0 flex-1 items-center gap-1">
@@ -71,7 +71,9 @@ function countWords({ hits, place, more, searching, problem }: UsedFind): string
   return searching ? "Searching…" : "No hits";
 }
 
-/** What stands around the hit: it may be in what is cut, or in a row that says it in other words. */
+/**
+ * The text around the current hit: the hit itself may be in truncated text, or in a row that shows it in another form.
+ */
 export function HitLine({ find }: { find: UsedFind }) {
   const hit = find.hits[find.place];
   if (!hit) return null;

@@ -5,14 +5,14 @@ interface Props {
   open: boolean;
   onToggle: () => void;
   title?: string | undefined;
-  /** What is always seen of it. */
+  /** The part that is always visible. */
   head: ReactNode;
   children?: ReactNode;
-  /** In a frame, as what has a body of its own. */
+  /** Whether to draw a frame around the head and the body. */
   framed?: boolean;
 }
 
-/** Something that can be opened and closed. */
+/** A head that expands and collapses its body. */
 export function Fold({ open, onToggle, title, head, children, framed = false }: Props) {
   return (
     <div className={clsx(framed && "overflow-hidden rounded border border-line bg-app-raised")}>

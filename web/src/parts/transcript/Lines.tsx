@@ -20,12 +20,12 @@ interface LineProps {
   look?: string;
   sign: string;
   children: ReactNode;
-  /** What is inside, for whoever opens it; nothing where it is null. */
+  /** Return the body of the line; the line cannot be expanded where it is empty. */
   event: LogEvent;
   inside: (event: LogEvent) => unknown;
 }
 
-/** A row of one line, which may have something inside. */
+/** A row of one line that may have a body. */
 function Line({ seq, open, look, sign, children, event, inside }: LineProps) {
   const { onToggle } = useReading();
   const said = (
@@ -57,7 +57,7 @@ function Inside({ event, inside }: Pick<LineProps, "event" | "inside">) {
 const isNothing = (value: unknown) =>
   value == null || value === "" || (isRecord(value) && Object.keys(value).length === 0);
 
-/** The heading of a step, or how it ended. */
+/** The start of a step, its end, or both. */
 export function Step({ row, open }: { row: StepRow; open: boolean }) {
   const { cancelled } = useReading();
   const { start, end } = row;
@@ -82,7 +82,7 @@ export function Step({ row, open }: { row: StepRow; open: boolean }) {
       <span className={clsx(start && "font-semibold", start && error == null && "text-ink")}>{step.payload.name}</span>
       {said.filter(Boolean).map((word) => ` · ${String(word)}`)}
       {error != null && `: ${error}`}
-      {/* The code of a failure, which it is not where the run was cancelled. */}
+      {/* A cancelled step has no error code of its own. */}
       {end?.payload.error_code != null && bad !== CANCELLED && (
         <span className="ml-1.5 font-mono">{end.payload.error_code}</span>
       )}
@@ -90,7 +90,7 @@ export function Step({ row, open }: { row: StepRow; open: boolean }) {
   );
 }
 
-/** What it gave: where that is only that nothing went wrong, nothing. */
+/** Return the result of a step or run, without an exit code of 0. */
 function resultIn(event: LogEvent): unknown {
   const result = "result" in event.payload ? event.payload.result : null;
   if (!isRecord(result)) return result;
@@ -98,7 +98,7 @@ function resultIn(event: LogEvent): unknown {
   return code === 0 || Object.keys(rest).length === 0 ? rest : result;
 }
 
-/** The run begins, or begins anew. */
+/** The start of a run or of a later attempt. */
 export function Attempt({ row, open }: { row: AttemptRow; open: boolean }) {
   const { attempt, host } = row.start.payload;
   const inside = (event: LogEvent) => (event.type === "run.started" ? event.payload.input : null);
@@ -121,7 +121,7 @@ const OUTCOME_LOOKS: Record<string, { sign: string; look: string }> = {
   cancelled: CANCELLED,
 };
 
-/** How the run ended. */
+/** The outcome of the run. */
 export function Outcome({ row, open }: { row: OutcomeRow; open: boolean }) {
   const { status, error, duration_ms: took } = row.end.payload;
   const { sign, look } = OUTCOME_LOOKS[status] ?? FAILED;
@@ -135,7 +135,7 @@ export function Outcome({ row, open }: { row: OutcomeRow; open: boolean }) {
   );
 }
 
-/** What a later version wrote, or what is damaged: shown as it is. */
+/** An event of an unknown type or a damaged one, shown as JSON. */
 export function Strange({ row, open }: { row: StrangeRow; open: boolean }) {
   return (
     <Line seq={row.seq} open={open} sign="?" look="text-running" event={row.event} inside={payloadOrEvent}>
@@ -144,5 +144,5 @@ export function Strange({ row, open }: { row: StrangeRow; open: boolean }) {
   );
 }
 
-/** The payload, or the whole event where a damaged log has none. */
+/** Return the payload, or the whole event where a damaged log has none. */
 const payloadOrEvent = (event: { payload?: unknown }): unknown => event.payload ?? event;

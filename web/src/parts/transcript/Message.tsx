@@ -16,10 +16,10 @@ import { noteWords, vouched } from "./words";
 /** The stop reason of a message that was cut off. */
 const INTERRUPTED = "interrupted";
 
-/** What was said: to the agent, by it, or by its program. */
+/** A message to the agent, from the agent, or from its program. */
 export function Message({ row, open }: { row: MessageRow; open: boolean }) {
   const whole = useWhole(row.message, false);
-  // Of a message that was got whole all blocks are shown that were of the brief one.
+  // The same blocks of the full message as of the truncated one.
   const blocks = row.blocks.map(
     (block) => whole.event.payload.blocks[row.message.payload.blocks.indexOf(block)] ?? block,
   );
@@ -87,7 +87,7 @@ function OneBlock({ block, message, seq, open }: BlockProps) {
 
 const PROMPT_CHARS = 1_200;
 
-/** What was asked. A long one is shown in part at first: who reads a transcript mostly knows it. */
+/** A prompt. A long one is cut at first: most readers know it. */
 function Prompt({ text, title, isCommand = false }: { text: string; title: string; isCommand?: boolean }) {
   const [all, setAll] = useState(false);
   const isLong = text.length > PROMPT_CHARS * 1.5;
@@ -149,7 +149,7 @@ function System({ text, seq, open }: { text: string; seq: number; open: boolean 
   );
 }
 
-/** A piece of a stream, as it came. */
+/** A chunk of a stream as it arrived. */
 function Stream({ text, unparsed, title }: { text: string; unparsed: boolean; title: string }) {
   return (
     <div title={title} className="flex items-start gap-2">
@@ -163,7 +163,7 @@ function Stream({ text, unparsed, title }: { text: string; unparsed: boolean; ti
   );
 }
 
-/** What a later version wrote: shown as it is. */
+/** A block of an unknown type, shown as JSON. */
 function Unknown({ what, value }: { what: string; value: unknown }) {
   return (
     <div className="rounded border border-dashed border-line px-2 py-1">
@@ -180,7 +180,7 @@ const NOTES: Record<string, { sign: string; look: string }> = {
 };
 const OTHER_NOTE = { sign: "!", look: "text-running" };
 
-/** A remark of the agent's program. */
+/** A note of the agent's program. */
 function NoteLine({ kind, words, code }: { kind: string; words: string; code: string | null }) {
   const { sign, look } = NOTES[kind] ?? OTHER_NOTE;
   return (

@@ -4,7 +4,7 @@ import { Cut } from "./Cut";
 import { useWhole } from "./reading";
 import { Coloured, Text } from "./Text";
 
-/** What a command printed; errors are told apart by an edge. */
+/** Output of a command; stderr has a red edge. */
 export function Output({ row }: { row: OutputRow }) {
   const cut = row.events.filter((event) => event.cut !== undefined);
   return (
@@ -30,7 +30,7 @@ export function Output({ row }: { row: OutputRow }) {
   );
 }
 
-/** A block ends its line by itself. */
+/** Remove the last line break: the block element ends the line. */
 const withoutEnd = (text: string) => text.replace(/\r?\n$/, "") || " ";
 
 function Rest({ event }: { event: OutputRow["events"][number] }) {

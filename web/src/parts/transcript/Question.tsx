@@ -10,7 +10,7 @@ import { Text } from "./Text";
 
 const draftKey = ({ run_id, call_id }: Awaited) => `${run_id} ${call_id}`;
 
-/** What a run waits for somebody to say, and where to say it. */
+/** A call that a run waits for, with the form for its answer. */
 export function Question({ asked }: { asked: Awaited }) {
   const { send, isSending, isSent, problem } = useAnswer(asked);
   const options = optionsOf(asked.input);
@@ -71,7 +71,7 @@ export function Question({ asked }: { asked: Awaited }) {
   );
 }
 
-/** Why a run waits, where nobody can answer: for a time, or for something that is done elsewhere. */
+/** The reason of a wait that nobody can answer: the run waits for a time or for an event elsewhere. */
 function Reason({ asked }: { asked: Awaited }) {
   const { reason, details } = reasonOf(asked);
   return (
@@ -83,7 +83,7 @@ function Reason({ asked }: { asked: Awaited }) {
   );
 }
 
-/** Says to who reads the page why it is he who is asked. */
+/** Explain why the user is asked for the result of a tool. */
 const ToolWanted = ({ name }: { name: string }) => (
   <span className="font-normal">
     The worker called its tool <strong>{name}</strong>, and no program here executes it. Type what it should give back:
@@ -93,7 +93,7 @@ const ToolWanted = ({ name }: { name: string }) => (
 interface FieldProps {
   asked: Awaited;
   isText: boolean;
-  /** Whether somebody asked for the field just now: then it has the focus. */
+  /** Whether the user has just opened the field: then it takes the focus. */
   isOpened: boolean;
   disabled: boolean;
   onAnswer: (answer: unknown) => void;

@@ -13,11 +13,11 @@ import { SubRun } from "./SubRun";
 interface Props {
   row: Row;
   open: boolean;
-  /** The row that the reader's attention is on. */
+  /** Whether the row is selected. */
   chosen: boolean;
 }
 
-/** One row of a transcript, with its time at its edge. */
+/** A row of the transcript, with its time. */
 export const RowView = memo(
   function RowView({ row, open, chosen }: Props) {
     const event = row.events[0];
@@ -65,12 +65,12 @@ function Content({ row, open }: { row: Row; open: boolean }): ReactNode {
   }
 }
 
-/** The step that the rows from here on are of. */
+/** The path of the step that the following rows belong to. */
 export function Place({ path }: { path: string }) {
   return <div className="pt-0.5 text-[11px] leading-4 text-ink-faint">{path.split(".").join(" › ")}</div>;
 }
 
-/** When it was; pressed, the address is that of the event. */
+/** The time of an event; a click puts the event into the address. */
 function Time({ event }: { event: LogEvent }) {
   const { onChoose } = useReading();
   const at = event.timestamp;

@@ -14,7 +14,10 @@ interface Props {
   words: string;
 }
 
-/** What scrolls: as high as the whole transcript, with what is in sight drawn at its place, and what is being typed below. */
+/**
+ * The scroll container: as high as the whole transcript, with the rows in sight at their place, and streaming text
+ * below.
+ */
 export function Scroller({ viewport, log, folds, chosen, words }: Props) {
   const scroller = useRef<HTMLDivElement>(null);
   const sizer = useRef<HTMLDivElement>(null);

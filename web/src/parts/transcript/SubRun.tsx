@@ -20,13 +20,13 @@ import { TypingRows } from "./TypingRows";
 import { useWanted } from "./wanted";
 import { isBare } from "./words";
 
-/** A run that this one called; its transcript opens inside of this one. */
+/** A sub-run; its transcript expands inside of this one. */
 export function SubRun({ row, open }: { row: SubRunRow; open: boolean }) {
   const { onToggle, cancelled } = useReading();
   const { call, end } = row;
   const isCancelled = isOfCancel(cancelled, end?.payload.error, end?.payload.error_code);
   const child = call.child_run_id;
-  // An agent's helper is known by its own name, another worker by the worker's.
+  // An agent's helper has a name of its own; another worker goes by the worker's name.
   const name = (call.payload.kind !== "agent" && call.payload.worker) || call.payload.name;
   const about = headline(call.payload.input);
   const head = (
@@ -88,7 +88,7 @@ function State({ row: { call, end }, isCancelled }: { row: SubRunRow; isCancelle
   );
 }
 
-/** The transcript of a sub-run: as much of it as is asked for. */
+/** The transcript of a sub-run, page by page. */
 function Nested({ runId }: { runId: string }) {
   const asked = useQuery(runQuery(runId));
   if (asked.isPending) return <Loading what="the sub-run" />;

@@ -5,18 +5,21 @@ import { bytes } from "@/views/amounts";
 import { coloursAfter, hasControls, type Span, spansOf } from "@/views/ansi";
 import { endsOf, MOST_CHARS, tailOf } from "@/views/sizes";
 
-/** What is searched in the run, in lower case: what hides it is open. */
+/** The search text in lower case: folded text that contains it is shown. */
 export const SoughtContext = createContext("");
 
 interface Props {
   text: string;
   bad?: boolean;
   wide?: boolean;
-  /** Only so many of its last lines, until somebody wants the others: what a command printed last says how it went. */
+  /**
+   * Show only this many last lines until the user expands the text: the last lines of a command's output tell how it
+   * went.
+   */
   last?: number | undefined;
 }
 
-/** A text as a terminal shows it. What is very long is shown by its ends, until somebody wants all of it. */
+/** Text as a terminal shows it. Very long text is shown by its beginning and its end until the user expands it. */
 export function Text({ text, bad = false, wide = false, last }: Props) {
   const [all, setAll] = useState(false);
   const [isOpen, setIsOpen] = useState(false);
@@ -74,7 +77,7 @@ export function Text({ text, bad = false, wide = false, last }: Props) {
   );
 }
 
-/** Too long for a page: as a file. */
+/** Offer text that is too long for the page as a file. */
 function Download({ text }: { text: string }) {
   const save = () => {
     const address = URL.createObjectURL(new Blob([text], { type: "text/plain" }));
@@ -87,7 +90,7 @@ function Download({ text }: { text: string }) {
   return <Button onClick={save}>Download all</Button>;
 }
 
-/** The text with a terminal's colours, as spans: nothing of it is ever markup. */
+/** Text with the colors of a terminal, as spans. The text never becomes markup. */
 export const Coloured = memo(function Coloured({ text }: { text: string }) {
   if (!hasControls(text)) return <>{text}</>;
   return spansOf(text).map((span, n) => <Coloration key={n} span={span} />);

@@ -8,13 +8,13 @@ interface Props {
   field: RefObject<HTMLInputElement | null>;
   words: string;
   onWords: (words: string) => void;
-  /** Null where nothing more will come. */
+  /** Null where the log is complete. */
   following: boolean | null;
   onFollow: (following: boolean) => void;
-  /** Whether all that opens is open; null where nothing does. */
+  /** Whether all expandable rows are expanded; null where there are none. */
   all: boolean | null;
   onAll: (open: boolean) => void;
-  /** What there is to know: mostly how many events there are. */
+  /** A short message; usually the number of events. */
   said: string;
 }
 

@@ -20,15 +20,15 @@ interface Props {
   run: RunDetail;
   /** The event to go to. */
   target: number | undefined;
-  /** How often it was asked for again: each time it is gone to once more. */
+  /** How often the same target was requested again: each time the view goes there once more. */
   times: number;
-  /** What the search was for that found the run: it opens there. */
+  /** The search query that found the run: the transcript opens at its first hit. */
   sought: string | undefined;
-  /** Told the event that somebody chose. */
+  /** Called with the event that the user selected. */
   onEvent: (seq: number | undefined) => void;
 }
 
-/** All that was said and done in a run. However long it is, only what is in sight is loaded and drawn. */
+/** The transcript of a run. Only the part in sight is loaded and rendered, however long the log is. */
 export function Transcript({ run, target, times, sought, onEvent }: Props) {
   const isLive = goesOn(run.status);
   const log = useLog(run.id, run.last_seq, isLive);
@@ -95,7 +95,7 @@ export function Transcript({ run, target, times, sought, onEvent }: Props) {
 
 const SAID_MS = 1_500;
 
-/** Something that is said for a moment. */
+/** A message that disappears after a moment. */
 function useSaid(): [string | null, (words: string) => void] {
   const [said, say] = useState<string | null>(null);
   useEffect(() => {
@@ -112,7 +112,7 @@ function useViewport(log: RunLog, bare: boolean, atEnd: boolean): Viewport {
   return useMemo(() => new Viewport(log, bare, first, drawAgain), [log, bare, first]);
 }
 
-/** What the rows need, the same as long as it is the same: else all of them would be drawn again. */
+/** The context of the rows; the same object until a value changes, so that rows are not rendered again. */
 function useReadingOf(
   run: RunDetail,
   log: RunLog,
@@ -131,7 +131,7 @@ function useReadingOf(
       cancelled,
       asked: new Set(ids.split("\n")),
       onToggle: (seq: number, open: boolean) => {
-        // Who opens something wants to read it, where it is.
+        // Keep the row in place: the user wants to read what was opened.
         viewport.keep(seq);
         setOpen(seq, open);
       },
@@ -141,7 +141,7 @@ function useReadingOf(
   );
 }
 
-/** Goes to the event of the address, unless somebody pressed it right here, and to what a search finds. */
+/** Go to the event of the address, unless the user selected it right here, and to the current search hit. */
 function useGoing(
   target: number | undefined,
   times: number,
@@ -158,7 +158,7 @@ function useGoing(
   useEffect(() => {
     if (hit === undefined) return;
     goTo(hit);
-    // On a small screen it may be out of sight itself.
+    // On a small screen the transcript itself may be out of sight.
     pane.current?.scrollIntoView({ block: "nearest" });
   }, [hit, find.place, goTo, pane]);
   return useCallback((seq) => {

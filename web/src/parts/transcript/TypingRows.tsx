@@ -4,9 +4,9 @@ import { Markdown } from "@/parts/ui/Markdown";
 import { oneLine } from "@/views/json";
 import { piecesOf } from "@/views/markdown";
 
-/** What is being typed: in the place, and in the shape, that it will have in the log. */
+/** Messages that are being generated, at the place and in the form that they will have in the log. */
 export function TypingRows({ log }: { log: RunLog }) {
-  // Drawing may lag behind the typing, but what the log has is gone at once: else it would be there twice.
+  // Rendering may lag behind the stream, but a block that the log has must disappear at once, or it would show twice.
   const behind = useDeferredValue(log.typing);
   const typing = log.typing.map((one) => behind.find((known) => known.key === one.key) ?? one);
   if (typing.length === 0) return null;

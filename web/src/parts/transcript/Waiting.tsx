@@ -5,7 +5,7 @@ import { Question } from "./Question";
 const LABELS = { answer: "Waiting for your answer", else: "Waiting" };
 const labelOf = ({ kind }: Awaited) => (isAnswerable(kind) ? LABELS.answer : LABELS.else);
 
-/** What the run, or one below it, waits for: always in sight, so that nobody has to look for it. */
+/** The calls that the run or its sub-runs wait for, always in sight. */
 export function Waiting({ asked, runId }: { asked: readonly Awaited[]; runId: string }) {
   if (asked.length === 0) return null;
   const label = asked.some(({ kind }) => isAnswerable(kind)) ? LABELS.answer : LABELS.else;

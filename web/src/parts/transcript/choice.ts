@@ -1,4 +1,4 @@
-/** The row that the reader's attention is on: the address names it, a search finds it, keys move it. */
+/** The selected row: the address names it, a search finds it, keys move it. */
 import { useCallback, useEffect, useRef, useState } from "react";
 import { PAGE, pageOf, type RunLog } from "@/api";
 import { opensWithAll, type Row } from "@/views/rows";
@@ -7,10 +7,10 @@ import type { UsedFolds } from "./folds";
 import type { Viewport } from "./viewport";
 
 export interface Choice {
-  /** The number of the row. */
+  /** The `seq` of the row. */
   readonly chosen: number | null;
   readonly choose: (seq: number | null) => void;
-  /** Goes to an event, loads what has to be loaded, and opens what hides it. */
+  /** Go to an event: load its page, scroll to it, and expand the row that hides it. */
   readonly goTo: (seq: number) => void;
   readonly move: (step: 1 | -1) => void;
   readonly toStart: () => void;
@@ -19,7 +19,7 @@ export interface Choice {
 
 export function useChoice(log: RunLog, bare: boolean, viewport: Viewport, folds: UsedFolds): Choice {
   const [chosen, setChosen] = useState<number | null>(null);
-  // The last wish counts, whatever is loaded later.
+  // Incremented by each request; a request that was overtaken while loading is dropped.
   const wish = useRef(0);
   const { setOpen } = folds;
 
@@ -34,7 +34,7 @@ export function useChoice(log: RunLog, bare: boolean, viewport: Viewport, folds:
     },
     [log, viewport],
   );
-  // Which row shows the event is known once it is there, however long that takes: it may be yet to happen.
+  // The row of the event is known once its page is loaded. The event may even be in the future of an active run.
   const page = goal !== null && log.event(goal) ? log.page(pageOf(goal)) : undefined;
   const hasHappened = goal !== null && goal <= log.lastSeq;
   useEffect(() => {
@@ -46,7 +46,7 @@ export function useChoice(log: RunLog, bare: boolean, viewport: Viewport, folds:
     setGoal(null);
     setChosen(row.seq);
     if (hides(row, goal)) setOpen(row.seq, true);
-    // Who has scrolled away meanwhile is not pulled back.
+    // Do not scroll a reader back who has scrolled away meanwhile.
     if (viewport.isAt(goal)) viewport.goTo(row.seq);
   }, [page, goal, bare, viewport, setOpen]);
 
@@ -92,10 +92,10 @@ export function useChoice(log: RunLog, bare: boolean, viewport: Viewport, folds:
   };
 }
 
-/** Whether an event is not seen in its row until that is opened. */
+/** Whether an event is visible only when its row is expanded. */
 const hides = (row: Row, seq: number) => row.seq !== seq || opensWithAll(row);
 
-/** The next row from there on that shows something. */
+/** Return the next row that shows something, from `from` on. */
 async function nextRow(log: RunLog, bare: boolean, from: number, step: 1 | -1): Promise<number | null> {
   let seq = from;
   while (seq >= 1 && seq <= log.lastSeq) {

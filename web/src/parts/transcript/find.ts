@@ -1,23 +1,23 @@
-/** Searching in a run: the server looks for the words, as far into the log as somebody goes. */
+/** Search in a run. The server searches the log part by part, as far as the user goes. */
 import { useCallback, useEffect, useEffectEvent, useReducer, useRef, useState } from "react";
 import { find, type Found, type Problem, problemOf } from "@/api";
 import { partsOf } from "@/views/sought";
 
 type Hit = Found["hits"][number];
 
-/** So many hits are got without being asked for: enough for a count that says something. */
+/** How many hits are fetched without a request of the user: enough for a useful count. */
 const BY_ITSELF = 1_000;
 const REST_MS = 250;
 
 export interface Finding {
   readonly hits: readonly Hit[];
-  /** Which of them, from 0. */
+  /** The index of the current hit. */
   readonly place: number;
-  /** Whether there may be more than these. */
+  /** Whether there may be more hits. */
   readonly more: boolean;
   readonly searching: boolean;
   readonly problem: Problem | null;
-  /** How far was looked. */
+  /** The last event that was searched. */
   readonly searchedTo: number;
 }
 
@@ -59,17 +59,17 @@ export interface UsedFind extends Finding {
   go: (step: 1 | -1) => void;
 }
 
-/** Whether all was looked at, and nothing found. */
+/** Whether the whole log was searched without a hit. */
 const isVain = ({ hits, more, searching, problem, searchedTo }: Finding) =>
   hits.length === 0 && !more && !searching && !problem && searchedTo > 0;
 
 /**
- * The search in a run, and its words. Those that found the run come first: a search over all runs finds words that stand
- * far from each other, so that, where they are not found together, each is looked for by itself.
+ * The search text of a run and its hits. It starts with the query that found the run. A search over all runs also finds
+ * words that are far apart in a run; where they are not found together, each is tried by itself.
  */
 export function useSought(runId: string, sought: string | undefined, lastSeq: number) {
   const [words, setWords] = useState("");
-  /** What is tried next; null where somebody typed the words. */
+  /** The terms to try next; null once the user has typed a search text. */
   const [next, setNext] = useState<readonly string[] | null>(null);
   const find = useFind(runId, words.trim(), lastSeq);
   const tryNext = ([first = "", ...others]: readonly string[]) => {
@@ -80,7 +80,7 @@ export function useSought(runId: string, sought: string | undefined, lastSeq: nu
     if (sought !== undefined) tryNext(partsOf(sought));
   }, [runId, sought]);
   const inVain = next !== null && isVain(find);
-  // Once for each: what is known is of the words before until the next ones are looked for.
+  // Once for each term: until the next search starts, the state is still that of the previous term.
   const goOn = useEffectEvent(() => tryNext(next ?? []));
   useEffect(() => {
     if (inVain) goOn();
@@ -119,7 +119,7 @@ function useFind(runId: string, words: string, lastSeq: number): UsedFind {
     return () => clearTimeout(timer);
   }, [words, ask]);
   useEffect(() => () => asking.current?.abort(), []);
-  // A long log is searched in several goes.
+  // A long log is searched in several requests.
   const goesOn = words !== "" && state.more && !state.searching && !state.problem && state.hits.length < BY_ITSELF;
   useEffect(() => {
     if (goesOn) ask(state.searchedTo);
@@ -128,7 +128,7 @@ function useFind(runId: string, words: string, lastSeq: number): UsedFind {
   const go = (step: 1 | -1) => {
     const count = state.hits.length;
     const isBeyond = state.place + step >= count;
-    // What has come since, or was not looked at yet.
+    // Continue the search: new events have arrived, or the search was not complete.
     if (isBeyond && !state.searching && words && (state.more || lastSeq > state.searchedTo)) ask(state.searchedTo);
     if (count) tell({ type: "moved", place: (state.place + step + count) % count });
   };

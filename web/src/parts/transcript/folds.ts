@@ -1,4 +1,4 @@
-/** Which rows are open: as somebody opened or closed them, or all of them, or as they are by themselves. */
+/** Which rows are expanded: by the user, by "Expand all", or by default. */
 import { useCallback, useState } from "react";
 import { pageOf, type RunLog } from "@/api";
 import { isFolding, opens, opensByItself, opensWithAll, type Row } from "@/views/rows";
@@ -12,7 +12,7 @@ interface Folds {
 export interface UsedFolds {
   isOpen: (row: Row) => boolean;
   setOpen: (seq: number, open: boolean) => void;
-  /** Whether all are open that are opened together. */
+  /** Whether "Expand all" is on. */
   all: boolean;
   setAll: (open: boolean) => void;
 }
@@ -30,7 +30,7 @@ export function useFolds(): UsedFolds {
   return { isOpen, setOpen, all: folds.all === true, setAll };
 }
 
-/** Whether there is something to open with all others. What is not loaded may have it. */
+/** Whether there is a row to expand with "Expand all". Pages that are not loaded may have one. */
 export function canOpen(log: RunLog, bare: boolean): boolean {
   for (let number = 0; number <= pageOf(log.lastSeq); number++) {
     const page = log.page(number);

@@ -1,10 +1,10 @@
-/** Marks the searched words where they are drawn, without touching what is drawn. */
+/** Highlight search hits in the rendered rows, without changing the DOM. */
 import { type RefObject, useEffect } from "react";
 
 const NAME = "found";
 const MARKS_MOST = 500;
 
-/** Called after each drawing: rows come and go while somebody scrolls. */
+/** Runs after every render, since rows come and go while the user scrolls. */
 export function useHighlight(listRef: RefObject<HTMLElement | null>, words: string): void {
   useEffect(() => {
     if (!("highlights" in CSS)) return;
@@ -32,7 +32,7 @@ function rangesOf(list: HTMLElement, words: string): Range[] {
       at >= 0 && ranges.length < MARKS_MOST;
       at = text.indexOf(words, at + words.length)
     ) {
-      // A character may have another length in lower case.
+      // The lower-case form of a character may have another length.
       if (at + words.length > (node.nodeValue?.length ?? 0)) break;
       const range = document.createRange();
       range.setStart(node, at);

@@ -1,17 +1,17 @@
-/** What all rows of a transcript share: the log they are of, and what can be done with them. */
+/** The context that all rows of a transcript share: their log, and what can be done with them. */
 import { createContext, useContext, useEffect, useState } from "react";
 import { type LogEvent, type Problem, problemOf, type RunLog } from "@/api";
 
 export interface Reading {
   readonly log: RunLog;
-  /** Whether more may come. */
+  /** Whether the run may add events. */
   readonly goesOn: boolean;
   /** Why the run was cancelled; null where it was not. */
   readonly cancelled: string | null;
-  /** The calls that the strip below asks somebody to answer. */
+  /** Ids of the calls that the strip above the transcript asks about. */
   readonly asked: ReadonlySet<string>;
   readonly onToggle: (seq: number, open: boolean) => void;
-  /** Somebody wants to remember that event; undefined where its address would lead nowhere. */
+  /** Put an event into the address; undefined in a nested transcript, whose events have no address. */
   readonly onChoose: ((seq: number) => void) | undefined;
 }
 
@@ -23,19 +23,19 @@ export function useReading(): Reading {
   return reading;
 }
 
-/** What is longer than this is loaded only when somebody asks for it. */
+/** Larger events are loaded only on request. */
 const BY_ITSELF_BYTES = 1_000_000;
 
 export interface Whole<T> {
   readonly event: T;
-  /** The bytes of it, where this is not all of it. */
+  /** The full size in bytes, while the event is truncated. */
   readonly cut: number | null;
   readonly loading: boolean;
   readonly problem: Problem | null;
   readonly load: () => void;
 }
 
-/** An event with nothing cut: got when it is needed, unless it is large. */
+/** Return an event in full. It is loaded when `needed`, unless it is large. */
 export function useWhole<T extends LogEvent>(event: T, needed: boolean): Whole<T> {
   const { log } = useReading();
   const [asked, setAsked] = useState(false);
@@ -46,7 +46,7 @@ export function useWhole<T extends LogEvent>(event: T, needed: boolean): Whole<T
     if (!wanted) return;
     let stale = false;
     log.whole(event.seq).then(
-      // What the server gives for a number is the event of that number.
+      // The server returns the event with the requested number, so the type is the same.
       (whole) => stale || setGot({ of: event, whole: whole as T }),
       (error: unknown) => stale || setGot({ of: event, problem: problemOf(error, 0) }),
     );

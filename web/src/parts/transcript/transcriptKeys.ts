@@ -1,4 +1,4 @@
-/** What keys do in a transcript. */
+/** Keyboard shortcuts of the transcript. */
 import type { RefObject } from "react";
 import { pageOf, type RunDetail, type RunLog } from "@/api";
 import { useKeys } from "@/keys";
@@ -21,7 +21,7 @@ interface Keyed {
   setAll: (open: boolean) => void;
   isLive: boolean;
   field: RefObject<HTMLInputElement | null>;
-  /** Tells the reader what was done. */
+  /** Show a short message. */
   say: (words: string) => void;
 }
 

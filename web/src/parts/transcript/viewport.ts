@@ -1,6 +1,6 @@
 /**
- * What of a long transcript is in sight. Only that is drawn; the rest is height. One row stays where it is on the screen,
- * whatever is loaded, opened or added above it: the reader's place is a row, not a number of pixels.
+ * The part of a long transcript that is in sight. Only that part is rendered; the rest is height. One row is the anchor
+ * and stays where it is on the screen, whatever is loaded, expanded or added above it.
  */
 import { type Page, pageOf, type RunLog } from "@/api";
 import { Heights } from "@/views/heights";
@@ -12,12 +12,12 @@ export interface Range {
   readonly to: number;
 }
 
-/** What stays: the end of the log, or a row at that distance from the upper edge. */
+/** The anchor: the end of the log, or a row at a distance from the upper edge. */
 type Anchor = "end" | { readonly seq: number; readonly y: number };
 
-/** How far beyond the edges is drawn. */
+/** How far beyond the edges rows are rendered, in pixels. */
 const OVERSCAN = 800;
-/** Nearer than this is at the end. */
+/** Closer to the end than this counts as at the end, in pixels. */
 const NEAR = 12;
 
 export class Viewport {
@@ -27,7 +27,7 @@ export class Viewport {
   #scroller: HTMLElement | null = null;
   #sizer: HTMLElement | null = null;
   #list: HTMLElement | null = null;
-  /** Where we scrolled to ourselves: a scroll event from there is nobody's wish. */
+  /** The last scroll position that this class has set: a scroll event from there is not the user's. */
   #written = 0;
   readonly #learnt = new WeakSet<Page>();
   readonly #resized = new ResizeObserver(() => this.layOut());
@@ -36,7 +36,7 @@ export class Viewport {
     readonly log: RunLog,
     readonly bare: boolean,
     atEnd: boolean,
-    /** Another range is to be drawn, or the end is followed or not any more. */
+    /** Called when another range is to be rendered, or when following the end starts or stops. */
     readonly onChange: () => void,
   ) {
     this.#anchor = atEnd ? "end" : { seq: 1, y: 0 };
@@ -57,7 +57,7 @@ export class Viewport {
     };
   }
 
-  /** Measures what is drawn, and puts everything where it belongs. To be called whenever something was drawn. */
+  /** Measure the rendered rows and position everything. Must be called after each render. */
   layOut(): void {
     const [scroller, sizer, list] = [this.#scroller, this.#sizer, this.#list];
     if (!scroller || !sizer || !list) return;
@@ -75,20 +75,20 @@ export class Viewport {
     this.#look(scroller);
   }
 
-  /** Has the row so far below the upper edge, and keeps it there until somebody scrolls. */
+  /** Make a row the anchor, `y` pixels below the upper edge or where it is now. */
   keep(seq: number, y?: number): void {
     const scroller = this.#scroller;
     const now = scroller ? this.heights.top(seq) - scroller.scrollTop : 0;
     this.#become({ seq, y: y ?? now });
   }
 
-  /** Goes there: a third of the way down, so that one sees what led to it. */
+  /** Scroll to a row, a third of the way down, so that the rows before it are visible too. */
   goTo(seq: number): void {
     this.keep(seq, (this.#scroller?.clientHeight ?? 0) * 0.3);
     this.layOut();
   }
 
-  /** Whether that is the place that is kept. */
+  /** Whether the row is the anchor. */
   isAt(seq: number): boolean {
     return this.#anchor !== "end" && this.#anchor.seq === seq;
   }
@@ -98,13 +98,13 @@ export class Viewport {
     this.layOut();
   }
 
-  /** Stays where it is, whatever comes. */
+  /** Stop following the end. */
   stay(): void {
     const scroller = this.#scroller;
     if (scroller) this.#become(this.#place(scroller));
   }
 
-  /** Scrolls no further than needed to have the row in sight. */
+  /** Scroll no further than needed to have the row in sight. */
   show(seq: number): void {
     const scroller = this.#scroller;
     if (!scroller) return;
@@ -161,7 +161,7 @@ export class Viewport {
     this.onChange();
   }
 
-  /** Of what is loaded near the range: which rows there are, and about how high they will be. */
+  /** Learn from the pages near the range which events have rows, and estimate their heights. */
   #learn(): void {
     const last = pageOf(Math.max(1, this.range.to));
     for (let number = pageOf(this.range.from); number <= last; number++) {

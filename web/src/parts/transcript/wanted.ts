@@ -1,21 +1,21 @@
-/** Has the pages loaded that somebody looks at. */
+/** Load the pages of a log that are in sight. */
 import { useCallback, useEffect, useEffectEvent, useState } from "react";
 import { pageOf, type RunLog, useConnection } from "@/api";
 
-/** While somebody scrolls past pages, they are not asked for. */
+/** Delay before loading, so that pages the user scrolls past are not requested. */
 const PATIENCE_MS = 50;
-/** How soon a load that failed is tried again. */
+/** Delay before a failed load is repeated. */
 const AGAIN_MS = 3_000;
 
-/** Loads what is missing there; gives what tries again where that failed. */
+/** Load the missing events of a range. Return a function that tries again after a failure. */
 export function useWanted(log: RunLog, from: number, to: number): () => void {
   const connection = useConnection();
   const [tries, setTries] = useState(0);
   const again = useCallback(() => setTries((before) => before + 1), []);
   const [first, last] = [pageOf(Math.max(1, from)), pageOf(Math.max(1, to))];
   const lacks = log.lacks(from, to);
-  // Only pages matter: within one, all is loaded at once. New events must not restart the timer: it would never end
-  // where they come faster than it does.
+  // Only the pages matter: a page is loaded at once. New events must not restart the timer: where they arrive faster
+  // than it fires, it would never fire.
   const load = useEffectEvent(() => void log.want(from, to));
   useEffect(() => {
     const timer = setTimeout(() => load(), PATIENCE_MS);

@@ -1,13 +1,13 @@
-/** What the log says in signs, in words. */
+/** Texts for values of the log. */
 import type { Block, Note } from "@/api";
 import { exact } from "@/views/time";
 
-/** Who vouches for it. */
+/** Say who observed the content. */
 export function vouched(fidelity: Block["fidelity"] | undefined): string {
   return fidelity === "agent_emitted" ? "As the agent tells it" : "Seen by Shopfloor";
 }
 
-/** What an agent's program says of itself. */
+/** Describe a note of the agent's program. */
 export function noteWords(note: Note): string {
   switch (note.kind) {
     case "ready":
@@ -52,5 +52,5 @@ const OUTCOMES: Readonly<Partial<Record<string, string>>> = {
 };
 export const outcomeWord = (status: string) => OUTCOMES[status] ?? status;
 
-/** Whether a run is one step and nothing else: a command, or a task for an agent. */
+/** Whether a run is a single step: a command, or a task for an agent. */
 export const isBare = (run: { kind: string }) => run.kind === "agent" || run.kind === "command";

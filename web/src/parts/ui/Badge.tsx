@@ -13,15 +13,15 @@ const COLOURS: Record<Status, string> = {
 
 interface StatusProps {
   status: Status;
-  /** It would be running, if a process worked on it. */
+  /** Whether the process that executed the run is gone. */
   interrupted?: boolean;
-  /** What it waits for: the kinds as `waits_for` has them. */
+  /** Kinds of calls that the run waits for, as `waits_for` has them. */
   waitsFor?: readonly string[] | null;
-  /** With a line around it, where its colour is like that of what it stands on. */
+  /** Whether to draw an outline, where the background has a similar color. */
   framed?: boolean;
 }
 
-/** The status of a run, in its colour; of one that waits, also what for, as far as there is room. */
+/** The status of a run in its color; for a waiting run also what it waits for, truncated. */
 export function StatusBadge({ status, interrupted = false, waitsFor, framed = false }: StatusProps) {
   const kinds = waitsFor?.length ? `: ${[...new Set(waitsFor)].join(", ").replaceAll("_", " ")}` : "";
   return (
@@ -46,7 +46,7 @@ export function StatusBadge({ status, interrupted = false, waitsFor, framed = fa
   );
 }
 
-/** A word about something: its kind, its model. */
+/** A short label: a kind, a model. */
 export function Tag({ children, title }: { children: ReactNode; title?: string }) {
   return (
     <span

@@ -3,7 +3,7 @@ import { Button } from "./Button";
 
 const SHOWN_MS = 1_500;
 
-/** Copies a text, and says that it did. `text` may be got only when it is asked for. */
+/** A button that copies text and confirms it. A function as `text` is called only when the button is pressed. */
 export function Copy({
   text,
   label,
@@ -29,7 +29,7 @@ export function Copy({
   );
 }
 
-/** Browsers give the clipboard to safe origins only; elsewhere the old way is tried. */
+/** Browsers offer the clipboard API on secure origins only; elsewhere use the deprecated command. */
 export async function toClipboard(text: string): Promise<boolean> {
   try {
     await navigator.clipboard.writeText(text);

@@ -1,9 +1,9 @@
 import { type ReactNode, useEffect, useRef } from "react";
 
-/** A window over the page. The browser's own dialog keeps the focus inside, and closes on Escape. */
+/** A modal dialog. The browser's own element keeps the focus inside and closes on Escape. */
 export function Dialog({ title, onClose, children }: { title: string; onClose: () => void; children: ReactNode }) {
   const dialog = useRef<HTMLDialogElement>(null);
-  // A click that began inside, as when a text is marked and the mouse let go outside, is none on the backdrop.
+  // A drag that starts inside, such as a text selection, and ends on the backdrop must not close the dialog.
   const beganOutside = useRef(false);
   useEffect(() => {
     dialog.current?.showModal();

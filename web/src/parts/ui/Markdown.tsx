@@ -6,13 +6,13 @@ const MarkdownBody = lazy(() => import("./MarkdownBody"));
 const PLAIN = "[overflow-wrap:anywhere] whitespace-pre-wrap";
 
 /**
- * A text as Markdown, with nothing of it done and nothing loaded from elsewhere. Where it cannot be read as Markdown, or
- * not yet, it is shown as it is.
+ * Text as Markdown: nothing in it is executed, and nothing is loaded from elsewhere. Until the renderer is loaded, and
+ * where the text is not suitable, the text is shown as it is.
  */
 export function Markdown({ text }: { text: string }) {
   const plain = <div className={PLAIN}>{text}</div>;
   if (isPlain(text)) return <p className="[overflow-wrap:anywhere]">{text}</p>;
-  // What is not read as Markdown is mostly long.
+  // Text that is not rendered as Markdown is usually long.
   if (!isTame(text))
     return (
       <div tabIndex={0} className={`max-h-[36rem] overflow-y-auto ${PLAIN}`}>
@@ -28,7 +28,7 @@ export function Markdown({ text }: { text: string }) {
   );
 }
 
-/** What is nested too deeply for the reader is shown as it is. */
+/** Show the text as it is where its Markdown is nested too deeply for the renderer. */
 class AsIs extends Component<{ of: string; instead: ReactNode; children: ReactNode }, { failed: boolean }> {
   override state = { failed: false };
 

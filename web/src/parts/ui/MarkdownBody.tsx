@@ -6,9 +6,9 @@ import "./markdown.css";
 
 const PLUGINS = [gfm];
 
-/** Nothing that Markdown can name is loaded: pictures are links, and links lead only to where people expect. */
+/** Nothing in Markdown is loaded: images become links, and links are limited to safe schemes. */
 const COMPONENTS: Components = {
-  // The page has its own first headings: those of a text are below them.
+  // The page has its own first headings, so those of a text are lower.
   h1: "h3",
   h2: "h4",
   h3: "h5",
@@ -34,7 +34,7 @@ function Link({ address, children }: { address: string | undefined; children: Re
   );
 }
 
-/** Loaded when the first text is shown: what reads Markdown is larger than the rest of the page. */
+/** Loaded with the first text that needs it: the Markdown parser is larger than the rest of the page. */
 export default memo(function MarkdownBody({ text }: { text: string }) {
   return (
     <div className="markdown">

@@ -1,6 +1,6 @@
 import { pieces } from "@/views/tree";
 
-/** A snippet: what was searched for is marked. */
+/** A snippet with its search hits highlighted. */
 export function Marked({ text }: { text: string }) {
   return pieces(text).map((piece, place) =>
     piece.isHit ? (

@@ -1,7 +1,7 @@
 import { useSyncExternalStore } from "react";
 import { ago, duration, exact } from "@/views/time";
 
-/** One clock for the page, so that all that ticks ticks together. */
+/** One clock for the page, so that all durations tick together. */
 const listeners = new Set<() => void>();
 let now = Date.now();
 let timer: ReturnType<typeof setInterval> | undefined;
@@ -23,7 +23,7 @@ function subscribe(listener: () => void): () => void {
 
 export const useNow = () => useSyncExternalStore(subscribe, () => now);
 
-/** How long ago something was; the exact time on hover. */
+/** How long ago something was, with the exact time as a tooltip. */
 export function Ago({ at }: { at: string }) {
   const now = useNow();
   return (
@@ -33,7 +33,7 @@ export function Ago({ at }: { at: string }) {
   );
 }
 
-/** How long a run has taken, ticking while it goes on. */
+/** How long a run has taken, ticking while it is active. */
 export function Took({ from, to, ms }: { from: string; to: string | null; ms: number | null }) {
   return to !== null ? <>{duration(ms ?? Date.parse(to) - Date.parse(from))}</> : <Ticking from={from} />;
 }

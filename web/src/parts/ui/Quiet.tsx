@@ -1,6 +1,6 @@
 import type { ReactNode } from "react";
 
-/** A column that has nothing to show, and says so. */
+/** A centered message for a column without content. */
 export function Quiet({ children }: { children: ReactNode }) {
   return (
     <div className="flex h-full flex-col items-center justify-center gap-2 p-6 text-center text-ink-faint">
@@ -9,7 +9,7 @@ export function Quiet({ children }: { children: ReactNode }) {
   );
 }
 
-/** What is on its way. Its shape is still, so that nothing flickers where the answer is fast. */
+/** A loading message. It does not move, so that nothing flickers when the answer is fast. */
 export function Loading({ what }: { what: string }) {
   return (
     <div role="status" className="p-4 text-sm text-ink-faint">

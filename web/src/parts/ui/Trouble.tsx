@@ -1,7 +1,7 @@
 import { problemOf } from "@/api";
 import { Button } from "./Button";
 
-/** What went wrong, what to do about it, and a way to try again. */
+/** An error with its hint and code, and optionally a button to try again. */
 export function Trouble({ error, onRetry }: { error: unknown; onRetry?: () => void }) {
   const problem = problemOf(error, 0);
   return (
