@@ -33,12 +33,12 @@ export default defineConfig(
     rules: { "no-control-regex": "off" },
   },
   {
-    files: ["src/parts/transcript/choice.ts", "src/parts/transcript/find.ts"],
+    files: ["src/components/transcript/useSelectedRow.ts", "src/components/transcript/useTranscriptSearch.ts"],
     // Their effects react to what the server has answered, and also scroll or search again: there is no state to derive.
     rules: { "react-hooks/set-state-in-effect": "off" },
   },
   {
-    files: ["src/parts/ui/Copy.tsx"],
+    files: ["src/components/ui/CopyButton.tsx"],
     // `execCommand` is the only way to the clipboard on an origin without TLS.
     rules: { "@typescript-eslint/no-deprecated": "off" },
   },

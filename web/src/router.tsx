@@ -1,7 +1,7 @@
 /** The routes of the page: everything it shows has an address. */
 import { createRootRoute, createRoute, createRouter, redirect } from "@tanstack/react-router";
-import { NotFound } from "@/parts/ui/NotFound";
-import { Workers } from "@/parts/Workers";
+import { NotFound } from "@/components/ui/NotFound";
+import { Workers } from "@/components/RunsPage";
 import { EVERYBODY, type Search, STATUSES, searchOf } from "@/views/address";
 
 export { EVERYBODY, STATUSES, type Search, searchOf };

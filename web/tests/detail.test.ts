@@ -11,7 +11,7 @@ import {
   usageWords,
   waitWords,
 } from "@/views/detail";
-import { WHOLE_CHARS } from "@/views/sizes";
+import { WHOLE_CHARS } from "@/views/textLimits";
 
 const NONE: Usage = { input: 0, output: 0, cache_read: 0, cache_write: 0, reasoning: 0 };
 

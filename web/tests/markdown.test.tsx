@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { renderToStaticMarkup } from "react-dom/server";
 import { describe, expect, it } from "vitest";
-import MarkdownBody from "@/parts/ui/MarkdownBody";
+import MarkdownBody from "@/components/ui/MarkdownBody";
 import { isPlain, isTame, piecesOf, safeLink } from "@/views/markdown";
 
 const html = (text: string) => renderToStaticMarkup(<MarkdownBody text={text} />);

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { outputsOf, partsOf } from "@/views/outputs";
-import { endsOf } from "@/views/sizes";
+import { endsOf } from "@/views/textLimits";
 
 const PNG = "iVBORw0KGgo=";
 const text = (said: string) => ({ type: "text", text: said });

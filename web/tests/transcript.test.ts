@@ -22,7 +22,7 @@ import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import type { EventOf, LogEvent, Page } from "@/api";
 import { asText } from "@/views/json";
-import { isSameRow, opens, type Row, type Rows } from "@/views/rows";
+import { isSameRow, opens, type Row, type Rows } from "@/views/transcriptRows";
 import { rowShowing, rowsOf } from "@/views/transcript";
 import archives from "./golden/archives.json";
 

@@ -1,6 +1,6 @@
 /** The HTTP client of the page, and errors as the server reports them. */
 import createClient from "openapi-fetch";
-import { withVisibleControls } from "@/views/directions";
+import { withVisibleControls } from "@/views/deceptiveText";
 import type { paths } from "./schema";
 
 export const client = createClient<paths>({

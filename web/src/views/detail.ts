@@ -2,7 +2,7 @@
 import type { Run, RunDetail, Status, Usage } from "@/api";
 import { count, money, tokens } from "./amounts";
 import { asText, oneLine, parsed } from "./json";
-import { WHOLE_CHARS } from "./sizes";
+import { WHOLE_CHARS } from "./textLimits";
 
 const GOES_ON: ReadonlySet<Status> = new Set(["queued", "running", "waiting"]);
 

@@ -4,8 +4,8 @@
  */
 import type { EventOf, LogEvent, Page } from "@/api";
 import { isOutput, isRead, isToldElsewhere, kindOf, type Output, placeOf } from "./events";
-import type { CallRow, OutputRow, Row, Rows, StepRow, SubRunRow } from "./rows";
-import { isPiece } from "./typing";
+import type { CallRow, OutputRow, Row, Rows, StepRow, SubRunRow } from "./transcriptRows";
+import { isPiece } from "./streamingText";
 
 /** Approximate limit of a row of output: rows out of sight are not rendered, so rows must stay small. */
 const OUTPUT_CHARS = 8_000;

@@ -1,0 +1,63 @@
+import type { ReactNode } from "react";
+import type { RunDetail } from "@/api";
+import { Ago, Took } from "@/components/ui/Time";
+import { costWords, tokenWords, usageWords, waitWords } from "@/views/detail";
+import { OwnerLink, RunLink } from "./links";
+
+/** A line of short facts about a run, as far as they are known. */
+export function Facts({ run }: { run: RunDetail }) {
+  const isQueued = run.status === "queued";
+  const waits = waitWords(run.waits_for);
+  const tokens = tokenWords(run);
+  const cost = costWords(run);
+  const channel = run.channel_name || run.channel_id;
+  return (
+    <ul aria-label="About this run" className="flex flex-wrap gap-x-1.5 gap-y-0.5 text-xs text-ink-dull">
+      {waits !== null && <Fact>{waits}</Fact>}
+      <Fact title={run.host === null ? undefined : `on ${run.host}`}>
+        {isQueued ? "queued " : "started "}
+        <Ago at={isQueued ? (run.queued_at ?? run.started_at) : run.started_at} />
+      </Fact>
+      {!isQueued && (
+        <Fact title="How long it took">
+          <Took from={run.started_at} to={run.completed_at} ms={run.duration_ms} />
+        </Fact>
+      )}
+      {tokens !== null && <Fact title={usageWords(run)}>{tokens}</Fact>}
+      {cost !== null && <Fact title="Its own cost; with what the runs cost that it called">{cost}</Fact>}
+      {run.interruptions > 0 && <Fact title="It was cut off and begun again">attempt {run.attempt}</Fact>}
+      {run.search_stopped_at !== null && (
+        <Fact title="It has more text than is indexed: what comes after this event is not found">
+          searched to #{run.search_stopped_at}
+        </Fact>
+      )}
+      {channel && <Fact title={`Channel ${run.channel_id ?? ""}`}>{channel}</Fact>}
+      {run.agent_id !== null && (
+        <Fact>
+          owner <OwnerLink owner={run.agent_id} />
+        </Fact>
+      )}
+      {run.children > 0 && (
+        <Fact>
+          {run.children.toLocaleString("en")} {run.children === 1 ? "sub-run" : "sub-runs"}
+        </Fact>
+      )}
+      {run.parent_run_id !== null && (
+        <Fact>
+          <RunLink id={run.parent_run_id}>Parent run</RunLink>
+        </Fact>
+      )}
+    </ul>
+  );
+}
+
+function Fact({ title, children }: { title?: string | undefined; children: ReactNode }) {
+  return (
+    <li
+      title={title}
+      className="max-w-full truncate not-last:after:ml-1.5 not-last:after:text-ink-faint not-last:after:content-['·']"
+    >
+      {children}
+    </li>
+  );
+}

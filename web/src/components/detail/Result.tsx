@@ -1,0 +1,88 @@
+import clsx from "clsx";
+import { useRef, useState } from "react";
+import type { RunDetail } from "@/api";
+import { Text } from "@/components/transcript/Text";
+import { Copy } from "@/components/ui/CopyButton";
+import { Markdown } from "@/components/ui/Markdown";
+import { resultOf } from "@/views/detail";
+import { useOverflows } from "./useIsOverflowing";
+
+/** How many lines of a command's output are shown at first. */
+const LAST_LINES = 6;
+
+/** The result of an ended run, or its error. */
+export function Result({ run }: { run: RunDetail }) {
+  const { result, status, error } = run;
+  return (
+    <section aria-label="Result" className="shrink-0 px-3 py-2 @3xl:px-4">
+      <div className="flex items-center">
+        <h2 className="flex-1 text-xs font-semibold text-ink-dull">Result</h2>
+        {result !== null && <Copy text={result} label="Copy" title="Copy the result" />}
+      </div>
+      {status === "failed" && <Failed error={error} />}
+      {status === "cancelled" && (
+        <p className="mt-1 break-words text-ink-dull">
+          This run was cancelled{error?.message ? `: ${error.message}` : "."}
+        </p>
+      )}
+      {result !== null && result !== "" && <Given result={result} kind={run.kind} />}
+      {status === "done" && !result && <p className="mt-1 text-ink-faint">It gave nothing.</p>}
+    </section>
+  );
+}
+
+function Failed({ error }: { error: RunDetail["error"] }) {
+  return (
+    <div className="my-1 rounded border-l-2 border-failed bg-failed-back px-2.5 py-1.5 text-failed">
+      <p tabIndex={0} className="max-h-40 overflow-y-auto break-words whitespace-pre-wrap">
+        {error?.message ?? "It failed, and did not say why."}
+      </p>
+      {error?.code != null && <p className="mt-0.5 font-mono text-xs">{error.code}</p>}
+      {error?.hint !== undefined && <p className="mt-1 break-words text-ink">Hint: {error.hint}</p>}
+    </div>
+  );
+}
+
+function Given({ result, kind }: { result: string; kind: string }) {
+  const box = useRef<HTMLDivElement>(null);
+  const [all, setAll] = useState(false);
+  const overflows = useOverflows(box);
+  const shown = resultOf(result, kind);
+  if (kind === "command") {
+    return (
+      <div className="mt-1 max-h-[50dvh] overflow-y-auto rounded bg-app-side p-2" tabIndex={0}>
+        <Text text={shown.text} wide last={LAST_LINES} />
+      </div>
+    );
+  }
+  return (
+    <>
+      <div
+        ref={box}
+        className={clsx(
+          "mt-1",
+          !all && "max-h-[17dvh] min-h-6 overflow-hidden",
+          overflows && !all && "mask-b-from-70%",
+        )}
+      >
+        {shown.as === "markdown" ? (
+          <Markdown text={shown.text} />
+        ) : (
+          <div className="rounded bg-app-side p-2">
+            <Text text={shown.text} wide />
+          </div>
+        )}
+      </div>
+      {(overflows || all) && (
+        <button
+          type="button"
+          aria-expanded={all}
+          onClick={() => setAll(!all)}
+          className="mt-1 text-xs text-accent hover:underline"
+        >
+          {all ? "Show less" : "Show all"}
+        </button>
+      )}
+    </>
+  );
+}
