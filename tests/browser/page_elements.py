@@ -1,4 +1,4 @@
-"""The parts of the page, by the names that people and screen readers know them by."""
+"""Locators for the parts of the page, by their accessible names."""
 
 from __future__ import annotations
 

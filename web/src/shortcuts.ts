@@ -12,7 +12,7 @@ const listeners = new Set<() => void>();
 /** How long after a `g` a second `g` makes `gg`. */
 const SEQUENCE_MS = 700;
 let zone: Exclude<Zone, "page"> = "list";
-let before = { key: "", at: 0 };
+let lastKey = { key: "", timestamp: 0 };
 
 export function enterZone(next: Exclude<Zone, "page">): void {
   if (zone === next) return;
@@ -30,13 +30,13 @@ export const useZone = () =>
   );
 
 /** Register shortcuts while the component is mounted: `{ j: …, gg: …, "?": …, Escape: … }`. */
-export function useKeys(zone: Zone, handlers: Handlers): void {
-  const latest = useRef(handlers);
+export function useShortcuts(zone: Zone, handlers: Handlers): void {
+  const handlersRef = useRef(handlers);
   useEffect(() => {
-    latest.current = handlers;
+    handlersRef.current = handlers;
   });
   useEffect(() => {
-    const entry = { zone, handlers: latest };
+    const entry = { zone, handlers: handlersRef };
     registered.push(entry);
     return () => void registered.splice(registered.indexOf(entry), 1);
   }, [zone]);
@@ -46,21 +46,21 @@ export function useKeys(zone: Zone, handlers: Handlers): void {
  * Whether the user types or chooses something. A click on the text of a dialog leaves the focus outside of it, so check
  * for open dialogs too.
  */
-function isBusy(target: EventTarget | null): boolean {
+function isTyping(target: EventTarget | null): boolean {
   if (document.querySelector("dialog[open]") !== null) return true;
   return (
     target instanceof HTMLElement && (target.isContentEditable || target.closest("input, textarea, select") !== null)
   );
 }
 
-function onKey(event: KeyboardEvent): void {
+function onKeyDown(event: KeyboardEvent): void {
   if (
     event.defaultPrevented ||
     event.ctrlKey ||
     event.metaKey ||
     event.altKey ||
     event.isComposing ||
-    isBusy(event.target)
+    isTyping(event.target)
   )
     return;
   // Enter and space on a button or link press it.
@@ -70,14 +70,16 @@ function onKey(event: KeyboardEvent): void {
     event.target.closest("button, a, summary")
   )
     return;
-  const isSecond = event.key === "g" && before.key === "g" && event.timeStamp - before.at < SEQUENCE_MS;
-  before = isSecond ? { key: "", at: 0 } : { key: event.key, at: event.timeStamp };
+  const isSecond = event.key === "g" && lastKey.key === "g" && event.timeStamp - lastKey.timestamp < SEQUENCE_MS;
+  lastKey = isSecond ? { key: "", timestamp: 0 } : { key: event.key, timestamp: event.timeStamp };
   const key = isSecond ? "gg" : event.key;
   // The component that was mounted last wins.
-  const meant = registered.findLast((one) => (one.zone === zone || one.zone === "page") && key in one.handlers.current);
-  if (!meant) return;
+  const match = registered.findLast(
+    (candidate) => (candidate.zone === zone || candidate.zone === "page") && key in candidate.handlers.current,
+  );
+  if (!match) return;
   event.preventDefault();
-  meant.handlers.current[key]?.(event);
+  match.handlers.current[key]?.(event);
 }
 
-addEventListener("keydown", onKey);
+addEventListener("keydown", onKeyDown);

@@ -1,14 +1,14 @@
 import { describe, expect, test } from "vitest";
-import { changed, filterOf, isFiltered, searchOf } from "../src/views/address";
+import { withChange, filterOf, isFiltered, paramsOf } from "../src/views/address";
 
 describe("what an address says", () => {
   test("all of it", () => {
     const said = { worker: "id", event: 7, q: "words", status: "failed", of: "repair", channel: "C1", tree: true };
-    expect(searchOf(said)).toEqual(said);
+    expect(paramsOf(said)).toEqual(said);
   });
 
   test("as people write it", () => {
-    expect(searchOf({ event: "7", q: 123, of: true, tree: "true" })).toEqual({
+    expect(paramsOf({ event: "7", q: 123, of: true, tree: "true" })).toEqual({
       event: 7,
       q: "123",
       of: "true",
@@ -33,14 +33,14 @@ describe("what an address says", () => {
     [{ tree: false }],
     [{ tree: "no" }],
     [{ unknown: 1 }],
-  ])("what makes no sense is left out: %j", (said) => expect(searchOf(said)).toEqual({}));
+  ])("what makes no sense is left out: %j", (said) => expect(paramsOf(said)).toEqual({}));
 });
 
 test("what is taken out of an address leaves nothing there", () => {
   const before = { worker: "a", event: 7, q: "words", tree: true };
-  expect(changed(before, { worker: "b", event: undefined })).toEqual({ worker: "b", q: "words", tree: true });
-  expect(changed(before, { q: "", tree: false })).toEqual({ worker: "a", event: 7 });
-  expect(changed({}, { status: "done" })).toEqual({ status: "done" });
+  expect(withChange(before, { worker: "b", event: undefined })).toEqual({ worker: "b", q: "words", tree: true });
+  expect(withChange(before, { q: "", tree: false })).toEqual({ worker: "a", event: 7 });
+  expect(withChange({}, { status: "done" })).toEqual({ status: "done" });
 });
 
 describe("which runs a list is of", () => {

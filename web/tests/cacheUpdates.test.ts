@@ -1,6 +1,6 @@
 import { InfiniteQueryObserver, QueryClient, QueryObserver } from "@tanstack/react-query";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { forgetRuns, patchRuns } from "../src/api/cacheUpdates";
+import { removeRuns, patchRuns } from "../src/api/cacheUpdates";
 import type { Pages } from "../src/api/runPages";
 import type { RunFilter } from "../src/api/requests";
 import type { Run, RunList } from "../src/api/types";
@@ -125,7 +125,7 @@ test("a run that was deleted while somebody looks at it is said to be gone, and 
   await vi.advanceTimersByTimeAsync(0);
   expect(observer.getCurrentResult().data).toEqual(old);
   told.mockClear();
-  forgetRuns(queries, ["old"]);
+  removeRuns(queries, ["old"]);
   await vi.advanceTimersByTimeAsync(0);
   expect(told).toHaveBeenCalled();
   expect(observer.getCurrentResult()).toMatchObject({ data: undefined, isPending: false, error: { status: 404 } });
@@ -136,7 +136,7 @@ test("runs that were deleted are in no list", async () => {
   looksAt({}, () => page([young, old]));
   await vi.advanceTimersByTimeAsync(0);
   queries.setQueryData(["run", "old"], old);
-  forgetRuns(queries, ["old"]);
+  removeRuns(queries, ["old"]);
   expect(shown({})).toEqual(["young"]);
   expect(queries.getQueryData(["run", "old"])).toBeUndefined();
 });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { type DiffLine, changesOf, compared, unified } from "@/views/diff";
+import { type DiffLine, changesOf, diffLines, parseUnifiedDiff } from "@/views/diff";
 
 const drawn = (lines: readonly DiffLine[]) =>
   lines.map(({ kind, text }) => `${{ same: " ", added: "+", removed: "-", hunk: "@" }[kind]}${text}`);
@@ -10,11 +10,11 @@ describe("a unified diff", () => {
     "diff --git a/a b/a\nindex 0000000..0000000 100644\n--- a/a\n+++ b/a\n@@ -1,2 +1,2 @@\n line one\n-line two\n+line 2\n\\ No newline at end of file\n",
     "Index: /a\n===================================================================\n--- /a\n+++ /a\n@@ -1,2 +1,2 @@\n line one\n-line two\n+line 2\n",
   ])("is read whoever made it", (diff) => {
-    expect(drawn(unified(diff))).toEqual(["@@@ -1,2 +1,2 @@", " line one", "-line two", "+line 2"]);
+    expect(drawn(parseUnifiedDiff(diff))).toEqual(["@@@ -1,2 +1,2 @@", " line one", "-line two", "+line 2"]);
   });
 
   it("may change lines that look like headers", () => {
-    expect(drawn(unified("--- a\n+++ a\n@@ -1 +1 @@\n--- old\n+++ new\n"))).toEqual([
+    expect(drawn(parseUnifiedDiff("--- a\n+++ a\n@@ -1 +1 @@\n--- old\n+++ new\n"))).toEqual([
       "@@@ -1 +1 @@",
       "--- old",
       "+++ new",
@@ -24,10 +24,10 @@ describe("a unified diff", () => {
 
 describe("two texts", () => {
   it("are compared by lines", () => {
-    expect(drawn(compared("a\nb\nc\nd\n", "a\nx\nc\ny\nd\n"))).toEqual([" a", "-b", "+x", " c", "+y", " d"]);
-    expect(drawn(compared("", "a\nb\n"))).toEqual(["+a", "+b"]);
-    expect(drawn(compared("a", ""))).toEqual(["-a"]);
-    expect(drawn(compared("same", "same"))).toEqual([" same"]);
+    expect(drawn(diffLines("a\nb\nc\nd\n", "a\nx\nc\ny\nd\n"))).toEqual([" a", "-b", "+x", " c", "+y", " d"]);
+    expect(drawn(diffLines("", "a\nb\n"))).toEqual(["+a", "+b"]);
+    expect(drawn(diffLines("a", ""))).toEqual(["-a"]);
+    expect(drawn(diffLines("same", "same"))).toEqual([" same"]);
   });
 
   it("that are long are not compared line by line", () => {
@@ -36,7 +36,7 @@ describe("two texts", () => {
       Array.from({ length: 5_000 }, (_, n) => `new ${n}`),
     ];
     const begun = performance.now();
-    expect(compared(before.join("\n"), after.join("\n"))).toHaveLength(10_000);
+    expect(diffLines(before.join("\n"), after.join("\n"))).toHaveLength(10_000);
     expect(performance.now() - begun).toBeLessThan(500);
   });
 });

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { filled } from "../src/views/formValues";
+import { readForm } from "../src/views/formValues";
 import { type Field, fieldsOf } from "../src/views/schemaForm";
 
 const schemaOf = (properties: Record<string, unknown>, required: string[] = []) => ({
@@ -13,7 +13,7 @@ const fieldOf = (said: unknown, name = "x", required = false): Field => {
   return field;
 };
 const given = (said: unknown, text?: string, required = false) =>
-  filled([fieldOf(said, "x", required)], text === undefined ? {} : { x: text });
+  readForm([fieldOf(said, "x", required)], text === undefined ? {} : { x: text });
 
 describe("which fields there are", () => {
   test.each([

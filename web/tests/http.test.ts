@@ -1,8 +1,8 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { isPassing, Problem } from "@/api";
-import { answered, client } from "@/api/http";
+import { dataOf, client } from "@/api/http";
 
-const asked = () => answered(client.GET("/api/channels")).catch((error: unknown) => error as Problem);
+const asked = () => dataOf(client.GET("/api/channels")).catch((error: unknown) => error as Problem);
 const answers = (answer: () => Response) => vi.stubGlobal("fetch", () => Promise.resolve(answer()));
 
 afterEach(() => vi.unstubAllGlobals());

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { renderToStaticMarkup } from "react-dom/server";
 import { describe, expect, it } from "vitest";
 import MarkdownBody from "@/components/ui/MarkdownBody";
-import { isPlain, isTame, piecesOf, safeLink } from "@/views/markdown";
+import { isPlain, isFastToParse, splitBlocks, safeLink } from "@/views/markdown";
 
 const html = (text: string) => renderToStaticMarkup(<MarkdownBody text={text} />);
 
@@ -69,26 +69,26 @@ describe("Markdown", () => {
 
 describe("a text", () => {
   it("may be Markdown where people write it", () => {
-    expect(isTame("")).toBe(true);
+    expect(isFastToParse("")).toBe(true);
     for (const file of ["docs/workers.md", "docs/tutorial.md", "docs/agents.md"]) {
       const text = readFileSync(new URL(`../../${file}`, import.meta.url), "utf8");
-      expect([file, isTame(text.slice(0, 20_000))]).toEqual([file, true]);
+      expect([file, isFastToParse(text.slice(0, 20_000))]).toEqual([file, true]);
     }
   });
 
   it.each(["a**b", "[", "[a](", "> ", ">", "~a", "a\n=\n", "- a\n", "|x|y|\n", "<a ", "`"])(
     "is shown as it is where reading it takes long: %j",
     (unit) => {
-      expect(isTame(unit.repeat(5_000))).toBe(false);
+      expect(isFastToParse(unit.repeat(5_000))).toBe(false);
     },
   );
 
   it("is shown as it is where it is long", () => {
-    expect(isTame("word ".repeat(20_000))).toBe(false);
+    expect(isFastToParse("word ".repeat(20_000))).toBe(false);
     const begun = performance.now();
-    isTame("\n> ".repeat(1_000_000));
-    isTame(" ".repeat(40_000));
-    isTame("> > ".repeat(9_000));
+    isFastToParse("\n> ".repeat(1_000_000));
+    isFastToParse(" ".repeat(40_000));
+    isFastToParse("> > ".repeat(9_000));
     expect(performance.now() - begun).toBeLessThan(1_000);
   });
 });
@@ -131,13 +131,13 @@ describe("a text without Markdown", () => {
 
 describe("a text that is being typed", () => {
   it("is read in pieces, but no code is torn apart", () => {
-    expect(piecesOf("one\n\n\ntwo\nlines\n\n```sh\na\n\nb\n```\n\nend")).toEqual([
+    expect(splitBlocks("one\n\n\ntwo\nlines\n\n```sh\na\n\nb\n```\n\nend")).toEqual([
       "one",
       "two\nlines",
       "```sh\na\n\nb\n```",
       "end",
     ]);
-    expect(piecesOf("~~~\na\n\n```\n\n")).toEqual(["~~~\na\n\n```\n\n"]);
-    expect(piecesOf("")).toEqual([]);
+    expect(splitBlocks("~~~\na\n\n```\n\n")).toEqual(["~~~\na\n\n```\n\n"]);
+    expect(splitBlocks("")).toEqual([]);
   });
 });

@@ -2,8 +2,8 @@ import { describe, expect, it } from "vitest";
 import type { LogEvent, Page } from "@/api";
 import { rowsOf } from "@/views/transcript";
 import { answerOf, isAnswerable, isBrokenJson, optionsOf, questionOf, reasonOf } from "@/views/pendingCalls";
-import { told } from "@/components/transcript/useTranscriptSearch";
-import { noteWords } from "@/components/transcript/labels";
+import { searchReducer } from "@/components/transcript/useTranscriptSearch";
+import { noteText } from "@/components/transcript/labels";
 
 describe("what a run asks", () => {
   it("is a question, or a tool's input", () => {
@@ -60,20 +60,20 @@ describe("what a run asks", () => {
 });
 
 describe("a search in a run", () => {
-  const nothing = { hits: [], place: -1, more: false, searching: false, problem: null, searchedTo: 0 };
+  const nothing = { hits: [], index: -1, hasMore: false, isSearching: false, problem: null, searchedTo: 0 };
   const hit = (seq: number) => ({ seq, type: "tool.call", snippet: "\uE000x\uE001" });
 
   it("is at its first hit, and stays at its hit while more are found", () => {
-    const first = told(told(nothing, { type: "begun" }), {
+    const first = searchReducer(searchReducer(nothing, { type: "started" }), {
       type: "found",
       found: { hits: [hit(3), hit(9)], more: true, searched_to: 100 },
     });
-    expect(first).toMatchObject({ place: 0, more: true, searching: false, searchedTo: 100 });
-    const moved = told(first, { type: "moved", place: 1 });
-    const more = told(moved, { type: "found", found: { hits: [hit(200)], more: false, searched_to: 250 } });
-    expect(more).toMatchObject({ place: 1, more: false, searchedTo: 250 });
+    expect(first).toMatchObject({ index: 0, hasMore: true, isSearching: false, searchedTo: 100 });
+    const moved = searchReducer(first, { type: "moved", index: 1 });
+    const more = searchReducer(moved, { type: "found", found: { hits: [hit(200)], more: false, searched_to: 250 } });
+    expect(more).toMatchObject({ index: 1, hasMore: false, searchedTo: 250 });
     expect(more.hits.map((one) => one.seq)).toEqual([3, 9, 200]);
-    expect(told(more, { type: "emptied" })).toEqual(nothing);
+    expect(searchReducer(more, { type: "cleared" })).toEqual(nothing);
   });
 });
 
@@ -94,7 +94,7 @@ describe("what an agent's program says of itself", () => {
     [{ kind: "error" as const, code: "rate_limit_error" }, "rate_limit_error"],
     [{ kind: "left" as const }, "Left here, and gone on with later"],
   ])("%j is %j", (note, words) => {
-    expect(noteWords(note)).toBe(words);
+    expect(noteText(note)).toBe(words);
   });
 });
 
@@ -121,7 +121,7 @@ describe("an attempt", () => {
   });
   const worked = event(2, "step.started", { name: "s", kind: "command", try: 1 });
   const attempts = (before: LogEvent) => {
-    const page = { events: [started(1, 1), before, started(3, 2)], later: [] } as unknown as Page;
+    const page = { events: [started(1, 1), before, started(3, 2)], laterEnds: [] } as unknown as Page;
     return [...rowsOf(page, false).values()].filter((row) => row.kind === "attempt").map((row) => row.seq);
   };
 

@@ -1,5 +1,14 @@
 import { describe, expect, test } from "vitest";
-import { fits, LIST_PAGE, type Pages, pageSize, patched, rejoined, settledPage, without } from "../src/api/runPages";
+import {
+  matchesFilter,
+  LIST_PAGE,
+  type Pages,
+  pageSize,
+  mergeRows,
+  mergeWithKnown,
+  unchangeablePage,
+  withoutRuns,
+} from "../src/api/runPages";
 import type { RunFilter } from "../src/api/requests";
 import type { Run, RunList } from "../src/api/types";
 import { aRun } from "./runs";
@@ -17,7 +26,7 @@ const pagesOf = (...pages: RunList[]): Pages => ({
   pageParams: [null, ...pages.slice(0, -1).map((one) => one.next)],
 });
 const patch = (pages: Pages, changed: Run[], filter: RunFilter = {}) =>
-  patched(pages, filter, new Map(changed.map((run) => [run.id, run])));
+  mergeRows(pages, filter, new Map(changed.map((run) => [run.id, run])));
 const ids = (pages: Pages) => pages.pages.map((one) => one.workers.map((run) => run.id).join(" "));
 const total = (pages: Pages) => pages.pages[0]?.total;
 
@@ -61,7 +70,7 @@ describe("rows that change", () => {
     const now = patch(pages, [at(40, { status: "done" })], { status: "running" });
     expect(ids(now.pages)).toEqual(["r50", "r30 r20"]);
     expect(total(now.pages)).toBe(5);
-    expect(now.unsure).toBe(false);
+    expect(now.needsRefetch).toBe(false);
   });
 
   test("that do not fit are not added", () => {
@@ -78,11 +87,11 @@ describe("rows that change", () => {
   test("further down than what is loaded are not shown, and leave the total unsure", () => {
     const now = patch(pages, [at(10)]);
     expect(now.pages).toBe(pages);
-    expect(now.unsure).toBe(true);
+    expect(now.needsRefetch).toBe(true);
   });
 
   test("of which all that was loaded has left: the list is asked for again", () => {
-    expect(patch(pagesOf(page([], "a", 200)), [at(50)]).unsure).toBe(true);
+    expect(patch(pagesOf(page([], "a", 200)), [at(50)]).needsRefetch).toBe(true);
   });
 
   test("fill an empty list", () => {
@@ -94,7 +103,7 @@ describe("rows that change", () => {
     const now = patch(pages, [at(58), at(40, { status: "failed" })], { q: "word" });
     expect(ids(now.pages)).toEqual(ids(pages));
     expect(now.pages.pages[0]?.workers[1]?.status).toBe("failed");
-    expect(now.unsure).toBe(true);
+    expect(now.needsRefetch).toBe(true);
   });
 
   test("are listed once, also where they were twice", () => {
@@ -114,16 +123,16 @@ describe("rows that change", () => {
 test("what a row tells of whether it fits", () => {
   const run = at(1, { agent_id: "ada", status: "failed", name: "repair", channel_id: "c", parent_run_id: "p" });
   const all: RunFilter = { owner: "ada", status: "failed", worker: "repair", channel: "c", parent: "p" };
-  expect(fits(run, all)).toBe(true);
+  expect(matchesFilter(run, all)).toBe(true);
   for (const name of ["owner", "worker", "channel", "parent"] as const)
-    expect(fits(run, { ...all, [name]: "other" })).toBe(false);
-  expect(fits(run, { status: "done" })).toBe(false);
-  expect(fits(run, { roots: true })).toBe(false);
+    expect(matchesFilter(run, { ...all, [name]: "other" })).toBe(false);
+  expect(matchesFilter(run, { status: "done" })).toBe(false);
+  expect(matchesFilter(run, { roots: true })).toBe(false);
 });
 
 test("runs that are gone", () => {
   const pages = pagesOf(page([at(50), at(40)], "a", 3), page([at(30)], null, 3));
-  const now = without(pages, new Set(["r40", "other"]));
+  const now = withoutRuns(pages, new Set(["r40", "other"]));
   expect([ids(now), total(now)]).toEqual([["r50", "r30"], 2]);
   expect(now.pages[1]).toBe(pages.pages[1]);
 });
@@ -132,36 +141,36 @@ describe("a list that is asked for again", () => {
   const known = pagesOf(page([at(50), at(40)], "a", 6), page([at(30), at(20)], "b", 6), page([at(10), at(5)], null, 6));
 
   test("keeps what follows where runs came on top", () => {
-    expect(rejoined(known, null, page([at(55), at(50)], "z", 7))).toEqual(page([at(55), at(50), at(40)], "a", 7));
+    expect(mergeWithKnown(known, null, page([at(55), at(50)], "z", 7))).toEqual(page([at(55), at(50), at(40)], "a", 7));
   });
 
   test("loses what is gone, and goes on with the page it reaches into", () => {
-    expect(rejoined(known, null, page([at(40), at(30)], "z", 5))).toEqual(page([at(40), at(30), at(20)], "b", 5));
+    expect(mergeWithKnown(known, null, page([at(40), at(30)], "z", 5))).toEqual(page([at(40), at(30), at(20)], "b", 5));
   });
 
   test("begins anew where all of a page is new, and where there is no more than it says", () => {
     const news = page([at(59), at(58)], "z", 9);
-    expect(rejoined(known, null, news)).toBe(news);
+    expect(mergeWithKnown(known, null, news)).toBe(news);
     const all = page([at(50)], null, 1);
-    expect(rejoined(known, null, all)).toBe(all);
-    expect(rejoined(undefined, null, news)).toBe(news);
-    expect(rejoined(known, "unknown", news)).toBe(news);
+    expect(mergeWithKnown(known, null, all)).toBe(all);
+    expect(mergeWithKnown(undefined, null, news)).toBe(news);
+    expect(mergeWithKnown(known, "unknown", news)).toBe(news);
   });
 
   test("asks only for pages that can have changed", () => {
-    expect(settledPage(known, "a", {})).toBe(known.pages[1]);
-    expect(settledPage(known, null, {})).toBeUndefined();
-    expect(settledPage(known, "unknown", {})).toBeUndefined();
-    expect(settledPage(undefined, "a", {})).toBeUndefined();
+    expect(unchangeablePage(known, "a", {})).toBe(known.pages[1]);
+    expect(unchangeablePage(known, null, {})).toBeUndefined();
+    expect(unchangeablePage(known, "unknown", {})).toBeUndefined();
+    expect(unchangeablePage(undefined, "a", {})).toBeUndefined();
     const running = pagesOf(page([at(50)], "a"), page([at(40, { completed_at: null })]));
-    expect(settledPage(running, "a", {})).toBeUndefined();
+    expect(unchangeablePage(running, "a", {})).toBeUndefined();
   });
 
   test("by status or by words, old runs can come to fit: that is looked at, but not too far down", () => {
     const pages = pagesOf(...Array.from({ length: 7 }, (_, n) => page([at(50 - n)], `c${n}`)));
     for (const filter of [{ status: "failed" }, { q: "words" }] as const) {
-      expect(settledPage(pages, "c3", filter)).toBeUndefined();
-      expect(settledPage(pages, "c4", filter)).toBe(pages.pages[5]);
+      expect(unchangeablePage(pages, "c3", filter)).toBeUndefined();
+      expect(unchangeablePage(pages, "c4", filter)).toBe(pages.pages[5]);
     }
   });
 });

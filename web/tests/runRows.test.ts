@@ -1,16 +1,16 @@
 import { describe, expect, test } from "vitest";
 import type { Run } from "../src/api/types";
-import { channelChoices, matching, totalText, workerChoices } from "../src/views/filterOptions";
+import { channelOptions, findWorkers, totalText, workerOptions } from "../src/views/filterOptions";
 import {
   type Branch,
   CARD_PX,
-  FOUND_PX,
-  foundIn,
+  HIT_CARD_PX,
+  taskHits,
   heightOf,
   indexOf,
-  lastInSight,
-  neighbour,
-  pieces,
+  lastVisible,
+  nextRun,
+  snippetPieces,
   rowsOf,
   runsOf,
 } from "../src/views/runRows";
@@ -35,7 +35,7 @@ describe("the rows of a list", () => {
 
   test("are higher where something was found", () => {
     const [plain, found] = rowsOf([run("a"), run("b", { snippet: "[b]" })], new Set(), NONE);
-    expect([heightOf(plain), heightOf(found)]).toEqual([CARD_PX, FOUND_PX]);
+    expect([heightOf(plain), heightOf(found)]).toEqual([CARD_PX, HIT_CARD_PX]);
   });
 });
 
@@ -47,8 +47,8 @@ describe("the rows of a tree", () => {
 
   test("have what a run called below it, however deep", () => {
     const branches = new Map<string, Branch>([
-      ["p", { runs: [child, run("d")], state: "whole" }],
-      ["c", { runs: [run("e")], state: "whole" }],
+      ["p", { runs: [child, run("d")], state: "complete" }],
+      ["c", { runs: [run("e")], state: "complete" }],
     ]);
     expect(drawn(rowsOf([parent, run("q")], new Set(["p", "c"]), branches))).toEqual(["p", "  c", "    e", "  d", "q"]);
     expect(drawn(rowsOf([parent, run("q")], new Set(["p"]), branches))).toEqual(["p", "  c", "  d", "q"]);
@@ -62,10 +62,7 @@ describe("the rows of a tree", () => {
       "  c",
       "  more",
     ]);
-    expect(drawn(rowsOf([parent], opened, new Map([["p", { runs: [], state: "trouble" }]])))).toEqual([
-      "p",
-      "  trouble",
-    ]);
+    expect(drawn(rowsOf([parent], opened, new Map([["p", { runs: [], state: "error" }]])))).toEqual(["p", "  trouble"]);
   });
 
   test("of a run that called nothing there is nothing to open", () => {
@@ -75,7 +72,7 @@ describe("the rows of a tree", () => {
   test("can be ten thousand deep", () => {
     const deep = Array.from({ length: 10_000 }, (_, n) => run(`r${n}`, { children: 1 }));
     const branches = new Map(
-      deep.map((one, n) => [one.id, { runs: deep.slice(n + 1, n + 2), state: "whole" as const }]),
+      deep.map((one, n) => [one.id, { runs: deep.slice(n + 1, n + 2), state: "complete" as const }]),
     );
     expect(rowsOf(deep.slice(0, 1), new Set(branches.keys()), branches)).toHaveLength(10_000);
   });
@@ -87,37 +84,37 @@ test("on the way down to a run, the last one in sight is where to look for the r
     new Set(["p"]),
     new Map([["p", { runs: [run("c")], state: "more" }]]),
   );
-  expect(lastInSight(rows, ["p", "d"])).toBe("p");
-  expect(lastInSight(rows, ["p", "c", "e"])).toBe("c");
-  expect(lastInSight(rows, ["p", "c"])).toBeUndefined();
-  expect(lastInSight(rows, ["q", "c"])).toBeUndefined();
-  expect(lastInSight(rows, [])).toBeUndefined();
+  expect(lastVisible(rows, ["p", "d"])).toBe("p");
+  expect(lastVisible(rows, ["p", "c", "e"])).toBe("c");
+  expect(lastVisible(rows, ["p", "c"])).toBeUndefined();
+  expect(lastVisible(rows, ["q", "c"])).toBeUndefined();
+  expect(lastVisible(rows, [])).toBeUndefined();
 });
 
 test("the next and the previous run, past what is none", () => {
   const rows = rowsOf([run("p", { children: 1 }), run("q")], new Set(["p"]), NONE);
-  expect(neighbour(rows, 0, 1)?.key).toBe("q");
-  expect(neighbour(rows, 2, -1)?.key).toBe("p");
-  expect(neighbour(rows, 2, 1)).toBeNull();
-  expect(neighbour(rows, -1, 1)?.key).toBe("p");
-  expect(neighbour(rows, rows.length, -1)?.key).toBe("q");
+  expect(nextRun(rows, 0, 1)?.key).toBe("q");
+  expect(nextRun(rows, 2, -1)?.key).toBe("p");
+  expect(nextRun(rows, 2, 1)).toBeNull();
+  expect(nextRun(rows, -1, 1)?.key).toBe("p");
+  expect(nextRun(rows, rows.length, -1)?.key).toBe("q");
 });
 
 test("where the searched words stand", () => {
-  expect(pieces("…a \uE000hit\uE001, and \uE000one more\uE001")).toEqual([
+  expect(snippetPieces("…a \uE000hit\uE001, and \uE000one more\uE001")).toEqual([
     { text: "…a ", isHit: false },
     { text: "hit", isHit: true },
     { text: ", and ", isHit: false },
     { text: "one more", isHit: true },
   ]);
-  expect(pieces("nothing")).toEqual([{ text: "nothing", isHit: false }]);
-  expect(pieces("[[\uE000[hit]\uE001] open [x]")).toEqual([
+  expect(snippetPieces("nothing")).toEqual([{ text: "nothing", isHit: false }]);
+  expect(snippetPieces("[[\uE000[hit]\uE001] open [x]")).toEqual([
     { text: "[[", isHit: false },
     { text: "[hit]", isHit: true },
     { text: "] open [x]", isHit: false },
   ]);
-  expect(pieces("<b>\uE000hit\uE001</b>").map((piece) => piece.text)).toEqual(["<b>", "hit", "</b>"]);
-  expect(pieces("")).toEqual([]);
+  expect(snippetPieces("<b>\uE000hit\uE001</b>").map((piece) => piece.text)).toEqual(["<b>", "hit", "</b>"]);
+  expect(snippetPieces("")).toEqual([]);
 });
 
 test("what a list can be narrowed to: what there is, what came by, and what is chosen", () => {
@@ -135,15 +132,15 @@ test("what a list can be narrowed to: what there is, what came by, and what is c
     tools: [],
     client_tools: [],
   };
-  expect(workerChoices({ workers: [worker] }, seen, "gone").map((one) => one.value)).toEqual([
+  expect(workerOptions({ workers: [worker] }, seen, "gone").map((one) => one.value)).toEqual([
     "command",
     "gone",
     "hello",
     "zebra",
   ]);
-  expect(workerChoices(undefined, [], undefined)).toEqual([]);
+  expect(workerOptions(undefined, [], undefined)).toEqual([]);
   expect(
-    channelChoices(
+    channelOptions(
       [
         { id: "C1", name: "general" },
         { id: "C2", name: null },
@@ -175,7 +172,7 @@ test("workers are found by their name first, then by what is said of them", () =
     client_tools: [],
   });
   const all = [worker("parent", "Calls a child"), worker("child"), worker("Form", "One of everything")];
-  const found = (words: string) => matching(all, words).map((one) => one.slug);
+  const found = (words: string) => findWorkers(all, words).map((one) => one.slug);
   expect(found("")).toEqual(["parent", "child", "Form"]);
   expect(found("child")).toEqual(["child", "parent"]);
   expect(found("CALLS par")).toEqual(["parent"]);
@@ -186,7 +183,7 @@ test("workers are found by their name first, then by what is said of them", () =
 describe("where the searched words stand", () => {
   const hit = (text: string) => text.replaceAll("[", "\uE000").replaceAll("]", "\uE001");
   const found = (task: string, snippet: string | null) => {
-    const { task: marked, beyond } = foundIn({ task, snippet: snippet === null ? null : hit(snippet) });
+    const { task: marked, snippetRest: beyond } = taskHits({ task, snippet: snippet === null ? null : hit(snippet) });
     const shown = (text: string) => text.replaceAll("\uE000", "[").replaceAll("\uE001", "]");
     return [shown(marked), beyond === null ? null : shown(beyond)];
   };
@@ -202,7 +199,7 @@ describe("where the searched words stand", () => {
         key: "r",
         run: run("r", { task: "Say hello", snippet: hit("Say [hello]") }),
         depth: 0,
-        opened: false,
+        isExpanded: false,
       }),
     ).toBe(CARD_PX);
   });

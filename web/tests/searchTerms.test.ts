@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { partsOf } from "@/views/searchTerms";
+import { searchTermsOf } from "@/views/searchTerms";
 
 describe("what a search was for", () => {
   it.each([
@@ -11,5 +11,5 @@ describe("what a search was for", () => {
     ["src/app.py", ["src/app.py", "src", "app", "py"]],
     ["Straße 東京", ["Straße 東京", "Straße", "東京"]],
     ['  ""  ', []],
-  ])("is looked for whole, then in parts: %j", (sought, parts) => expect(partsOf(sought)).toEqual(parts));
+  ])("is looked for whole, then in parts: %j", (sought, parts) => expect(searchTermsOf(sought)).toEqual(parts));
 });

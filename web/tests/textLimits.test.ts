@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { coloursAfter } from "@/views/ansi";
+import { colorsAfter } from "@/views/ansi";
 import { tailOf } from "@/views/textLimits";
 
 const lines = (count: number) => Array.from({ length: count }, (_, n) => `line ${n + 1}`).join("\n");
@@ -36,5 +36,5 @@ describe("colours that hold at the end of a text", () => {
     ["\u001b[31mred", "\u001b[31m"],
     ["\u001b[31mred\u001b[0m", ""],
     ["\u001b[31mred\u001b[m and \u001b[1m\u001b[32mgreen", "\u001b[1m\u001b[32m"],
-  ])("are those since the last reset: %j", (text, set) => expect(coloursAfter(text)).toBe(set));
+  ])("are those since the last reset: %j", (text, set) => expect(colorsAfter(text)).toBe(set));
 });

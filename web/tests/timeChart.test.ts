@@ -134,8 +134,8 @@ describe("places", () => {
   });
 
   it("draws what is open up to now, and up to the end where there is one", () => {
-    expect(chart([step("a", 0, null)], null, 4000).bars[0]).toMatchObject({ from: 0, to: 1, ms: 4000, open: true });
-    expect(chart([step("a", 0, null)], 2000, 9000).bars[0]).toMatchObject({ to: 1, ms: 2000, open: true });
+    expect(chart([step("a", 0, null)], null, 4000).bars[0]).toMatchObject({ from: 0, to: 1, ms: 4000, isOpen: true });
+    expect(chart([step("a", 0, null)], 2000, 9000).bars[0]).toMatchObject({ to: 1, ms: 2000, isOpen: true });
     // Nothing goes on, and yet there is no end: the last that is known.
     expect(chart([step("a", 0, null), step("b", 0, 700)], null).bars[0]).toMatchObject({ to: 1, ms: 700 });
   });
@@ -204,7 +204,7 @@ describe("idle gaps", () => {
     expect(chart(spans, null, 600_000, false).breaks).toEqual([]);
     const waiting = chart(spans, null, 600_000, true);
     expect(waiting.breaks.map((one) => one.ms)).toEqual([599_000]);
-    expect(waiting.bars[1]).toMatchObject({ open: true, to: 1, ms: 599_000 });
+    expect(waiting.bars[1]).toMatchObject({ isOpen: true, to: 1, ms: 599_000 });
   });
 
   it("leave room for the rest, however many there are, and fill the chart where there is nothing else", () => {

@@ -16,7 +16,7 @@ describe("a row of the timeline", () => {
       tone: "status",
       name: null,
       text: "Run the linter",
-      took: null,
+      duration: null,
       seq: 12,
     });
   });
@@ -32,13 +32,13 @@ describe("a row of the timeline", () => {
 
   it("tells how long a tool took, and goes to its call", () => {
     const line = lineOf(row("tool_completed", { tool_name: "Bash", duration_ms: 4200, call_seq: 7 }));
-    expect(line).toEqual({ tone: "completed", name: "Bash", text: "", took: "4.2 s", seq: 7 });
+    expect(line).toEqual({ tone: "completed", name: "Bash", text: "", duration: "4.2 s", seq: 7 });
   });
 
   it("goes to the result where the call is not known", () => {
     expect(lineOf(row("tool_completed", { tool_name: "Bash", duration_ms: null, call_seq: null }))).toMatchObject({
       seq: 12,
-      took: null,
+      duration: null,
     });
   });
 
@@ -46,7 +46,7 @@ describe("a row of the timeline", () => {
     const line = lineOf(
       row("tool_completed", { tool_name: "Bash", duration_ms: 10, error: "exit code 1\n  no such file" }),
     );
-    expect(line).toMatchObject({ tone: "failed", text: "exit code 1 no such file", took: "10 ms" });
+    expect(line).toMatchObject({ tone: "failed", text: "exit code 1 no such file", duration: "10 ms" });
   });
 
   it("takes an empty error for an error", () => {
@@ -73,7 +73,7 @@ describe("a row of the timeline", () => {
     expect(lineOf(row("tool_started", {}))).toMatchObject({ name: "tool", text: "" });
     expect(lineOf(row("tool_completed", { tool_name: 5, duration_ms: "x", call_seq: "y" }))).toMatchObject({
       name: "5",
-      took: null,
+      duration: null,
       seq: 12,
     });
   });

@@ -30,7 +30,7 @@ describe("what a tool gave", () => {
     expect(partsOf(null)).toEqual([]);
     expect(partsOf({ stdout: "out", stderr: "err", exit_code: 1 })).toEqual([
       text("out"),
-      { type: "text", text: "err", label: "stderr", bad: true },
+      { type: "text", text: "err", label: "stderr", isError: true },
     ]);
   });
 
@@ -58,13 +58,16 @@ describe("what a tool gave", () => {
   });
 
   it("is said once where it went wrong", () => {
-    expect(outputsOf(result("no such file", "no such file"))).toEqual([{ ...text("no such file"), bad: true }]);
+    expect(outputsOf(result("no such file", "no such file"))).toEqual([{ ...text("no such file"), isError: true }]);
     expect(outputsOf(result("oops\n", "exit code 1\noops"))).toEqual([
-      { ...text("exit code 1"), bad: true },
-      { ...text("oops\n"), bad: true },
+      { ...text("exit code 1"), isError: true },
+      { ...text("oops\n"), isError: true },
     ]);
-    expect(outputsOf(result(null, "gone"))).toEqual([{ ...text("gone"), bad: true }]);
-    expect(outputsOf(result("printed", "timed out"))).toEqual([{ ...text("timed out"), bad: true }, text("printed")]);
+    expect(outputsOf(result(null, "gone"))).toEqual([{ ...text("gone"), isError: true }]);
+    expect(outputsOf(result("printed", "timed out"))).toEqual([
+      { ...text("timed out"), isError: true },
+      text("printed"),
+    ]);
   });
 });
 
@@ -73,7 +76,7 @@ describe("a long text", () => {
     const long = "line\n".repeat(1_000_000);
     const ends = endsOf(long);
     expect(ends?.head.endsWith("\n")).toBe(true);
-    expect((ends?.head.length ?? 0) + (ends?.tail.length ?? 0) + (ends?.between ?? 0)).toBe(long.length);
+    expect((ends?.head.length ?? 0) + (ends?.tail.length ?? 0) + (ends?.hiddenChars ?? 0)).toBe(long.length);
     expect(long.endsWith(ends?.tail ?? "?")).toBe(true);
     expect(endsOf("short")).toBeNull();
   });

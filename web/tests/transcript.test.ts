@@ -22,7 +22,7 @@ import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import type { EventOf, LogEvent, Page } from "@/api";
 import { asText } from "@/views/json";
-import { isSameRow, opens, type Row, type Rows } from "@/views/transcriptRows";
+import { isSameRow, canExpand, type Row, type Rows } from "@/views/transcriptRows";
 import { rowShowing, rowsOf } from "@/views/transcript";
 import archives from "./golden/archives.json";
 
@@ -58,7 +58,7 @@ function logsIn(name: string): Map<string, LogEvent[]> {
 }
 
 const LOGGED = LOGS.flatMap((name) => [...logsIn(name)].map(([run, events]) => [`${name} ${run}`, events] as const));
-const pageOf = (events: LogEvent[], later: Page["later"] = []): Page => ({ events, later });
+const pageOf = (events: LogEvent[], later: Page["laterEnds"] = []): Page => ({ events, laterEnds: later });
 
 interface Told {
   texts: string[];
@@ -211,7 +211,7 @@ describe("a command's output", () => {
       false,
     );
     expect(kinds(other)).toEqual(["1 output", "2 output"]);
-    expect(other.get(2)?.place).toBe("other");
+    expect(other.get(2)?.stepPath).toBe("other");
     const long = rowsOf(pageOf([1, 2, 3, 4].map((seq) => printed(seq, "x".repeat(5_000)))), true);
     expect(kinds(long)).toEqual(["1 output", "2 output", "3 output", "4 output"]);
   });
@@ -267,7 +267,7 @@ describe("what this page does not know", () => {
 
 it("has something to open with all others where tools were called, or something was thought", () => {
   const opening = (name: string) =>
-    [...logsIn(name).values()].some((events) => [...rowsOf(pageOf(events), false).values()].some(opens));
+    [...logsIn(name).values()].some((events) => [...rowsOf(pageOf(events), false).values()].some(canExpand));
   expect(opening("command")).toBe(false);
   expect(opening("providers/claude-code/files")).toBe(true);
   expect(opening("providers/claude-code/thinking")).toBe(true);

@@ -6,14 +6,14 @@ import type { paths } from "./schema";
 export const client = createClient<paths>({
   baseUrl: typeof location === "undefined" ? "http://localhost" : location.origin,
   // Looked up for each request, so that tests can replace it.
-  fetch: async (request) => readable(await globalThis.fetch(request)),
+  fetch: async (request) => withReadableText(await globalThis.fetch(request)),
 });
 
 /** Make deceptive characters in a JSON response visible: everything the page shows is untrusted. */
-async function readable(answer: Response): Promise<Response> {
-  if (!answer.headers.get("Content-Type")?.startsWith("application/json")) return answer;
-  const { status, statusText, headers } = answer;
-  return new Response(withVisibleControls(await answer.text()), { status, statusText, headers });
+async function withReadableText(response: Response): Promise<Response> {
+  if (!response.headers.get("Content-Type")?.startsWith("application/json")) return response;
+  const { status, statusText, headers } = response;
+  return new Response(withVisibleControls(await response.text()), { status, statusText, headers });
 }
 
 /** An error with a message for users; programs go by `code`. */
@@ -30,20 +30,20 @@ export class Problem extends Error {
 }
 
 /** Whether the error may be gone at the next request: it does not come from the server's own logic. */
-export const isPassing = (error: unknown) =>
+export const isTransient = (error: unknown) =>
   error instanceof Problem && (error.code === "unreachable" || error.code === "unreadable");
 
-interface Answer<T> {
+interface FetchResult<T> {
   data?: T;
   error?: unknown;
   response: Response;
 }
 
 /** Return the data of a response; throw a `Problem` where the request failed. */
-export async function answered<T>(asked: Promise<Answer<T>>): Promise<NonNullable<T>> {
-  let answer: Answer<T>;
+export async function dataOf<T>(request: Promise<FetchResult<T>>): Promise<NonNullable<T>> {
+  let response: FetchResult<T>;
   try {
-    answer = await asked;
+    response = await request;
   } catch (error) {
     // A successful response that is not JSON; for failed responses openapi-fetch does not throw.
     if (error instanceof SyntaxError)
@@ -55,13 +55,13 @@ export async function answered<T>(asked: Promise<Answer<T>>): Promise<NonNullabl
       );
     throw new Problem("unreachable", "The server cannot be reached.", "Is `shopfloor up` still running?", 0);
   }
-  if (answer.data !== undefined && answer.data !== null) return answer.data;
-  throw problemOf(answer.error, answer.response.status);
+  if (response.data !== undefined && response.data !== null) return response.data;
+  throw problemOf(response.error, response.response.status);
 }
 
-export function problemOf(said: unknown, status: number): Problem {
-  if (said instanceof Problem) return said;
-  const told = (said as { error?: { code?: string; message?: string; hint?: string | null } } | undefined)?.error;
+export function problemOf(error: unknown, status: number): Problem {
+  if (error instanceof Problem) return error;
+  const body = (error as { error?: { code?: string; message?: string; hint?: string | null } } | undefined)?.error;
   if (status === 401) {
     return new Problem(
       "unauthorized",
@@ -71,15 +71,15 @@ export function problemOf(said: unknown, status: number): Problem {
     );
   }
   return new Problem(
-    told?.code ?? "unknown",
-    told?.message ?? `The server answered with ${status}.`,
-    told?.hint ?? null,
+    body?.code ?? "unknown",
+    body?.message ?? `The server answered with ${status}.`,
+    body?.hint ?? null,
     status,
   );
 }
 
 /** End the session of this browser, then open the login page. Does nothing where the server cannot be reached. */
 export async function logOut(): Promise<void> {
-  const answer = await fetch("/logout", { method: "POST" }).catch(() => undefined);
-  if (answer?.ok || answer?.status === 401) location.assign("/login");
+  const response = await fetch("/logout", { method: "POST" }).catch(() => undefined);
+  if (response?.ok || response?.status === 401) location.assign("/login");
 }

@@ -4,11 +4,11 @@
  */
 import type { QueryClient } from "@tanstack/react-query";
 import { useSyncExternalStore } from "react";
-import { forgetRuns, patchRuns, retimed } from "./cacheUpdates";
+import { removeRuns, patchRuns, refetchTimelineSoon } from "./cacheUpdates";
 import { RunLog } from "./runLog";
 import type { Delta, LogEvent, Run } from "./types";
 import { withVisibleControls } from "@/views/deceptiveText";
-import { parsed } from "@/views/json";
+import { parseJson } from "@/views/json";
 
 export type Connection = "connecting" | "live" | "lost";
 
@@ -17,9 +17,9 @@ const RETRY_MS = [250, 500, 1_000, 2_000, 5_000];
 /** The longest silence of a healthy stream: the server sends a heartbeat every 15 s. */
 const SILENCE_MS = 45_000;
 /** How many runs a page can follow (the server's limit). */
-const FOLLOWED_MOST = 16;
+const MAX_FOLLOWED = 16;
 /** How many logs are kept that no component shows. */
-const LOGS_KEPT = 8;
+const MAX_IDLE_LOGS = 8;
 
 /** Data of each stream event, by event name. */
 interface StreamEvents {
@@ -32,27 +32,27 @@ interface StreamEvents {
   end: { run_id: string };
 }
 
-export class Live {
+export class LiveStream {
   connection: Connection = "connecting";
   readonly #logs = new Map<string, RunLog>();
   readonly #followed = new Map<string, number>();
   readonly #listeners = new Set<() => void>();
   #source: EventSource | null = null;
   #failures = 0;
-  #retry: ReturnType<typeof setTimeout> | undefined;
-  #silence: ReturnType<typeof setTimeout> | undefined;
-  #changed: Run[] = [];
+  #retryTimer: ReturnType<typeof setTimeout> | undefined;
+  #silenceTimer: ReturnType<typeof setTimeout> | undefined;
+  #pendingRows: Run[] = [];
 
   constructor(readonly queries: QueryClient) {}
 
   start(): void {
     this.#connect();
-    const again = () => {
+    const reconnect = () => {
       if (document.visibilityState === "visible" && this.connection !== "live") this.#connect();
     };
     // After sleep, or when the network is back, reconnect without waiting for the timer.
-    document.addEventListener("visibilitychange", again);
-    addEventListener("online", again);
+    document.addEventListener("visibilitychange", reconnect);
+    addEventListener("online", reconnect);
   }
 
   /** Return the log of a run; every caller gets the same object. */
@@ -66,7 +66,7 @@ export class Live {
     const log = new RunLog(runId);
     this.#logs.set(runId, log);
     for (const [old, { isWatched }] of this.#logs) {
-      if (this.#logs.size <= LOGS_KEPT) break;
+      if (this.#logs.size <= MAX_IDLE_LOGS) break;
       if (!isWatched && !this.#followed.has(old) && old !== runId) this.#logs.delete(old);
     }
     return log;
@@ -74,12 +74,12 @@ export class Live {
 
   /** Follow the log of a run until the returned function is called. */
   follow(runId: string): () => void {
-    const watching = this.#followed.get(runId) ?? 0;
-    this.#followed.set(runId, watching + 1);
-    if (!watching) this.#reconnectSoon();
+    const followers = this.#followed.get(runId) ?? 0;
+    this.#followed.set(runId, followers + 1);
+    if (!followers) this.#reconnectSoon();
     return () => {
-      const left = (this.#followed.get(runId) ?? 1) - 1;
-      if (left) this.#followed.set(runId, left);
+      const remaining = (this.#followed.get(runId) ?? 1) - 1;
+      if (remaining) this.#followed.set(runId, remaining);
       else this.#followed.delete(runId);
       // No reconnect: following a run too long does no harm, and the next connection leaves it out.
     };
@@ -91,111 +91,111 @@ export class Live {
   };
 
   #reconnectSoon(): void {
-    clearTimeout(this.#retry);
-    this.#retry = setTimeout(() => this.#connect(), 0);
+    clearTimeout(this.#retryTimer);
+    this.#retryTimer = setTimeout(() => this.#connect(), 0);
   }
 
   #connect(): void {
-    clearTimeout(this.#retry);
+    clearTimeout(this.#retryTimer);
     this.#source?.close();
-    const source = new EventSource(`/api/stream?runs=${this.#places()}`);
+    const source = new EventSource(`/api/stream?runs=${this.#cursors()}`);
     this.#source = source;
-    const on = <Name extends keyof StreamEvents>(name: Name, take: (told: StreamEvents[Name]) => void) =>
+    const on = <Name extends keyof StreamEvents>(name: Name, handle: (data: StreamEvents[Name]) => void) =>
       source.addEventListener(name, (message) => {
-        this.#heard();
-        const told = parsed(withVisibleControls((message as MessageEvent<string>).data));
+        this.#restartSilenceTimer();
+        const data = parseJson(withVisibleControls((message as MessageEvent<string>).data));
         // The event is lost: fetch everything again, but slowly, since the server may send the same text again.
-        if (told === undefined) this.#failed(source, RETRY_MS.at(-1));
-        else take(told as StreamEvents[Name]);
+        if (data === undefined) this.#onFailure(source, RETRY_MS.at(-1));
+        else handle(data as StreamEvents[Name]);
       });
-    source.addEventListener("error", () => this.#failed(source));
-    on("ready", () => this.#ready());
-    on("run", (run) => this.#rowChanged(run));
-    on("gone", ({ run_ids }) => this.#gone(run_ids));
-    on("log", ({ run_id, event }) => this.#logged(run_id, event));
-    on("delta", ({ run_id, ...delta }) => this.#logs.get(run_id)?.tell(delta));
-    on("reset", ({ run_id, last }) => this.#reset(run_id, last));
-    on("end", ({ run_id }) => this.#logs.get(run_id)?.end());
+    source.addEventListener("error", () => this.#onFailure(source));
+    on("ready", () => this.#onReady());
+    on("run", (run) => this.#onRow(run));
+    on("gone", ({ run_ids }) => this.#onDeleted(run_ids));
+    on("log", ({ run_id, event }) => this.#onEvent(run_id, event));
+    on("delta", ({ run_id, ...delta }) => this.#logs.get(run_id)?.appendDelta(delta));
+    on("reset", ({ run_id, last }) => this.#onReset(run_id, last));
+    on("end", ({ run_id }) => this.#logs.get(run_id)?.markComplete());
   }
 
   /** Return the followed runs, the newest ones, each with its last known event. */
-  #places(): string {
-    const runs = [...this.#followed.keys()].filter((id) => !this.#logs.get(id)?.ended).slice(-FOLLOWED_MOST);
+  #cursors(): string {
+    const runs = [...this.#followed.keys()].filter((id) => !this.#logs.get(id)?.isComplete).slice(-MAX_FOLLOWED);
     return runs.map((id) => `${id}:${this.log(id).lastSeq}`).join(",");
   }
 
-  #ready(): void {
+  #onReady(): void {
     const wasLost = this.#failures > 0;
     this.#failures = 0;
-    this.#become("live");
+    this.#setConnection("live");
     // Refetch what may have changed while the page was not connected, even for the moment of a reconnect.
     if (wasLost) void this.queries.invalidateQueries();
-    else for (const what of ["runs", "run"]) void this.queries.invalidateQueries({ queryKey: [what] });
+    else for (const kind of ["runs", "run"]) void this.queries.invalidateQueries({ queryKey: [kind] });
   }
 
-  #failed(source: EventSource, wait = RETRY_MS[Math.min(this.#failures, RETRY_MS.length - 1)]): void {
+  #onFailure(source: EventSource, delayMs = RETRY_MS[Math.min(this.#failures, RETRY_MS.length - 1)]): void {
     if (source !== this.#source) return;
     source.close();
     this.#source = null;
-    clearTimeout(this.#silence);
+    clearTimeout(this.#silenceTimer);
     this.#failures += 1;
-    this.#become("lost");
-    clearTimeout(this.#retry);
-    this.#retry = setTimeout(() => this.#connect(), wait);
+    this.#setConnection("lost");
+    clearTimeout(this.#retryTimer);
+    this.#retryTimer = setTimeout(() => this.#connect(), delayMs);
   }
 
-  #heard(): void {
-    clearTimeout(this.#silence);
+  #restartSilenceTimer(): void {
+    clearTimeout(this.#silenceTimer);
     const source = this.#source;
-    if (source) this.#silence = setTimeout(() => this.#failed(source), SILENCE_MS);
+    if (source) this.#silenceTimer = setTimeout(() => this.#onFailure(source), SILENCE_MS);
   }
 
-  #logged(runId: string, event: LogEvent): void {
+  #onEvent(runId: string, event: LogEvent): void {
     this.#logs.get(runId)?.append(event);
-    retimed(this.queries, runId, event);
+    refetchTimelineSoon(this.queries, runId, event);
   }
 
-  #reset(runId: string, last: number): void {
+  #onReset(runId: string, last: number): void {
     this.#logs.get(runId)?.reset(last);
-    for (const what of ["timeline", "spans", "run"]) void this.queries.resetQueries({ queryKey: [what, runId] });
+    for (const kind of ["timeline", "spans", "run"]) void this.queries.resetQueries({ queryKey: [kind, runId] });
   }
 
   /** Rows arrive in bursts: update the caches once for each burst. */
-  #rowChanged(run: Run): void {
-    if (!this.#changed.length) {
+  #onRow(run: Run): void {
+    if (!this.#pendingRows.length) {
       setTimeout(() => {
-        const changed = this.#changed;
-        this.#changed = [];
+        const changed = this.#pendingRows;
+        this.#pendingRows = [];
         patchRuns(this.queries, changed);
       }, 50);
     }
-    this.#changed.push(run);
+    this.#pendingRows.push(run);
   }
 
-  #gone(runIds: string[]): void {
+  #onDeleted(runIds: string[]): void {
     // Drop pending rows of deleted runs: they would bring the runs back.
-    this.#changed = this.#changed.filter((run) => !runIds.includes(run.id));
-    forgetRuns(this.queries, runIds);
+    this.#pendingRows = this.#pendingRows.filter((run) => !runIds.includes(run.id));
+    removeRuns(this.queries, runIds);
   }
 
-  #become(connection: Connection): void {
+  #setConnection(connection: Connection): void {
     if (connection === this.connection) return;
     this.connection = connection;
     for (const listener of this.#listeners) listener();
   }
 }
 
-let live: Live;
+let stream: LiveStream;
 
-export function startLive(queries: QueryClient): void {
-  live = new Live(queries);
-  live.start();
+export function startLiveStream(queries: QueryClient): void {
+  stream = new LiveStream(queries);
+  stream.start();
 }
 
-export const theLive = () => live;
+export const liveStream = () => stream;
 
 export function useConnection(): Connection {
-  return useSyncExternalStore(live.subscribe, () => live.connection);
+  return useSyncExternalStore(stream.subscribe, () => stream.connection);
 }
 
 /** Return the poll interval; false while the stream is live. */

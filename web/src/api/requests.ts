@@ -1,7 +1,7 @@
 /** Queries and actions of the page: runs, timelines, workers, providers and channels. */
 import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
-import { answered, client } from "./http";
-import { LIST_PAGE, type Pages, pageSize, rejoined, settledPage } from "./runPages";
+import { dataOf, client } from "./http";
+import { LIST_PAGE, type Pages, pageSize, mergeWithKnown, unchangeablePage } from "./runPages";
 import type { Status, TimelineRow } from "./types";
 
 /** Filter of a list of runs; a missing field does not filter. */
@@ -29,33 +29,33 @@ export const runsQuery = (filter: RunFilter) =>
     // A refetch requests only pages that can have changed: a list may have a thousand pages.
     queryFn: async ({ pageParam, signal, client: queries, queryKey }) => {
       const known = () => queries.getQueryData<Pages>(queryKey);
-      const settled = settledPage(known(), pageParam, filter);
-      if (settled) return settled;
-      const fresh = await listed(
+      const unchanged = unchangeablePage(known(), pageParam, filter);
+      if (unchanged) return unchanged;
+      const fresh = await fetchRuns(
         filter,
         { limit: pageSize(known(), pageParam), cursor: pageParam ?? undefined },
         signal,
       );
-      return rejoined(known(), pageParam, fresh);
+      return mergeWithKnown(known(), pageParam, fresh);
     },
     initialPageParam: null as string | null,
     getNextPageParam: (last) => last.next,
   });
 
 /** Return the last run of a list with `total` runs, whatever part of the list is loaded. */
-export const lastRun = async (filter: RunFilter, total: number, signal: AbortSignal) =>
+export const fetchLastRun = async (filter: RunFilter, total: number, signal: AbortSignal) =>
   // The offset may be too small: runs may have been added on top since they were counted.
-  (await listed(filter, { limit: LIST_PAGE, offset: Math.max(0, total - 1) }, signal)).workers.at(-1);
+  (await fetchRuns(filter, { limit: LIST_PAGE, offset: Math.max(0, total - 1) }, signal)).workers.at(-1);
 
-const listed = (
+const fetchRuns = (
   filter: RunFilter,
-  part: { limit: number; cursor?: string | undefined; offset?: number },
+  range: { limit: number; cursor?: string | undefined; offset?: number },
   signal: AbortSignal,
 ) =>
-  answered(
+  dataOf(
     client.GET("/api/agents/workers", {
       params: {
-        query: defined({
+        query: withoutUndefined({
           agent_id: filter.owner,
           q: filter.q || undefined,
           status: filter.status,
@@ -63,7 +63,7 @@ const listed = (
           channel_id: filter.channel,
           roots: filter.roots || undefined,
           parent: filter.parent,
-          ...part,
+          ...range,
         }),
       },
       signal,
@@ -75,7 +75,7 @@ export const runQuery = (id: string) =>
   queryOptions({
     queryKey: ["run", id],
     queryFn: ({ signal }) =>
-      answered(
+      dataOf(
         client.GET("/api/agents/workers/detail", { params: { query: { worker_id: id, transcript: false } }, signal }),
       ),
   });
@@ -93,7 +93,7 @@ export const timelineQuery = (id: string) =>
     queryFn: async ({ signal, client: queries }): Promise<Timeline> => {
       const rows = [...(queries.getQueryData<Timeline>(["timeline", id])?.rows ?? [])];
       for (let pages = 0; pages < TIMELINE_PAGES; pages++) {
-        const page = await answered(
+        const page = await dataOf(
           client.GET("/api/agents/workers/events", {
             params: { query: { worker_id: id, after: rows.at(-1)?.id ?? 0, limit: TIMELINE_PAGE } },
             signal,
@@ -112,40 +112,40 @@ export const spansQuery = (id: string) =>
   queryOptions({
     queryKey: ["spans", id],
     queryFn: ({ signal }) =>
-      answered(client.GET("/api/runs/{run_id}/spans", { params: { path: { run_id: id } }, signal })),
+      dataOf(client.GET("/api/runs/{run_id}/spans", { params: { path: { run_id: id } }, signal })),
   });
 
 export const workersQuery = queryOptions({
   queryKey: ["workers"],
-  queryFn: ({ signal }) => answered(client.GET("/api/workers", { signal })),
+  queryFn: ({ signal }) => dataOf(client.GET("/api/workers", { signal })),
 });
 
 /** Agents and model APIs on the server's machine. */
 export const providersQuery = queryOptions({
   queryKey: ["providers"],
-  queryFn: ({ signal }) => answered(client.GET("/api/providers", { signal })),
+  queryFn: ({ signal }) => dataOf(client.GET("/api/providers", { signal })),
 });
 
 export const channelsQuery = queryOptions({
   queryKey: ["channels"],
-  queryFn: ({ signal }) => answered(client.GET("/api/channels", { signal })),
+  queryFn: ({ signal }) => dataOf(client.GET("/api/channels", { signal })),
 });
 
 export const healthQuery = queryOptions({
   queryKey: ["health"],
-  queryFn: ({ signal }) => answered(client.GET("/api/health", { signal })),
+  queryFn: ({ signal }) => dataOf(client.GET("/api/health", { signal })),
 });
 
 /** Find the events of a run that contain a text. */
-export const find = (id: string, q: string, after: number, signal?: AbortSignal) =>
-  answered(
+export const findInRun = (id: string, q: string, after: number, signal?: AbortSignal) =>
+  dataOf(
     client.GET("/api/runs/{run_id}/find", {
       params: { path: { run_id: id }, query: { q, after } },
       ...(signal ? { signal } : {}),
     }),
   );
 
-export interface Dispatch {
+export interface RunRequest {
   worker: string;
   input: Record<string, unknown>;
   owner?: string;
@@ -153,30 +153,30 @@ export interface Dispatch {
   cwd?: string;
 }
 
-export const dispatch = (body: Dispatch) =>
-  answered(client.POST("/api/runs", { body: { ...body, channel_id: "page", channel_name: "page" } }));
+export const dispatch = (body: RunRequest) =>
+  dataOf(client.POST("/api/runs", { body: { ...body, channel_id: "page", channel_name: "page" } }));
 
-export const cancel = (id: string) =>
-  answered(client.POST("/api/runs/{run_id}/cancel", { params: { path: { run_id: id } }, body: {} }));
+export const cancelRun = (id: string) =>
+  dataOf(client.POST("/api/runs/{run_id}/cancel", { params: { path: { run_id: id } }, body: {} }));
 
-export const reply = (id: string, callId: string, answer: unknown) =>
-  answered(
+export const answerCall = (id: string, callId: string, answer: unknown) =>
+  dataOf(
     client.POST("/api/runs/{run_id}/answer", {
       params: { path: { run_id: id } },
       body: { call_id: callId, answer },
     }),
   );
 
-export const pin = (id: string, pinned: boolean) =>
-  answered(client.POST("/api/runs/{run_id}/pin", { params: { path: { run_id: id } }, body: { pinned } }));
+export const pinRun = (id: string, pinned: boolean) =>
+  dataOf(client.POST("/api/runs/{run_id}/pin", { params: { path: { run_id: id } }, body: { pinned } }));
 
 /** Delete a run that has ended, with its sub-runs. */
-export const remove = (id: string) =>
-  answered(client.DELETE("/api/runs/{run_id}", { params: { path: { run_id: id }, query: { force: true } } }));
+export const deleteRun = (id: string) =>
+  dataOf(client.DELETE("/api/runs/{run_id}", { params: { path: { run_id: id }, query: { force: true } } }));
 
-export const logFile = (id: string) => `/api/runs/${id}/log.jsonl`;
+export const logUrl = (id: string) => `/api/runs/${id}/log.jsonl`;
 
 /** Leave out undefined values, so that they are not sent. */
-function defined<T extends object>(params: T): { [K in keyof T]: Exclude<T[K], undefined> } {
+function withoutUndefined<T extends object>(params: T): { [K in keyof T]: Exclude<T[K], undefined> } {
   return Object.fromEntries(Object.entries(params).filter(([, value]) => value !== undefined)) as never;
 }

@@ -2,13 +2,13 @@
  * The log of one run, as far as it is viewed: pages of events that are loaded on demand, and live events. `seq` has no
  * gaps, so an event's page follows from its number, however long the log is.
  */
-import { type Typing, typingIn, withDelta } from "@/views/streamingText";
-import { answered, client, problemOf, type Problem } from "./http";
+import { type StreamingBlock, streamingIn, withDelta } from "@/views/streamingText";
+import { dataOf, client, problemOf, type Problem } from "./http";
 import type { Delta, EventOf, LogEvent } from "./types";
 
-export const PAGE = 200;
+export const PAGE_EVENTS = 200;
 /** How many pages stay loaded. */
-const PAGES_KEPT = 60;
+const MAX_PAGES = 60;
 
 export type Completion = EventOf<"tool.result"> | EventOf<"step.call_workflow.completed">;
 
@@ -16,24 +16,24 @@ export interface Page {
   /** In order and without gaps, from the first event of the page. */
   readonly events: readonly LogEvent[];
   /** Ends of calls on this page that are logged on later pages. */
-  readonly later: readonly Completion[];
+  readonly laterEnds: readonly Completion[];
 }
 
-export const pageOf = (seq: number) => Math.floor((seq - 1) / PAGE);
+export const pageOf = (seq: number) => Math.floor((seq - 1) / PAGE_EVENTS);
 
 export class RunLog {
   /** The newest known event; 0 where there is none. */
   lastSeq = 0;
   /** Whether the log is complete. */
-  ended = false;
+  isComplete = false;
   problem: Problem | null = null;
   /** Incremented with each change, so that views are computed again. */
   version = 0;
-  typing: readonly Typing[] = [];
+  streaming: readonly StreamingBlock[] = [];
 
   readonly #pages = new Map<number, Page>();
   readonly #loading = new Map<number, Promise<void>>();
-  readonly #whole = new Map<number, Promise<LogEvent>>();
+  readonly #fullEvents = new Map<number, Promise<LogEvent>>();
   readonly #listeners = new Set<() => void>();
   /** Live events of the newest page that arrived before its earlier events were loaded. */
   #ahead: LogEvent[] = [];
@@ -55,11 +55,11 @@ export class RunLog {
   }
 
   event(seq: number): LogEvent | undefined {
-    return this.#pages.get(pageOf(seq))?.events[(seq - 1) % PAGE];
+    return this.#pages.get(pageOf(seq))?.events[(seq - 1) % PAGE_EVENTS];
   }
 
   /** Record that the log has events up to `seq`. */
-  reaches(seq: number): void {
+  extendTo(seq: number): void {
     if (seq > this.lastSeq) {
       this.lastSeq = seq;
       this.#changed();
@@ -70,31 +70,32 @@ export class RunLog {
   lacks(from: number, to: number): boolean {
     if (this.problem) return false;
     for (let number = pageOf(Math.max(1, from)); number <= pageOf(Math.min(to, this.lastSeq)); number++) {
-      if (!this.#isWhole(number) && !this.#loading.has(number)) return true;
+      if (!this.#isLoaded(number) && !this.#loading.has(number)) return true;
     }
     return false;
   }
 
   /** Load the pages with these events, unless they are loaded. */
-  async want(from: number, to: number): Promise<void> {
-    const wanted: Promise<void>[] = [];
+  async load(from: number, to: number): Promise<void> {
+    const loads: Promise<void>[] = [];
     for (let number = pageOf(Math.max(1, from)); number <= pageOf(Math.min(to, this.lastSeq)); number++) {
-      if (!this.#isWhole(number)) wanted.push(this.#loading.get(number) ?? this.#load(number));
+      if (!this.#isLoaded(number)) loads.push(this.#loading.get(number) ?? this.#loadPage(number));
       else this.#touch(number);
     }
-    await Promise.all(wanted);
+    await Promise.all(loads);
   }
 
   /** Return the full event, with nothing cut. */
-  whole(seq: number): Promise<LogEvent> {
+  fullEvent(seq: number): Promise<LogEvent> {
     const known = this.event(seq);
     if (known && known.cut === undefined) return Promise.resolve(known);
-    const asked = this.#whole.get(seq) ?? this.#ask(seq - 1, seq + 1, false).then((page) => page.events[0] as LogEvent);
-    asked.catch(() => this.#whole.delete(seq));
-    this.#whole.set(seq, asked);
+    const request =
+      this.#fullEvents.get(seq) ?? this.#fetch(seq - 1, seq + 1, false).then((page) => page.events[0] as LogEvent);
+    request.catch(() => this.#fullEvents.delete(seq));
+    this.#fullEvents.set(seq, request);
     // One full event may have megabytes: keep only the last few.
-    if (this.#whole.size > 4) this.#whole.delete(this.#whole.keys().next().value as number);
-    return asked;
+    if (this.#fullEvents.size > 4) this.#fullEvents.delete(this.#fullEvents.keys().next().value as number);
+    return request;
   }
 
   /** Append a live event. */
@@ -103,13 +104,14 @@ export class RunLog {
     this.lastSeq = Math.max(this.lastSeq, event.seq);
     const number = pageOf(event.seq);
     const page = this.#pages.get(number);
-    const place = (event.seq - 1) % PAGE;
-    if (place === 0 || page?.events.length === place) {
-      this.#keep(number, { events: [...(page?.events ?? []), event], later: page?.later ?? [] });
+    const index = (event.seq - 1) % PAGE_EVENTS;
+    if (index === 0 || page?.events.length === index) {
+      this.#store(number, { events: [...(page?.events ?? []), event], laterEnds: page?.laterEnds ?? [] });
       this.#ahead = [];
     } else this.#ahead.push(event);
-    if (event.type === "tool.result" || event.type === "step.call_workflow.completed") this.#completes(event, number);
-    this.typing = typingIn([event], this.typing);
+    if (event.type === "tool.result" || event.type === "step.call_workflow.completed")
+      this.#addEndToCall(event, number);
+    this.streaming = streamingIn([event], this.streaming);
     this.#changed();
   }
 
@@ -120,40 +122,40 @@ export class RunLog {
     this.#ahead = [];
     // Running requests may return the lost events.
     this.#loading.clear();
-    this.typing = [];
+    this.streaming = [];
     this.#changed();
   }
 
   /** Add a piece of a message that is being generated. */
-  tell(delta: Delta): void {
-    this.typing = withDelta(this.typing, delta);
+  appendDelta(delta: Delta): void {
+    this.streaming = withDelta(this.streaming, delta);
     this.#changed();
   }
 
-  end(): void {
-    this.ended = true;
+  markComplete(): void {
+    this.isComplete = true;
     this.#changed();
   }
 
-  #isWhole(number: number): boolean {
+  #isLoaded(number: number): boolean {
     const page = this.#pages.get(number);
-    return page !== undefined && page.events.length >= Math.min(PAGE, this.lastSeq - number * PAGE);
+    return page !== undefined && page.events.length >= Math.min(PAGE_EVENTS, this.lastSeq - number * PAGE_EVENTS);
   }
 
-  #load(number: number): Promise<void> {
-    const first = number * PAGE;
-    const loading = this.#ask(first, first + PAGE + 1, true)
+  #loadPage(number: number): Promise<void> {
+    const first = number * PAGE_EVENTS;
+    const loading = this.#fetch(first, first + PAGE_EVENTS + 1, true)
       .then((page) => {
         if (this.#loading.get(number) !== loading) return;
-        const now = this.#pages.get(number);
+        const current = this.#pages.get(number);
         const events = [...page.events];
         // Live events that arrived meanwhile may continue the page.
-        for (const event of [...(now?.events ?? []), ...this.#ahead])
+        for (const event of [...(current?.events ?? []), ...this.#ahead])
           if (event.seq === first + events.length + 1) events.push(event);
-        this.#keep(number, { events, later: [...page.later, ...(now?.later ?? [])] });
+        this.#store(number, { events, laterEnds: [...page.laterEnds, ...(current?.laterEnds ?? [])] });
         this.lastSeq = Math.max(this.lastSeq, page.events.at(-1)?.seq ?? 0);
         this.problem = null;
-        this.#typedBefore(number);
+        this.#restoreStreaming(number);
       })
       .catch((error: unknown) => {
         if (this.#loading.get(number) === loading) this.problem = problemOf(error, 0);
@@ -166,39 +168,43 @@ export class RunLog {
     return loading;
   }
 
-  async #ask(after: number, before: number, brief: boolean): Promise<{ events: LogEvent[]; later: Completion[] }> {
-    const page = await answered(
+  async #fetch(
+    after: number,
+    before: number,
+    brief: boolean,
+  ): Promise<{ events: LogEvent[]; laterEnds: Completion[] }> {
+    const page = await dataOf(
       client.GET("/api/runs/{run_id}/log", {
-        params: { path: { run_id: this.runId }, query: { after, before, limit: PAGE, brief } },
+        params: { path: { run_id: this.runId }, query: { after, before, limit: PAGE_EVENTS, brief } },
       }),
     );
-    return { events: page.events, later: (page.later ?? []) as Completion[] };
+    return { events: page.events, laterEnds: (page.later ?? []) as Completion[] };
   }
 
   /** Add the end of a call to the earlier page that has the call. */
-  #completes(event: Completion, number: number): void {
+  #addEndToCall(event: Completion, number: number): void {
     for (const [earlier, page] of this.#pages) {
-      if (earlier < number && page.events.some((one) => isEndedBy(one, event))) {
-        this.#pages.set(earlier, { events: page.events, later: [...page.later, event] });
+      if (earlier < number && page.events.some((candidate) => isEndedBy(candidate, event))) {
+        this.#pages.set(earlier, { events: page.events, laterEnds: [...page.laterEnds, event] });
       }
     }
   }
 
   /** After the last page was loaded, restore the unfinished messages from it. */
-  #typedBefore(number: number): void {
+  #restoreStreaming(number: number): void {
     if (number !== pageOf(Math.max(1, this.lastSeq))) return;
-    this.typing = typingIn(this.#pages.get(number)?.events ?? [], this.typing);
+    this.streaming = streamingIn(this.#pages.get(number)?.events ?? [], this.streaming);
   }
 
-  #keep(number: number, page: Page): void {
+  #store(number: number, page: Page): void {
     this.#pages.delete(number);
     this.#pages.set(number, page);
-    while (this.#pages.size > PAGES_KEPT) this.#pages.delete(this.#pages.keys().next().value as number);
+    while (this.#pages.size > MAX_PAGES) this.#pages.delete(this.#pages.keys().next().value as number);
   }
 
   #touch(number: number): void {
     const page = this.#pages.get(number);
-    if (page) this.#keep(number, page);
+    if (page) this.#store(number, page);
   }
 
   #changed(): void {
@@ -207,8 +213,8 @@ export class RunLog {
   }
 }
 
-export function isEndedBy(begun: LogEvent, ended: Completion): boolean {
-  if (ended.type === "tool.result")
-    return begun.type === "tool.call" && begun.payload.call_id === ended.payload.call_id;
-  return begun.type === "step.call_workflow.started" && begun.child_run_id === ended.child_run_id;
+export function isEndedBy(start: LogEvent, isComplete: Completion): boolean {
+  if (isComplete.type === "tool.result")
+    return start.type === "tool.call" && start.payload.call_id === isComplete.payload.call_id;
+  return start.type === "step.call_workflow.started" && start.child_run_id === isComplete.child_run_id;
 }

@@ -8,7 +8,7 @@ export type RunDetail = Schemas["WorkerDetail"];
 export type RunList = Schemas["WorkerList"];
 export type Status = Run["status"];
 export type TimelineRow = Schemas["WorkerEvent"];
-export type Awaited = Schemas["Awaited"];
+export type PendingCall = Schemas["Awaited"];
 export type Worker = Schemas["WorkerInfo"];
 export type Provider = Schemas["ProviderInfo"];
 export type ProviderList = Schemas["ProviderList"];
@@ -16,7 +16,7 @@ export type Channel = Schemas["ChannelItem"];
 export type Usage = Schemas["TokenUsage"];
 export type Span = Schemas["Span"];
 export type Spans = Schemas["SpanList"];
-export type Found = Schemas["FoundEvents"];
+export type SearchHits = Schemas["FoundEvents"];
 
 /** An event of a log. Where the server shortened the event, `cut` is its full size. */
 export type LogEvent = Schemas["LogEvent"];

@@ -1,6 +1,6 @@
 import { Dialog } from "@/components/ui/Dialog";
 
-const KEYS: readonly [string, string][] = [
+const SHORTCUTS: readonly [string, string][] = [
   ["j / k", "the next, the previous run; in a transcript, event"],
   ["gg / G", "the first, the last"],
   ["Enter", "open the run; in a transcript, open or close the event"],
@@ -13,11 +13,11 @@ const KEYS: readonly [string, string][] = [
   ["?", "this help"],
 ];
 
-export function Help({ onClose }: { onClose: () => void }) {
+export function HelpDialog({ onClose }: { onClose: () => void }) {
   return (
     <Dialog title="Keys" onClose={onClose}>
       <dl className="grid grid-cols-[6rem_1fr] gap-x-4 gap-y-1.5">
-        {KEYS.map(([keys, meaning]) => (
+        {SHORTCUTS.map(([keys, meaning]) => (
           <div key={keys} className="contents">
             <dt className="font-mono text-ink-dull">{keys}</dt>
             <dd>{meaning}</dd>

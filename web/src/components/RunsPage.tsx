@@ -1,44 +1,44 @@
 import clsx from "clsx";
 import { useState } from "react";
 import { Detail } from "@/components/detail/Detail";
-import { Dispatch } from "@/components/dispatch/NewRunDialog";
-import { Help } from "@/components/HelpDialog";
+import { NewRunDialog } from "@/components/dispatch/NewRunDialog";
+import { HelpDialog } from "@/components/HelpDialog";
 import { RunList } from "@/components/list/RunList";
 import { TopBar } from "@/components/TopBar";
-import { Quiet } from "@/components/ui/EmptyState";
-import { enterZone, useKeys } from "@/shortcuts";
-import { useGo, usePlace } from "@/address";
-import { toRun } from "@/views/address";
+import { EmptyState } from "@/components/ui/EmptyState";
+import { enterZone, useShortcuts } from "@/shortcuts";
+import { useChangeAddress, useAddress } from "@/address";
+import { selectRun } from "@/views/address";
 
 /** Screens with room for one column only. */
 const NARROW = "(width < 48rem)";
 
 /** The page: the list of runs on the left, the selected run on the right. A narrow screen shows one of them. */
-export function Workers() {
-  const place = usePlace();
-  const go = useGo();
-  const [over, setOver] = useState<"help" | "dispatch" | null>(null);
-  useKeys("page", {
-    "?": () => setOver("help"),
-    n: () => setOver("dispatch"),
+export function RunsPage() {
+  const address = useAddress();
+  const changeAddress = useChangeAddress();
+  const [openDialog, setOpenDialog] = useState<"help" | "dispatch" | null>(null);
+  useShortcuts("page", {
+    "?": () => setOpenDialog("help"),
+    n: () => setOpenDialog("dispatch"),
     Escape: () => {
       enterZone("list");
-      if (matchMedia(NARROW).matches) go(toRun());
+      if (matchMedia(NARROW).matches) changeAddress(selectRun());
     },
   });
-  const chosen = place.worker;
+  const selectedId = address.worker;
   return (
     <div className="flex h-dvh flex-col">
-      <TopBar onDispatch={() => setOver("dispatch")} onHelp={() => setOver("help")} />
+      <TopBar onDispatch={() => setOpenDialog("dispatch")} onHelp={() => setOpenDialog("help")} />
       <main className="flex min-h-0 flex-1">
-        {!chosen && <h1 className="sr-only">Runs</h1>}
+        {!selectedId && <h1 className="sr-only">Runs</h1>}
         <section
           aria-label="Runs"
           onPointerDownCapture={() => enterZone("list")}
           onFocusCapture={() => enterZone("list")}
           className={clsx(
             "min-h-0 w-full shrink-0 flex-col border-r border-line bg-app-side @container md:flex md:w-80 lg:w-88 xl:w-96",
-            chosen ? "hidden" : "flex",
+            selectedId ? "hidden" : "flex",
           )}
         >
           <RunList />
@@ -47,23 +47,23 @@ export function Workers() {
           aria-label="The chosen run"
           onPointerDownCapture={() => enterZone("detail")}
           onFocusCapture={() => enterZone("detail")}
-          className={clsx("min-h-0 min-w-0 flex-1 flex-col md:flex", chosen ? "flex" : "hidden")}
+          className={clsx("min-h-0 min-w-0 flex-1 flex-col md:flex", selectedId ? "flex" : "hidden")}
         >
-          {chosen ? (
-            <Detail key={chosen} runId={chosen} event={place.event} />
+          {selectedId ? (
+            <Detail key={selectedId} runId={selectedId} event={address.event} />
           ) : (
-            <Quiet>Select a worker to view details</Quiet>
+            <EmptyState>Select a worker to view details</EmptyState>
           )}
         </section>
       </main>
-      {over === "help" && <Help onClose={() => setOver(null)} />}
-      {over === "dispatch" && (
-        <Dispatch
-          owner={place.owner}
-          onClose={() => setOver(null)}
+      {openDialog === "help" && <HelpDialog onClose={() => setOpenDialog(null)} />}
+      {openDialog === "dispatch" && (
+        <NewRunDialog
+          owner={address.owner}
+          onClose={() => setOpenDialog(null)}
           onDispatched={(runId) => {
-            setOver(null);
-            go(toRun(runId));
+            setOpenDialog(null);
+            changeAddress(selectRun(runId));
             enterZone("detail");
           }}
         />

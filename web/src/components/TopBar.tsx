@@ -2,15 +2,15 @@ import { Link } from "@tanstack/react-router";
 import { useEffect, useState } from "react";
 import { logOut, useConnection } from "@/api";
 import { Button } from "@/components/ui/Button";
-import { usePlace } from "@/address";
+import { useAddress } from "@/address";
 import { EVERYBODY } from "@/router";
-import { type Theme, chooseTheme, useTheme } from "@/theme";
+import { type Theme, setTheme, useTheme } from "@/theme";
 
 const NEXT: Record<Theme, Theme> = { system: "light", light: "dark", dark: "system" };
-const SHAPES: Record<Theme, string> = { system: "◐", light: "○", dark: "●" };
+const ICONS: Record<Theme, string> = { system: "◐", light: "○", dark: "●" };
 
 export function TopBar({ onDispatch, onHelp }: { onDispatch: () => void; onHelp: () => void }) {
-  const { owner } = usePlace();
+  const { owner } = useAddress();
   const theme = useTheme();
   return (
     <header className="flex h-11 shrink-0 items-center gap-2 border-b border-line bg-app-side px-3">
@@ -31,15 +31,15 @@ export function TopBar({ onDispatch, onHelp }: { onDispatch: () => void; onHelp:
           </Link>
         </span>
       )}
-      <Disconnected />
+      <ConnectionWarning />
       <span className="flex-1" />
       <Button
         look="bare"
-        onClick={() => chooseTheme(NEXT[theme])}
+        onClick={() => setTheme(NEXT[theme])}
         title={`Colours: ${theme}. Change to ${NEXT[theme]}.`}
         aria-label={`Colours: ${theme}`}
       >
-        <span aria-hidden>{SHAPES[theme]}</span>
+        <span aria-hidden>{ICONS[theme]}</span>
       </Button>
       <Button look="bare" onClick={onHelp} title="Keys (?)" aria-label="Help: keys">
         ?
@@ -54,21 +54,21 @@ export function TopBar({ onDispatch, onHelp }: { onDispatch: () => void; onHelp:
   );
 }
 
-const PATIENCE_MS = 1_500;
+const WARNING_DELAY_MS = 1_500;
 
 /** Warn about a lost connection once it has lasted long enough to matter. */
-function Disconnected() {
-  const lost = useConnection() !== "live";
-  const [shown, setShown] = useState(false);
+function ConnectionWarning() {
+  const isLost = useConnection() !== "live";
+  const [isShown, setIsShown] = useState(false);
   useEffect(() => {
-    if (!lost) return;
-    const timer = setTimeout(() => setShown(true), PATIENCE_MS);
+    if (!isLost) return;
+    const timer = setTimeout(() => setIsShown(true), WARNING_DELAY_MS);
     return () => {
       clearTimeout(timer);
-      setShown(false);
+      setIsShown(false);
     };
-  }, [lost]);
-  if (!shown) return null;
+  }, [isLost]);
+  if (!isShown) return null;
   return (
     <span role="status" className="rounded bg-running-back px-2 py-0.5 text-xs font-medium text-running">
       Not connected. Trying again…

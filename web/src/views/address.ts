@@ -3,10 +3,10 @@ import type { RunFilter, Status } from "@/api";
 
 export const STATUSES: readonly Status[] = ["running", "waiting", "queued", "done", "failed", "cancelled"];
 /** The `$agentId` that stands for all owners. */
-export const EVERYBODY = "all";
+export const ALL_OWNERS = "all";
 
 /** The query parameters of the address. */
-export interface Search {
+export interface AddressParams {
   /** The selected run. */
   worker?: string;
   /** The event of the selected run to go to. */
@@ -21,25 +21,25 @@ export interface Search {
   tree?: boolean;
 }
 
-export interface Place extends Search {
+export interface Address extends AddressParams {
   /** The owner whose runs are listed; undefined for all. */
   owner: string | undefined;
 }
 
 /** Return the valid parameters of an address; others are left out. */
-export function searchOf(said: Record<string, unknown>): Search {
-  const search: Search = {};
-  const status = STATUSES.find((one) => one === said.status);
-  const event = seqOf(said.event);
-  if (textOf(said.worker)) search.worker = textOf(said.worker);
-  if (event !== undefined) search.event = event;
-  if (textOf(said.find)) search.find = textOf(said.find);
-  if (textOf(said.q)) search.q = textOf(said.q);
-  if (status) search.status = status;
-  if (textOf(said.of)) search.of = textOf(said.of);
-  if (textOf(said.channel)) search.channel = textOf(said.channel);
-  if (said.tree === true || said.tree === "true") search.tree = true;
-  return search;
+export function paramsOf(raw: Record<string, unknown>): AddressParams {
+  const params: AddressParams = {};
+  const status = STATUSES.find((candidate) => candidate === raw.status);
+  const event = seqOf(raw.event);
+  if (textOf(raw.worker)) params.worker = textOf(raw.worker);
+  if (event !== undefined) params.event = event;
+  if (textOf(raw.find)) params.find = textOf(raw.find);
+  if (textOf(raw.q)) params.q = textOf(raw.q);
+  if (status) params.status = status;
+  if (textOf(raw.of)) params.of = textOf(raw.of);
+  if (textOf(raw.channel)) params.channel = textOf(raw.channel);
+  if (raw.tree === true || raw.tree === "true") params.tree = true;
+  return params;
 }
 
 /** The router parses `q=123` as a number and `q=true` as a boolean; both are meant as text. */
@@ -53,28 +53,32 @@ function seqOf(value: unknown): number | undefined {
 }
 
 /** Return the parameters with a change applied. Undefined, empty and false values are removed. */
-export function changed(before: Search, change: { [K in keyof Search]?: Search[K] | undefined }): Search {
-  const kept = Object.entries({ ...before, ...change }).filter(
+export function withChange(
+  before: AddressParams,
+  change: { [K in keyof AddressParams]?: AddressParams[K] | undefined },
+): AddressParams {
+  const entries = Object.entries({ ...before, ...change }).filter(
     ([, value]) => value !== undefined && value !== "" && value !== false,
   );
-  return Object.fromEntries(kept);
+  return Object.fromEntries(entries);
 }
 
 /** Return the change that selects a run, or none. Selected from search results, the run opens at its first hit. */
-export const toRun = (runId?: string, q?: string) => ({ worker: runId, event: undefined, find: q });
+export const selectRun = (runId?: string, q?: string) => ({ worker: runId, event: undefined, find: q });
 
 /** A search covers all runs, also sub-runs, so it ignores the tree setting. */
-export const filterOf = (place: Place): RunFilter => ({
-  owner: place.owner,
-  q: place.q,
-  status: place.status,
-  worker: place.of,
-  channel: place.channel,
-  roots: place.tree && !place.q ? true : undefined,
+export const filterOf = (address: Address): RunFilter => ({
+  owner: address.owner,
+  q: address.q,
+  status: address.status,
+  worker: address.of,
+  channel: address.channel,
+  roots: address.tree && !address.q ? true : undefined,
 });
 
 /** The change that removes all filters. */
 export const NO_FILTER = { q: undefined, status: undefined, of: undefined, channel: undefined };
 
 /** Whether the list is filtered by more than its owner. */
-export const isFiltered = (place: Place): boolean => Boolean(place.q || place.status || place.of || place.channel);
+export const isFiltered = (address: Address): boolean =>
+  Boolean(address.q || address.status || address.of || address.channel);

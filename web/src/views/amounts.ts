@@ -2,7 +2,7 @@
 import type { Run, Usage } from "@/api";
 
 /** Format a price: `$0.0042`, `$1.27`; null is an unknown price. */
-export function money(usd: number | null): string {
+export function formatMoney(usd: number | null): string {
   if (usd === null) return "cost unknown";
   if (usd === 0) return "$0";
   // Two significant digits, however small the amount is.
@@ -10,17 +10,17 @@ export function money(usd: number | null): string {
 }
 
 /** Format a count: `950`, `1.2k`, `12k`, `4.1M`. */
-export function count(number: number): string {
+export function formatCount(number: number): string {
   if (number < 1_000) return String(number);
   if (number < 999_500) return `${(number / 1_000).toFixed(number < 9_950 ? 1 : 0)}k`;
   if (number < 999_950_000) return `${(number / 1_000_000).toFixed(1)}M`;
   return `${(number / 1_000_000_000).toFixed(1)}B`;
 }
 
-export const tokens = (usage: Usage) => usage.input + usage.output + usage.cache_read + usage.cache_write;
+export const totalTokens = (usage: Usage) => usage.input + usage.output + usage.cache_read + usage.cache_write;
 
 /** Format a size: `640 B`, `12 KB`, `4.9 MB`. */
-export function bytes(number: number): string {
+export function formatBytes(number: number): string {
   if (number < 1_000) return `${number} B`;
   if (number < 999_500) return `${Math.round(number / 1_000)} KB`;
   if (number < 999_950_000) return `${(number / 1_000_000).toFixed(1)} MB`;
@@ -33,17 +33,18 @@ export function bytes(number: number): string {
  */
 export function costOf(
   run: Pick<Run, "usage" | "cost_usd" | "tree_usage" | "tree_cost_usd">,
-): { short: string; whole: string } | null {
-  const own = spent(run.cost_usd, run.usage);
-  const tree = spent(run.tree_cost_usd, run.tree_usage);
-  if (!own) return tree && { short: `Σ ${tree.short}`, whole: `Its sub-runs: ${tree.whole}` };
-  return !tree || tree.whole === own.whole
-    ? own
-    : { short: own.short, whole: `${own.whole}; with sub-runs ${tree.whole}` };
+): { short: string; full: string } | null {
+  const own = costTexts(run.cost_usd, run.usage);
+  const tree = costTexts(run.tree_cost_usd, run.tree_usage);
+  if (!own) return tree && { short: `Σ ${tree.short}`, full: `Its sub-runs: ${tree.full}` };
+  return !tree || tree.full === own.full ? own : { short: own.short, full: `${own.full}; with sub-runs ${tree.full}` };
 }
 
-function spent(usd: number | null, usage: Usage): { short: string; whole: string } | null {
-  const used = tokens(usage);
-  if (!usd && !used) return null;
-  return { short: usd === null ? `${count(used)} tokens` : money(usd), whole: `${money(usd)}, ${count(used)} tokens` };
+function costTexts(usd: number | null, usage: Usage): { short: string; full: string } | null {
+  const tokens = totalTokens(usage);
+  if (!usd && !tokens) return null;
+  return {
+    short: usd === null ? `${formatCount(tokens)} tokens` : formatMoney(usd),
+    full: `${formatMoney(usd)}, ${formatCount(tokens)} tokens`,
+  };
 }

@@ -6,5 +6,5 @@ const DECEPTIVE = /\\\\|[\u0080-\u009f\u202a-\u202e\u2066-\u2069]|\\u(?:00[89][0
 
 /** Replace each of these characters in a JSON text with the replacement character. */
 export function withVisibleControls(json: string): string {
-  return json.replace(DECEPTIVE, (found) => (found === "\\\\" ? found : "\ufffd"));
+  return json.replace(DECEPTIVE, (match) => (match === "\\\\" ? match : "\ufffd"));
 }

@@ -22,7 +22,7 @@ const KNOWN: Record<LogEvent["type"], true> = {
 };
 
 /** Whether an event has a known type and shape. A log may come from a later version, or be damaged. */
-export function isRead(event: LogEvent): boolean {
+export function isReadable(event: LogEvent): boolean {
   if (!Object.hasOwn(KNOWN, event.type) || !isRecord(event.payload)) return false;
   if (event.type === "message.user" || event.type === "message.assistant") {
     return Array.isArray(event.payload.blocks) && event.payload.blocks.every(isRecord);
@@ -40,7 +40,7 @@ export function commandText(command: string, variables: Record<string, string> |
 }
 
 /** Whether a block has the fields of its type. Other blocks are shown as JSON. */
-export function isKnown(block: Block): boolean {
+export function isKnownBlock(block: Block): boolean {
   switch (block.type) {
     case "text":
       return typeof block.text === "string";
@@ -59,31 +59,35 @@ export function isKnown(block: Block): boolean {
   }
 }
 
-export function kindOf(blocks: readonly Block[]): MessageRow["kind"] {
+export function messageKindOf(blocks: readonly Block[]): MessageRow["kind"] {
   if (blocks.length === 0) return "note";
   if (blocks.every((block) => block.type === "stream" && block.unparsed)) return "unparsed";
-  return blocks.every((block) => !isKnown(block)) ? "unknown" : "said";
+  return blocks.every((block) => !isKnownBlock(block)) ? "unknown" : "message";
 }
 
 /**
  * Whether an event of its own shows a tool use or result. A tool use without a call is shown once the agent has
  * continued without it.
  */
-export function isToldElsewhere(block: Block, message: Message, page: Page, index = 0): boolean {
+export function hasOwnEvent(block: Block, message: Message, page: Page, index = 0): boolean {
   if (block.type === "tool_result")
     return page.events.some(
-      (one) => one.type === "tool.result" && isRead(one) && one.payload.call_id === block.tool_id,
+      (event) => event.type === "tool.result" && isReadable(event) && event.payload.call_id === block.tool_id,
     );
   if (block.type !== "tool_use") return false;
-  if (page.events.some((one) => one.type === "tool.call" && isRead(one) && one.payload.call_id === block.tool_id))
+  if (
+    page.events.some(
+      (event) => event.type === "tool.call" && isReadable(event) && event.payload.call_id === block.tool_id,
+    )
+  )
     return true;
-  return !page.events.slice(index + 1).some((later) => hasGoneOn(later, message));
+  return !page.events.slice(index + 1).some((later) => continuesAfter(later, message));
 }
 
-function hasGoneOn(later: LogEvent, message: Message): boolean {
+function continuesAfter(later: LogEvent, message: Message): boolean {
   if (later.path !== message.path) return false;
   if (later.type === "step.completed") return true;
-  if (later.type !== "message.assistant" || !isRead(later) || message.type !== "message.assistant") return false;
+  if (later.type !== "message.assistant" || !isReadable(later) || message.type !== "message.assistant") return false;
   return !later.payload.note && later.payload.message_id !== message.payload.message_id;
 }
 
@@ -92,6 +96,6 @@ type StepEvent = EventOf<
 >;
 
 /** Return the key that joins the start and the end of a step or sub-run. */
-export function placeOf(event: StepEvent): string {
+export function stepKeyOf(event: StepEvent): string {
   return event.child_run_id ?? `${event.path}#${event.iteration}#${event.payload.try}`;
 }

@@ -1,49 +1,48 @@
 /** Options of the filters, and the search for a worker. */
 import type { Channel, Run, Worker } from "@/api";
 
-export interface Choice {
+export interface FilterOption {
   readonly value: string;
   readonly label: string;
 }
 
-interface Catalogue {
+interface WorkerCatalog {
   readonly workers: readonly Worker[];
 }
 
 /** Return the known workers and the names of all other runs seen: commands, agents, workers that were removed. */
-export function workerChoices(
-  known: Catalogue | undefined,
-  seen: readonly Run[],
-  chosen: string | undefined,
-): Choice[] {
-  const names = new Set([...(known?.workers ?? []).map((one) => one.slug), ...seen.map((run) => run.name)]);
-  if (chosen !== undefined) names.add(chosen);
-  return [...names].sort((one, other) => one.localeCompare(other)).map((name) => ({ value: name, label: name }));
+export function workerOptions(
+  catalog: WorkerCatalog | undefined,
+  seenRuns: readonly Run[],
+  selected: string | undefined,
+): FilterOption[] {
+  const names = new Set([...(catalog?.workers ?? []).map((a) => a.slug), ...seenRuns.map((run) => run.name)]);
+  if (selected !== undefined) names.add(selected);
+  return [...names].sort((a, b) => a.localeCompare(b)).map((name) => ({ value: name, label: name }));
 }
 
 /** Return the workers that match all words; workers whose name matches come before those whose description does. */
-export function matching(workers: readonly Worker[], words: string): Worker[] {
-  const wanted = words.toLowerCase().split(/\s+/);
-  const has = (text: string) => wanted.every((word) => text.toLowerCase().includes(word));
-  const isNamed = (one: Worker) => has(`${one.slug} ${one.name ?? ""}`);
-  const found = workers.filter((one) => has(`${one.slug} ${one.name ?? ""} ${one.description ?? ""}`));
-  return [...found.filter(isNamed), ...found.filter((one) => !isNamed(one))];
+export function findWorkers(workers: readonly Worker[], searchText: string): Worker[] {
+  const words = searchText.toLowerCase().split(/\s+/);
+  const matches = (text: string) => words.every((word) => text.toLowerCase().includes(word));
+  const matchesName = (a: Worker) => matches(`${a.slug} ${a.name ?? ""}`);
+  const found = workers.filter((a) => matches(`${a.slug} ${a.name ?? ""} ${a.description ?? ""}`));
+  return [...found.filter(matchesName), ...found.filter((a) => !matchesName(a))];
 }
 
-export function channelChoices(
-  known: readonly Channel[] | undefined,
-  seen: readonly Run[],
-  chosen: string | undefined,
-): Choice[] {
+export function channelOptions(
+  catalog: readonly Channel[] | undefined,
+  seenRuns: readonly Run[],
+  selected: string | undefined,
+): FilterOption[] {
   const labels = new Map<string, string>();
-  if (chosen !== undefined) labels.set(chosen, chosen);
-  for (const run of seen) if (run.channel_id !== null) labels.set(run.channel_id, run.channel_name ?? run.channel_id);
-  for (const one of known ?? []) labels.set(one.id, one.name ?? one.id);
-  return [...labels]
-    .map(([value, label]) => ({ value, label }))
-    .sort((one, other) => one.label.localeCompare(other.label));
+  if (selected !== undefined) labels.set(selected, selected);
+  for (const run of seenRuns)
+    if (run.channel_id !== null) labels.set(run.channel_id, run.channel_name ?? run.channel_id);
+  for (const a of catalog ?? []) labels.set(a.id, a.name ?? a.id);
+  return [...labels].map(([value, label]) => ({ value, label })).sort((a, b) => a.label.localeCompare(b.label));
 }
 
-const grouped = new Intl.NumberFormat("en");
+const numberFormat = new Intl.NumberFormat("en");
 
-export const totalText = (total: number): string => `${grouped.format(total)} ${total === 1 ? "run" : "runs"}`;
+export const totalText = (total: number): string => `${numberFormat.format(total)} ${total === 1 ? "run" : "runs"}`;

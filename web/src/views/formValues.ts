@@ -2,58 +2,58 @@
 import { type Field, isObject } from "@/views/schemaForm";
 
 /** The typed texts by field name. */
-export type Typed = Readonly<Record<string, string>>;
+export type TypedTexts = Readonly<Record<string, string>>;
 
-export interface Filled {
+export interface FormValues {
   readonly input: Record<string, unknown>;
   /** Error messages by field name. */
   readonly problems: Readonly<Record<string, string>>;
 }
 
 /** Convert all typed texts to the worker's input. Empty fields are left out, so that their defaults apply. */
-export function filled(fields: readonly Field[], typed: Typed): Filled {
+export function readForm(fields: readonly Field[], texts: TypedTexts): FormValues {
   const input: Record<string, unknown> = {};
   const problems: Record<string, string> = {};
   for (const field of fields) {
-    const meant = meantBy(field, typed[field.name] ?? field.initial);
-    if ("problem" in meant) problems[field.name] = meant.problem;
-    else if (meant.value !== undefined) input[field.name] = meant.value;
+    const parsed = parseField(field, texts[field.name] ?? field.initial);
+    if ("problem" in parsed) problems[field.name] = parsed.problem;
+    else if (parsed.value !== undefined) input[field.name] = parsed.value;
   }
   return { input, problems };
 }
 
-type Meant = { value: unknown } | { problem: string };
+type ParsedField = { value: unknown } | { problem: string };
 
-export function meantBy(field: Field, text: string): Meant {
+export function parseField(field: Field, text: string): ParsedField {
   if (field.kind === "boolean")
     return { value: text === "true" || field.required || field.hasDefault ? text === "true" : undefined };
-  if (text.trim() === "") return left(field, text);
+  if (text.trim() === "") return parseEmpty(field, text);
   switch (field.kind) {
     case "line":
     case "prose":
       return { value: text };
     case "number":
     case "integer":
-      return numberMeant(field, text);
+      return parseNumber(field, text);
     case "choice":
       return { value: field.choices[Number(text)] };
     case "array":
     case "object":
-      return jsonMeant(field.kind, text);
+      return parseJsonField(field.kind, text);
     case "any":
       // Leave an unchanged default out: parsed from text, it could become another type.
-      return field.hasDefault && text === field.initial ? { value: undefined } : anyMeant(text);
+      return field.hasDefault && text === field.initial ? { value: undefined } : parseAny(text);
   }
 }
 
-function left(field: Field, text: string): Meant {
+function parseEmpty(field: Field, text: string): ParsedField {
   if (field.required) return { problem: "This is needed." };
   // The user has emptied a field with a default: send the empty text, not the default.
   const isText = field.kind === "line" || field.kind === "prose";
   return { value: isText && field.hasDefault ? text : undefined };
 }
 
-function numberMeant({ kind, min, max }: Field, text: string): Meant {
+function parseNumber({ kind, min, max }: Field, text: string): ParsedField {
   const number = Number(text);
   if (!Number.isFinite(number)) return { problem: "This is to be a number." };
   if (kind === "integer" && !Number.isInteger(number)) return { problem: "This is to be a whole number." };
@@ -62,7 +62,7 @@ function numberMeant({ kind, min, max }: Field, text: string): Meant {
   return { value: number };
 }
 
-function jsonMeant(kind: "array" | "object", text: string): Meant {
+function parseJsonField(kind: "array" | "object", text: string): ParsedField {
   let value: unknown;
   try {
     value = JSON.parse(text);
@@ -75,7 +75,7 @@ function jsonMeant(kind: "array" | "object", text: string): Meant {
 }
 
 /** Parse a value of any type: JSON where it is valid, otherwise the text itself, as on the command line. */
-function anyMeant(text: string): Meant {
+function parseAny(text: string): ParsedField {
   try {
     return { value: JSON.parse(text) as unknown };
   } catch {

@@ -13,7 +13,7 @@ export function asText(value: unknown): string {
 }
 
 /** Parse a text that is the JSON of a list or an object; undefined for any other text. */
-export function parsed(text: string): unknown {
+export function parseJson(text: string): unknown {
   const [first, last] = [text.trimStart().charAt(0), text.trimEnd().at(-1)];
   if (!((first === "{" && last === "}") || (first === "[" && last === "]"))) return undefined;
   try {
@@ -24,11 +24,11 @@ export function parsed(text: string): unknown {
 }
 
 /** Return a text on one line, with at most `most` characters. */
-export function oneLine(text: string, most = 300): string {
+export function oneLine(text: string, maxChars = 300): string {
   // Look only at the beginning: a text may have megabytes.
   const line = text
-    .slice(0, most * 4)
+    .slice(0, maxChars * 4)
     .replace(/\s+/g, " ")
     .trim();
-  return line.length > most ? `${line.slice(0, most - 1)}…` : line;
+  return line.length > maxChars ? `${line.slice(0, maxChars - 1)}…` : line;
 }

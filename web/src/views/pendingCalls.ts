@@ -1,5 +1,5 @@
 /** Calls that a run waits for: the question, the options, and the answer. */
-import type { Awaited } from "@/api";
+import type { PendingCall } from "@/api";
 import { asText, isRecord, isText } from "./json";
 
 /** Kinds of waits that a user ends by answering. The others end by themselves or by an event elsewhere. */
@@ -7,31 +7,31 @@ const ANSWERABLE: ReadonlySet<string> = new Set(["client_tool", "question", "app
 export const isAnswerable = (kind: string) => ANSWERABLE.has(kind);
 
 /** Return the text of a question; null where the call has none, as a tool with its input. */
-export function questionOf({ kind, input }: Pick<Awaited, "kind" | "input">): string | null {
+export function questionOf({ kind, input }: Pick<PendingCall, "kind" | "input">): string | null {
   if (isText(input)) return input;
   return kind === "client_tool" ? null : textIn(input, ["question", "prompt", "message", "title"]);
 }
 
 /** Return the first of these fields that has text. */
 function textIn(input: unknown, names: readonly string[]): string | null {
-  const said = isRecord(input)
-    ? names.map((name) => input[name]).find((one) => isText(one) && one.trim() !== "")
+  const text = isRecord(input)
+    ? names.map((name) => input[name]).find((candidate) => isText(candidate) && candidate.trim() !== "")
     : null;
-  return isText(said) ? said : null;
+  return isText(text) ? text : null;
 }
 
 const REASONS: Record<string, string> = { rate_limit: "Waits for the provider’s limit." };
 
 /** Return why a run waits: the message of the call, or a text by its kind; and its other fields as details. */
-export function reasonOf({ kind, name, input }: Pick<Awaited, "kind" | "name" | "input">): {
+export function reasonOf({ kind, name, input }: Pick<PendingCall, "kind" | "name" | "input">): {
   reason: string;
   details: string | null;
 } {
-  const said = isText(input) ? input : textIn(input, ["message", "reason", "text", "question", "prompt", "title"]);
-  const reason = said ?? REASONS[kind] ?? `Waits: ${(kind || name).replaceAll("_", " ")}.`;
+  const text = isText(input) ? input : textIn(input, ["message", "reason", "text", "question", "prompt", "title"]);
+  const reason = text ?? REASONS[kind] ?? `Waits: ${(kind || name).replaceAll("_", " ")}.`;
   // The end of the wait is shown beside the reason.
   const rest = isRecord(input)
-    ? Object.entries(input).filter(([field, value]) => field !== "until" && value !== said)
+    ? Object.entries(input).filter(([field, value]) => field !== "until" && value !== text)
     : [];
   return {
     reason,
@@ -44,8 +44,8 @@ const isOption = (value: unknown): value is Option => ["string", "number", "bool
 
 /** Return the offered answers. */
 export function optionsOf(input: unknown): readonly Option[] {
-  const said = isRecord(input) ? input["options"] : null;
-  return Array.isArray(said) ? said.filter(isOption) : [];
+  const text = isRecord(input) ? input["options"] : null;
+  return Array.isArray(text) ? text.filter(isOption) : [];
 }
 
 /** Whether the text looks like JSON but cannot be parsed. */

@@ -1,7 +1,7 @@
 /** The rows of the list of runs: a flat list, or a tree with sub-runs below their run. */
 import type { Run, RunList } from "@/api";
 
-export type Row = RunRow | NoteRow;
+export type Row = RunRow | BranchStateRow;
 
 export interface RunRow {
   readonly kind: "run";
@@ -9,12 +9,12 @@ export interface RunRow {
   readonly run: Run;
   readonly depth: number;
   /** Whether its sub-runs are shown below it. */
-  readonly opened: boolean;
+  readonly isExpanded: boolean;
 }
 
 /** The state of a branch whose sub-runs are not all shown: loading, more to load, or failed. */
-export interface NoteRow {
-  readonly kind: "loading" | "more" | "trouble";
+export interface BranchStateRow {
+  readonly kind: "loading" | "more" | "error";
   readonly key: string;
   readonly parent: string;
   readonly depth: number;
@@ -23,15 +23,15 @@ export interface NoteRow {
 /** The known sub-runs of a run. */
 export interface Branch {
   readonly runs: readonly Run[];
-  readonly state: "loading" | "more" | "trouble" | "whole";
+  readonly state: "loading" | "more" | "error" | "complete";
 }
 
 /** Cards are not indented further than this, so that they stay readable. */
-export const DEEPEST = 8;
+export const MAX_INDENT = 8;
 export const CARD_PX = 72;
 /** With two more lines for the search hit. */
-export const FOUND_PX = 108;
-const NOTE_PX = 32;
+export const HIT_CARD_PX = 108;
+const BRANCH_STATE_PX = 32;
 
 /** Return the runs of all pages, each once: a run that has moved meanwhile can be on two pages. */
 export function runsOf(pages: readonly RunList[]): Run[] {
@@ -49,42 +49,42 @@ export function runsOf(pages: readonly RunList[]): Run[] {
 
 export function rowsOf(
   runs: readonly Run[],
-  opened: ReadonlySet<string>,
+  isExpanded: ReadonlySet<string>,
   branches: ReadonlyMap<string, Branch>,
 ): Row[] {
   const rows: Row[] = [];
   // Without recursion: a tree can have any depth.
-  const left: { runs: readonly Run[]; next: number; depth: number; end: NoteRow | null }[] = [
+  const levels: { runs: readonly Run[]; next: number; depth: number; end: BranchStateRow | null }[] = [
     { runs, next: 0, depth: 0, end: null },
   ];
-  for (let level = left.at(-1); level; level = left.at(-1)) {
+  for (let level = levels.at(-1); level; level = levels.at(-1)) {
     const run = level.runs[level.next++];
     if (!run) {
       if (level.end) rows.push(level.end);
-      left.pop();
+      levels.pop();
       continue;
     }
-    const isOpen = opened.has(run.id) && run.children > 0;
-    rows.push({ kind: "run", key: run.id, run, depth: level.depth, opened: isOpen });
+    const isOpen = isExpanded.has(run.id) && run.children > 0;
+    rows.push({ kind: "run", key: run.id, run, depth: level.depth, isExpanded: isOpen });
     if (!isOpen) continue;
     const branch = branches.get(run.id) ?? { runs: [], state: "loading" };
     const depth = level.depth + 1;
-    left.push({ runs: branch.runs, next: 0, depth, end: noteOf(branch, run.id, depth) });
+    levels.push({ runs: branch.runs, next: 0, depth, end: branchStateRow(branch, run.id, depth) });
   }
   return rows;
 }
 
-function noteOf({ state }: Branch, parent: string, depth: number): NoteRow | null {
-  return state === "whole" ? null : { kind: state, key: `${parent} ${state}`, parent, depth };
+function branchStateRow({ state }: Branch, parent: string, depth: number): BranchStateRow | null {
+  return state === "complete" ? null : { kind: state, key: `${parent} ${state}`, parent, depth };
 }
 
 export function heightOf(row: Row | undefined): number {
-  if (row?.kind !== "run") return NOTE_PX;
-  return foundIn(row.run).beyond === null ? CARD_PX : FOUND_PX;
+  if (row?.kind !== "run") return BRANCH_STATE_PX;
+  return taskHits(row.run).snippetRest === null ? CARD_PX : HIT_CARD_PX;
 }
 
 /** Return the next run in a direction; null at the ends. */
-export function neighbour(rows: readonly Row[], from: number, step: 1 | -1): RunRow | null {
+export function nextRun(rows: readonly Row[], from: number, step: 1 | -1): RunRow | null {
   for (let index = from + step; index >= 0 && index < rows.length; index += step) {
     const row = rows[index];
     if (row?.kind === "run") return row;
@@ -100,43 +100,43 @@ export const indexOf = (rows: readonly Row[], key: string | undefined): number =
  * Return the last visible run on a path before the first hidden one; undefined where all are visible, or not even the
  * first is.
  */
-export function lastInSight(rows: readonly Row[], way: readonly string[]): string | undefined {
-  const hidden = way.findIndex((runId) => indexOf(rows, runId) < 0);
-  return way[hidden - 1];
+export function lastVisible(rows: readonly Row[], path: readonly string[]): string | undefined {
+  const hidden = path.findIndex((runId) => indexOf(rows, runId) < 0);
+  return path[hidden - 1];
 }
 
 /** Every card shows at least this much of a task. */
-const SEEN_CHARS = 80;
-const HITS = /[\uE000\uE001]/g;
+const VISIBLE_CHARS = 80;
+const HIT_MARKS = /[\uE000\uE001]/g;
 
 /**
  * A task with its search hits marked, and the part of the snippet that is not in the task; null where there is none.
  */
-export interface Found {
+export interface TaskHits {
   readonly task: string;
-  readonly beyond: string | null;
+  readonly snippetRest: string | null;
 }
 
 /**
  * Leave out a snippet that repeats the task on the card: the searched text starts with the task, on lines of its own.
  */
-export function foundIn({ task, snippet }: Pick<Run, "task" | "snippet">): Found {
-  if (snippet === null) return { task, beyond: null };
-  const said = snippet.replace(/^…/, "");
-  for (const [head, rest] of [[said.replace(/…$/, "").trimEnd(), ""] as const, ...linesOff(said)]) {
-    const plain = head.replace(HITS, "");
-    const place = rest === "" ? task.indexOf(plain) : task.endsWith(plain) ? task.length - plain.length : -1;
-    if (place < 0) continue;
+export function taskHits({ task, snippet }: Pick<Run, "task" | "snippet">): TaskHits {
+  if (snippet === null) return { task, snippetRest: null };
+  const text = snippet.replace(/^…/, "");
+  for (const [head, rest] of [[text.replace(/…$/, "").trimEnd(), ""] as const, ...splitsAtLines(text)]) {
+    const plain = head.replace(HIT_MARKS, "");
+    const start = rest === "" ? task.indexOf(plain) : task.endsWith(plain) ? task.length - plain.length : -1;
+    if (start < 0) continue;
     const hit = head.indexOf("\uE000");
-    if (hit >= 0 && place + hit >= SEEN_CHARS) break;
-    const marked = task.slice(0, place) + head + task.slice(place + plain.length);
-    return { task: marked, beyond: rest.includes("\uE000") ? rest : null };
+    if (hit >= 0 && start + hit >= VISIBLE_CHARS) break;
+    const marked = task.slice(0, start) + head + task.slice(start + plain.length);
+    return { task: marked, snippetRest: rest.includes("\uE000") ? rest : null };
   }
-  return { task, beyond: snippet };
+  return { task, snippetRest: snippet };
 }
 
 /** Split a text in two at each of its line breaks, the last one first. */
-function linesOff(text: string): (readonly [string, string])[] {
+function splitsAtLines(text: string): (readonly [string, string])[] {
   const lines = text.split("\n");
   return lines
     .slice(1)
@@ -150,7 +150,7 @@ export interface Piece {
 }
 
 /** Split a snippet into pieces: text between U+E000 and U+E001 is a search hit. */
-export function pieces(snippet: string): Piece[] {
+export function snippetPieces(snippet: string): Piece[] {
   const found: Piece[] = [];
   let from = 0;
   for (const hit of snippet.matchAll(/\uE000([^\uE000\uE001]*)\uE001/g)) {

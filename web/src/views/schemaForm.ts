@@ -38,23 +38,23 @@ const LINE_CHARS = 200;
 
 export function fieldsOf(schema: Schema): Field[] {
   const required = new Set(Array.isArray(schema.required) ? schema.required : []);
-  return Object.entries(isObject(schema.properties) ? schema.properties : {}).map(([name, said]) =>
-    fieldOf(name, isObject(said) ? said : {}, required.has(name)),
+  return Object.entries(isObject(schema.properties) ? schema.properties : {}).map(([name, property]) =>
+    fieldOf(name, isObject(property) ? property : {}, required.has(name)),
   );
 }
 
-function fieldOf(name: string, said: Schema, required: boolean): Field {
-  const schema = present(said);
+function fieldOf(name: string, property: Schema, required: boolean): Field {
+  const schema = withoutNull(property);
   const choices = Array.isArray(schema.enum) ? schema.enum : [];
   const kind = choices.length ? "choice" : kindOf(name, schema);
   const hasDefault = schema.default !== undefined && schema.default !== null;
   return {
     name,
-    label: textOf(schema.title) ?? readable(name),
+    label: textOf(schema.title) ?? labelOf(name),
     description: textOf(schema.description),
     kind,
     required,
-    initial: hasDefault ? shown(kind, schema.default, choices) : kind === "boolean" ? "false" : "",
+    initial: hasDefault ? initialText(kind, schema.default, choices) : kind === "boolean" ? "false" : "",
     hasDefault,
     choices,
     min: numberOf(schema.minimum),
@@ -64,7 +64,7 @@ function fieldOf(name: string, said: Schema, required: boolean): Field {
 }
 
 /** Turn a name into a label: `MAX_ROUNDS` and `maxRounds` become `Max rounds`. */
-function readable(name: string): string {
+function labelOf(name: string): string {
   const words = (name === name.toUpperCase() ? name.toLowerCase() : spaced(name)).split(/[\s_-]+/).filter(Boolean);
   // A word in capitals among other words is an abbreviation.
   const text = words
@@ -76,15 +76,15 @@ function readable(name: string): string {
 const spaced = (name: string) => name.replace(/([a-z\d])([A-Z])/g, "$1 $2");
 
 /** Return the non-null alternative of a schema such as `string or null`. */
-function present(schema: Schema): Schema {
+function withoutNull(schema: Schema): Schema {
   for (const name of ["anyOf", "oneOf"]) {
     const options = schema[name];
     if (!Array.isArray(options)) continue;
-    const real = options.filter((one) => isObject(one) && one.type !== "null");
-    if (real.length === 1 && isObject(real[0])) return { ...real[0], ...schema };
+    const alternatives = options.filter((alternative) => isObject(alternative) && alternative.type !== "null");
+    if (alternatives.length === 1 && isObject(alternatives[0])) return { ...alternatives[0], ...schema };
   }
   if (!Array.isArray(schema.type)) return schema;
-  const types = schema.type.filter((one) => one !== "null");
+  const types = schema.type.filter((alternative) => alternative !== "null");
   return { ...schema, type: types.length === 1 ? types[0] : undefined };
 }
 
@@ -116,10 +116,10 @@ function isProse(name: string, schema: Schema): boolean {
   );
 }
 
-function shown(kind: FieldKind, value: unknown, choices: readonly unknown[]): string {
+function initialText(kind: FieldKind, value: unknown, choices: readonly unknown[]): string {
   if (kind === "choice") {
-    const place = choices.findIndex((one) => JSON.stringify(one) === JSON.stringify(value));
-    return place < 0 ? "" : String(place);
+    const index = choices.findIndex((alternative) => JSON.stringify(alternative) === JSON.stringify(value));
+    return index < 0 ? "" : String(index);
   }
   if (typeof value === "string") return value;
   return kind === "array" || kind === "object" ? JSON.stringify(value, null, 2) : JSON.stringify(value);

@@ -1,9 +1,9 @@
 /** How much of a long text is rendered. */
 
 /** Text up to this length is shown in full. */
-export const WHOLE_CHARS = 100_000;
+export const MAX_FULL_CHARS = 100_000;
 /** Text up to this length is shown on request; longer text is offered as a file. */
-export const MOST_CHARS = 1_000_000;
+export const MAX_CHARS = 1_000_000;
 const HEAD_CHARS = 40_000;
 const TAIL_CHARS = 20_000;
 
@@ -11,7 +11,7 @@ export interface Ends {
   readonly head: string;
   readonly tail: string;
   /** How many characters are left out. */
-  readonly between: number;
+  readonly hiddenChars: number;
 }
 
 /**
@@ -19,10 +19,10 @@ export interface Ends {
  * long.
  */
 export function endsOf(text: string): Ends | null {
-  if (text.length <= WHOLE_CHARS) return null;
+  if (text.length <= MAX_FULL_CHARS) return null;
   const head = text.slice(0, lineEnd(text, HEAD_CHARS));
   const tail = text.slice(lineEnd(text, text.length - TAIL_CHARS));
-  return { head, tail, between: text.length - head.length - tail.length };
+  return { head, tail, hiddenChars: text.length - head.length - tail.length };
 }
 
 /** The last lines of a text, and the hidden lines before them. */
@@ -34,18 +34,18 @@ export interface Tail {
 }
 
 /** Fewer hidden lines than this are shown. */
-const LEAST_HIDDEN = 3;
+const MIN_HIDDEN_LINES = 3;
 
 /** Return the last `most` lines of a text; null where few lines would be hidden. */
-export function tailOf(text: string, most: number): Tail | null {
+export function tailOf(text: string, maxLines: number): Tail | null {
   const end = text.endsWith("\n") ? text.length - 1 : text.length;
   let from = end;
-  for (let line = 0; line < most; line++) {
+  for (let line = 0; line < maxLines; line++) {
     from = text.lastIndexOf("\n", from - 1);
     if (from <= 0) return null;
   }
   const lines = countLines(text, from);
-  return lines <= LEAST_HIDDEN ? null : { hidden: text.slice(0, from), lines, tail: text.slice(from + 1) };
+  return lines <= MIN_HIDDEN_LINES ? null : { hidden: text.slice(0, from), lines, tail: text.slice(from + 1) };
 }
 
 function countLines(text: string, to: number): number {

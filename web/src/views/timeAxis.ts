@@ -4,7 +4,7 @@
  */
 
 /** A time range, in milliseconds. */
-export type Stretch = readonly [from: number, to: number];
+export type Interval = readonly [from: number, to: number];
 
 /** An idle time that is drawn shorter than it was. */
 export interface Break {
@@ -24,26 +24,26 @@ export interface Axis {
 }
 
 /** Shorter idle times are not drawn short. */
-const LEAST_BREAK_MS = 5_000;
+const MIN_BREAK_MS = 5_000;
 /** Idle times below this share of the busy time are not drawn short. */
-const LEAST_BREAK_SHARE = 0.1;
+const MIN_BREAK_SHARE = 0.1;
 /** The width of one break, and the largest width of all breaks together. */
 const BREAK_WIDTH = 0.07;
-const BREAKS_WIDTH = 0.4;
+const MAX_BREAKS_WIDTH = 0.4;
 
 /** Build the axis over `whole`. `moments` are the starts and ends of spans: a break never crosses one. */
-export function axisOf(whole: Stretch, moments: Iterable<number>, idle: readonly Stretch[]): Axis {
-  const pieces = piecesOf(whole, moments, idle);
-  const ms = whole[1] - whole[0];
-  const done = ms - sum(pieces.filter((piece) => piece.idle));
+export function axisOf(total: Interval, moments: Iterable<number>, idle: readonly Interval[]): Axis {
+  const pieces = splitIntoPieces(total, moments, idle);
+  const ms = total[1] - total[0];
+  const busyMs = ms - totalMs(pieces.filter((piece) => piece.idle));
   const isLong = (piece: Piece) =>
-    piece.idle && piece.to - piece.from >= LEAST_BREAK_MS && piece.to - piece.from > done * LEAST_BREAK_SHARE;
+    piece.idle && piece.to - piece.from >= MIN_BREAK_MS && piece.to - piece.from > busyMs * MIN_BREAK_SHARE;
   const long = pieces.filter(isLong);
-  const scaled = ms - sum(long);
-  const breakWidth = scaled > 0 ? Math.min(BREAK_WIDTH, BREAKS_WIDTH / long.length) : 1 / long.length;
-  const perMs = scaled > 0 ? (1 - long.length * (long.length ? breakWidth : 0)) / scaled : 0;
+  const scaledMs = ms - totalMs(long);
+  const breakWidth = scaledMs > 0 ? Math.min(BREAK_WIDTH, MAX_BREAKS_WIDTH / long.length) : 1 / long.length;
+  const perMs = scaledMs > 0 ? (1 - long.length * (long.length ? breakWidth : 0)) / scaledMs : 0;
 
-  const knots: Knot[] = [{ ms: whole[0], x: 0 }];
+  const knots: Knot[] = [{ ms: total[0], x: 0 }];
   const breaks: Break[] = [];
   let x = 0;
   for (const piece of pieces) {
@@ -52,7 +52,7 @@ export function axisOf(whole: Stretch, moments: Iterable<number>, idle: readonly
     x = Math.min(1, x + width);
     knots.push({ ms: piece.to, x });
   }
-  return { at: (moment) => between(knots, moment), breaks, ms };
+  return { at: (moment) => interpolate(knots, moment), breaks, ms };
 }
 
 interface Piece {
@@ -66,8 +66,8 @@ interface Knot {
 }
 
 /** Split the range at every start and end. */
-function piecesOf(whole: Stretch, moments: Iterable<number>, idle: readonly Stretch[]): Piece[] {
-  const cuts = new Set([...whole, ...moments, ...idle.flat()].filter((ms) => ms >= whole[0] && ms <= whole[1]));
+function splitIntoPieces(total: Interval, moments: Iterable<number>, idle: readonly Interval[]): Piece[] {
+  const cuts = new Set([...total, ...moments, ...idle.flat()].filter((ms) => ms >= total[0] && ms <= total[1]));
   const sorted = [...cuts].sort((a, b) => a - b);
   const pieces: Piece[] = [];
   let next = 0;
@@ -80,22 +80,22 @@ function piecesOf(whole: Stretch, moments: Iterable<number>, idle: readonly Stre
 }
 
 /** Return the parts of a range that no interval of `busy` covers, in order. */
-export function uncovered(whole: Stretch, busy: readonly Stretch[]): Stretch[] {
-  const left: Stretch[] = [];
-  let free = whole[0];
+export function uncovered(total: Interval, busy: readonly Interval[]): Interval[] {
+  const gaps: Interval[] = [];
+  let freeFrom = total[0];
   for (const [from, to] of [...busy].sort((a, b) => a[0] - b[0])) {
-    if (from > free) left.push([free, Math.min(from, whole[1])]);
-    free = Math.max(free, to);
-    if (free >= whole[1]) return left;
+    if (from > freeFrom) gaps.push([freeFrom, Math.min(from, total[1])]);
+    freeFrom = Math.max(freeFrom, to);
+    if (freeFrom >= total[1]) return gaps;
   }
-  left.push([free, whole[1]]);
-  return left;
+  gaps.push([freeFrom, total[1]]);
+  return gaps;
 }
 
-const sum = (pieces: readonly Piece[]) => pieces.reduce((ms, piece) => ms + piece.to - piece.from, 0);
+const totalMs = (pieces: readonly Piece[]) => pieces.reduce((ms, piece) => ms + piece.to - piece.from, 0);
 
 /** Interpolate between the knots. */
-function between(knots: readonly Knot[], ms: number): number {
+function interpolate(knots: readonly Knot[], ms: number): number {
   let [low, high] = [0, knots.length - 1];
   while (high - low > 1) {
     const middle = (low + high) >> 1;

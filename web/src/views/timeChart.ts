@@ -3,7 +3,7 @@
  * below their step.
  */
 import type { Span, Spans } from "@/api";
-import { axisOf, type Break, type Stretch, uncovered } from "./timeAxis";
+import { axisOf, type Break, type Interval, uncovered } from "./timeAxis";
 
 export interface Bar {
   /** The span; the first of several. */
@@ -20,7 +20,7 @@ export interface Bar {
   /** The duration; of several spans, the sum of their durations. */
   readonly ms: number;
   /** Whether the span has not ended. */
-  readonly open: boolean;
+  readonly isOpen: boolean;
 }
 
 export interface Chart {
@@ -31,24 +31,24 @@ export interface Chart {
 }
 
 /** Agents do not report which of their own tools wait for a user; this tool only waits. */
-const WAITS: ReadonlySet<string> = new Set(["AskUserQuestion"]);
+const WAITING_TOOLS: ReadonlySet<string> = new Set(["AskUserQuestion"]);
 
 /** Whether the span only waits, for a user or for a time. */
-export const isWait = (span: Span) => span.waits === true || WAITS.has(span.name);
+export const isWait = (span: Span) => span.waits === true || WAITING_TOOLS.has(span.name);
 
 /** How a span ended that did not succeed. */
 export type Ending = "failed" | "cancelled";
 
 /** Return how a span ended. `cancelledBy` are the events by which spans ended because the run was cancelled. */
-export const endingOf = ({ error, end_seq }: Span, left: ReadonlySet<number>): Ending | null =>
-  !error ? null : end_seq !== null && left.has(end_seq) ? "cancelled" : "failed";
+export const endingOf = ({ error, end_seq }: Span, cancelledBy: ReadonlySet<number>): Ending | null =>
+  !error ? null : end_seq !== null && cancelledBy.has(end_seq) ? "cancelled" : "failed";
 
 interface Node {
   readonly span: Span;
   readonly from: number;
   /** Infinity until the span has ended. */
   readonly to: number;
-  readonly inside: Node[];
+  readonly children: Node[];
   lane: number;
 }
 
@@ -65,11 +65,11 @@ export function lanesOf(spans: Spans): Lanes {
     const from = Date.parse(span.started_at);
     // Clocks are set back now and then; a span never ends before it started.
     const to = span.ended_at === null ? Infinity : Math.max(from, Date.parse(span.ended_at));
-    return { span, from, to, inside: [], lane: 0 };
+    return { span, from, to, children: [], lane: 0 };
   });
-  const count = pack(nested(nodes));
-  const began = spans.started_at === null ? Infinity : Date.parse(spans.started_at);
-  const from = nodes.reduce((least, node) => Math.min(least, node.from), began);
+  const count = assignLanes(nestByPath(nodes));
+  const startedAt = spans.started_at === null ? Infinity : Date.parse(spans.started_at);
+  const from = nodes.reduce((min, node) => Math.min(min, node.from), startedAt);
   return {
     nodes,
     count,
@@ -82,20 +82,20 @@ export function lanesOf(spans: Spans): Lanes {
  * Build the chart at a time. `now` is null where the run has ended: then the last known time is the end. `waits` tells
  * whether the run is waiting now.
  */
-export function chartOf(lanes: Lanes, now: number | null, waits: boolean): Chart {
+export function chartOf(lanes: Lanes, now: number | null, isWaiting: boolean): Chart {
   const { nodes, from } = lanes;
-  const last = nodes.reduce((most, node) => Math.max(most, node.from, Number.isFinite(node.to) ? node.to : 0), from);
-  const whole: Stretch = [from, Math.max(last, lanes.to ?? now ?? last)];
-  const end = (node: Node) => Math.min(node.to, whole[1]);
-  const busy = nodes.flatMap((node) => busyIn(node, end(node)));
-  const idle = uncovered(whole, waits ? busy.map(([a, b]): Stretch => [a, b >= whole[1] ? last : b]) : busy);
+  const last = nodes.reduce((max, node) => Math.max(max, node.from, Number.isFinite(node.to) ? node.to : 0), from);
+  const total: Interval = [from, Math.max(last, lanes.to ?? now ?? last)];
+  const end = (node: Node) => Math.min(node.to, total[1]);
+  const busy = nodes.flatMap((node) => busyIntervals(node, end(node)));
+  const idle = uncovered(total, isWaiting ? busy.map(([a, b]): Interval => [a, b >= total[1] ? last : b]) : busy);
   const axis = axisOf(
-    whole,
+    total,
     nodes.flatMap((node) => [node.from, end(node)]),
     idle,
   );
   const bars = nodes.map((node): Bar => {
-    const open = node.to === Infinity;
+    const isOpen = node.to === Infinity;
     const ms = node.span.duration_ms ?? end(node) - node.from;
     const { name, count = 1 } = node.span;
     return {
@@ -106,26 +106,27 @@ export function chartOf(lanes: Lanes, now: number | null, waits: boolean): Chart
       from: axis.at(node.from),
       to: axis.at(end(node)),
       ms,
-      open,
+      isOpen,
     };
   });
-  return { bars: mergedBars(bars), breaks: axis.breaks, lanes: lanes.count, ms: axis.ms };
+  return { bars: mergeNarrowBars(bars), breaks: axis.breaks, lanes: lanes.count, ms: axis.ms };
 }
 
 /** Bars below this share of the chart's width can neither be told apart nor clicked. */
-const LEAST_WIDTH = 1 / 160;
+const MIN_BAR_WIDTH = 1 / 160;
 
 /** Merge neighbors in a lane that are too narrow to be drawn side by side; no span is left out. */
-export function mergedBars(bars: readonly Bar[]): Bar[] {
+export function mergeNarrowBars(bars: readonly Bar[]): Bar[] {
   const merged: Bar[] = [];
   const last = new Map<string, number>();
   for (const bar of bars.toSorted((a, b) => a.from - b.from)) {
-    const look = `${bar.lane} ${bar.span.kind} ${isWait(bar.span)} ${bar.span.error} ${bar.open}`;
-    const place = last.get(look);
-    const before = place === undefined ? undefined : merged[place];
-    if (place === undefined || !before || bar.to - before.from >= LEAST_WIDTH) last.set(look, merged.push(bar) - 1);
+    const mergeKey = `${bar.lane} ${bar.span.kind} ${isWait(bar.span)} ${bar.span.error} ${bar.isOpen}`;
+    const index = last.get(mergeKey);
+    const before = index === undefined ? undefined : merged[index];
+    if (index === undefined || !before || bar.to - before.from >= MIN_BAR_WIDTH)
+      last.set(mergeKey, merged.push(bar) - 1);
     else
-      merged[place] = {
+      merged[index] = {
         ...before,
         count: before.count + bar.count,
         name: before.name === bar.name ? bar.name : "",
@@ -133,92 +134,94 @@ export function mergedBars(bars: readonly Bar[]): Bar[] {
         ms: before.ms + bar.ms,
       };
   }
-  const order = new Map(bars.map((bar, index) => [bar.span, index]));
+  const order = new Map(bars.map((bar, position) => [bar.span, position]));
   return merged.sort((a, b) => (order.get(a.span) ?? 0) - (order.get(b.span) ?? 0));
 }
 
-const MANY: Record<Span["kind"], string> = { step: "steps", tool: "tool calls", run: "sub-runs" };
+const PLURALS: Record<Span["kind"], string> = { step: "steps", tool: "tool calls", run: "sub-runs" };
 
 /** Return the label of a bar: `Bash`; for several spans `12 × Bash`, or `12 tool calls` where the names differ. */
 export function barName({ count, name, span }: Pick<Bar, "count" | "name" | "span">): string {
   if (count === 1) return name;
-  return name ? `${count.toLocaleString("en")} × ${name}` : `${count.toLocaleString("en")} ${MANY[span.kind]}`;
+  return name ? `${count.toLocaleString("en")} × ${name}` : `${count.toLocaleString("en")} ${PLURALS[span.kind]}`;
 }
 
 /** Return when a span itself was busy, and not only waiting for inner spans or for a user. */
-function busyIn(node: Node, end: number): Stretch[] {
-  const { span, from, inside } = node;
+function busyIntervals(node: Node, end: number): Interval[] {
+  const { span, from, children } = node;
   if (span.kind !== "step") return isWait(span) ? [] : [[from, end]];
-  if (inside.length === 0) return [[from, end]];
-  const tools = inside.filter((one) => one.span.kind === "tool");
+  if (children.length === 0) return [[from, end]];
+  const tools = children.filter((child) => child.span.kind === "tool");
   // A step of steps does nothing itself; a step that calls tools is thinking between the calls.
   if (tools.length === 0) return [];
-  const waits = tools.filter((one) => isWait(one.span));
+  const isWaiting = tools.filter((child) => isWait(child.span));
   return uncovered(
     [from, end],
-    waits.map((one): Stretch => [one.from, Math.min(one.to, end)]),
+    isWaiting.map((child): Interval => [child.from, Math.min(child.to, end)]),
   );
 }
 
 /** Nest each span below the step it belongs to, by their paths, and return the roots. */
-function nested(nodes: readonly Node[]): Node[] {
+function nestByPath(nodes: readonly Node[]): Node[] {
   const roots: Node[] = [];
   const newest = new Map<string, Node>();
   for (const node of nodes) {
     const { kind, path } = node.span;
-    const around = placeOf(newest, kind === "tool" ? path : outside(path), node.from);
-    (around?.inside ?? roots).push(node);
+    const parent = stepAt(newest, kind === "tool" ? path : parentPath(path), node.from);
+    (parent?.children ?? roots).push(node);
     if (kind !== "tool") newest.set(path, node);
   }
   return roots;
 }
 
 /** Return the innermost step at this path or around it that has not ended at this time. */
-function placeOf(newest: ReadonlyMap<string, Node>, path: string, at: number): Node | undefined {
-  for (let place = path; place; place = outside(place)) {
-    const node = newest.get(place);
+function stepAt(newest: ReadonlyMap<string, Node>, path: string, at: number): Node | undefined {
+  for (let stepPath = path; stepPath; stepPath = parentPath(stepPath)) {
+    const node = newest.get(stepPath);
     if (node && node.to >= at) return node;
   }
   return undefined;
 }
 
-const outside = (path: string) => path.slice(0, Math.max(0, path.lastIndexOf(".")));
+const parentPath = (path: string) => path.slice(0, Math.max(0, path.lastIndexOf(".")));
 
 /**
  * Assign the lanes: each span is below the span that contains it, takes its inner spans along as a block, and goes as
  * far up as there is room. Return the number of lanes.
  */
-function pack(nodes: readonly Node[]): number {
+function assignLanes(nodes: readonly Node[]): number {
   /** When each lane is free again. */
-  const free: number[] = [];
-  for (const node of [...nodes].sort((a, b) => since(a) - since(b))) {
-    const height = 1 + pack(node.inside);
-    const lane = room(free, since(node), height);
-    for (let taken = lane; taken < lane + height; taken++) free[taken] = until(node);
+  const freeAt: number[] = [];
+  for (const node of [...nodes].sort((a, b) => earliestStart(a) - earliestStart(b))) {
+    const height = 1 + assignLanes(node.children);
+    const lane = firstFreeLane(freeAt, earliestStart(node), height);
+    for (let usedLane = lane; usedLane < lane + height; usedLane++) freeAt[usedLane] = latestEnd(node);
     node.lane = lane;
-    lower(node.inside, lane + 1);
+    moveDown(node.children, lane + 1);
   }
-  return free.length;
+  return freeAt.length;
 }
 
 /** Return the first of `height` adjacent lanes that are free at this time. */
-function room(free: readonly number[], from: number, height: number): number {
-  let found = 0;
-  for (let lane = 0; lane < free.length; lane++) {
-    found = (free[lane] ?? -Infinity) <= from ? found + 1 : 0;
-    if (found === height) return lane - height + 1;
+function firstFreeLane(freeAt: readonly number[], from: number, height: number): number {
+  let freeCount = 0;
+  for (let lane = 0; lane < freeAt.length; lane++) {
+    freeCount = (freeAt[lane] ?? -Infinity) <= from ? freeCount + 1 : 0;
+    if (freeCount === height) return lane - height + 1;
   }
-  return free.length - found;
+  return freeAt.length - freeCount;
 }
 
 /** The earliest start of a span and its inner spans: agents have clocks of their own. */
-const since = (node: Node): number => node.inside.reduce((least, one) => Math.min(least, since(one)), node.from);
+const earliestStart = (node: Node): number =>
+  node.children.reduce((min, child) => Math.min(min, earliestStart(child)), node.from);
 /** The latest end of a span and its inner spans. */
-const until = (node: Node): number => node.inside.reduce((most, one) => Math.max(most, until(one)), node.to);
+const latestEnd = (node: Node): number =>
+  node.children.reduce((max, child) => Math.max(max, latestEnd(child)), node.to);
 
-function lower(nodes: readonly Node[], by: number): void {
+function moveDown(nodes: readonly Node[], by: number): void {
   for (const node of nodes) {
     node.lane += by;
-    lower(node.inside, by);
+    moveDown(node.children, by);
   }
 }

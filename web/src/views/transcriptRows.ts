@@ -7,14 +7,14 @@ interface Base {
   /** The events that the row shows, its own first. Rows of the same events are equal. */
   readonly events: readonly LogEvent[];
   /** The path of the step, where it differs from that of the previous row. */
-  readonly place: string | null;
+  readonly stepPath: string | null;
 }
 
 export type Message = EventOf<"message.user"> | EventOf<"message.assistant">;
 export type StepEnd = EventOf<"step.completed"> | EventOf<"step.call_workflow.completed">;
 
 export type MessageRow = Base & {
-  readonly kind: "prompt" | "said" | "note" | "unparsed" | "unknown";
+  readonly kind: "prompt" | "message" | "note" | "unparsed" | "unknown";
   readonly message: Message;
   /** Without tool uses and results that have an event of their own. */
   readonly blocks: readonly Block[];
@@ -41,10 +41,10 @@ export type SubRunRow = Base & {
 export type AttemptRow = Base & { readonly kind: "attempt"; readonly start: EventOf<"run.started"> };
 export type OutcomeRow = Base & { readonly kind: "outcome"; readonly end: EventOf<"run.completed"> };
 /** An event of a type or shape that the page does not know. */
-export type StrangeRow = Base & { readonly kind: "strange"; readonly event: LogEvent };
+export type UnknownEventRow = Base & { readonly kind: "unknown-event"; readonly event: LogEvent };
 
 export type Row =
-  MessageRow | OutputRow | CallRow | ResultRow | StepRow | SubRunRow | AttemptRow | OutcomeRow | StrangeRow;
+  MessageRow | OutputRow | CallRow | ResultRow | StepRow | SubRunRow | AttemptRow | OutcomeRow | UnknownEventRow;
 export type Rows = ReadonlyMap<number, Row>;
 
 /** Joined output of one stream. */
@@ -53,12 +53,12 @@ export interface Piece {
   readonly text: string;
 }
 
-export function isSameRow(one: Row, other: Row): boolean {
+export function isSameRow(a: Row, b: Row): boolean {
   return (
-    one.kind === other.kind &&
-    one.place === other.place &&
-    one.events.length === other.events.length &&
-    one.events.every((event, n) => event === other.events[n])
+    a.kind === b.kind &&
+    a.stepPath === b.stepPath &&
+    a.events.length === b.events.length &&
+    a.events.every((event, n) => event === b.events[n])
   );
 }
 
@@ -66,28 +66,28 @@ export const isFailed = ({ payload }: EventOf<"tool.result">) =>
   payload.error != null || (payload.exit_code ?? 0) !== 0;
 
 /** Whether the row can be expanded. */
-export function isFolding(row: Row): boolean {
-  if (row.kind === "said") return row.blocks.some((block) => block.type === "thinking");
+export function isFoldable(row: Row): boolean {
+  if (row.kind === "message") return row.blocks.some((block) => block.type === "thinking");
   if (row.kind === "prompt") return Boolean(row.message.type === "message.user" && row.message.payload.system_prompt);
-  return ["call", "result", "sub-run", "attempt", "outcome", "step", "strange"].includes(row.kind);
+  return ["call", "result", "sub-run", "attempt", "outcome", "step", "unknown-event"].includes(row.kind);
 }
 
 /** Whether the row is expanded by default, because the call failed. */
-export function opensByItself(row: Row): boolean {
+export function isOpenByDefault(row: Row): boolean {
   return (row.kind === "call" || row.kind === "result") && row.result !== null && isFailed(row.result);
 }
 
 /** Whether "Expand all" expands the row. Sub-runs have transcripts of their own, which would be too much. */
-export const opensWithAll = (row: Row) => row.kind === "call" || row.kind === "result" || row.kind === "said";
+export const isInExpandAll = (row: Row) => row.kind === "call" || row.kind === "result" || row.kind === "message";
 
 /** Whether "Expand all" changes the row. */
-export const opens = (row: Row) => isFolding(row) && opensWithAll(row);
+export const canExpand = (row: Row) => isFoldable(row) && isInExpandAll(row);
 
 /** Estimate the height of a row in pixels, until it is measured. */
-export function guessedHeight(row: Row | undefined): number {
+export function estimateHeight(row: Row | undefined): number {
   if (!row) return 0;
   if (row.kind === "output")
     return 8 + 18 * row.pieces.reduce((lines, piece) => lines + piece.text.split("\n").length, 0);
-  if (row.kind === "prompt" || row.kind === "said") return 60;
-  return opensByItself(row) ? 160 : 30;
+  if (row.kind === "prompt" || row.kind === "message") return 60;
+  return isOpenByDefault(row) ? 160 : 30;
 }

@@ -1,29 +1,29 @@
 import type { ReactNode } from "react";
 import type { RunDetail } from "@/api";
-import { Ago, Took } from "@/components/ui/Time";
-import { costWords, tokenWords, usageWords, waitWords } from "@/views/detail";
+import { TimeAgo, Duration } from "@/components/ui/Time";
+import { costText, tokenText, usageText, waitText } from "@/views/detail";
 import { OwnerLink, RunLink } from "./links";
 
 /** A line of short facts about a run, as far as they are known. */
 export function Facts({ run }: { run: RunDetail }) {
   const isQueued = run.status === "queued";
-  const waits = waitWords(run.waits_for);
-  const tokens = tokenWords(run);
-  const cost = costWords(run);
+  const waitLabel = waitText(run.waits_for);
+  const tokens = tokenText(run);
+  const cost = costText(run);
   const channel = run.channel_name || run.channel_id;
   return (
     <ul aria-label="About this run" className="flex flex-wrap gap-x-1.5 gap-y-0.5 text-xs text-ink-dull">
-      {waits !== null && <Fact>{waits}</Fact>}
+      {waitLabel !== null && <Fact>{waitLabel}</Fact>}
       <Fact title={run.host === null ? undefined : `on ${run.host}`}>
         {isQueued ? "queued " : "started "}
-        <Ago at={isQueued ? (run.queued_at ?? run.started_at) : run.started_at} />
+        <TimeAgo at={isQueued ? (run.queued_at ?? run.started_at) : run.started_at} />
       </Fact>
       {!isQueued && (
         <Fact title="How long it took">
-          <Took from={run.started_at} to={run.completed_at} ms={run.duration_ms} />
+          <Duration from={run.started_at} to={run.completed_at} ms={run.duration_ms} />
         </Fact>
       )}
-      {tokens !== null && <Fact title={usageWords(run)}>{tokens}</Fact>}
+      {tokens !== null && <Fact title={usageText(run)}>{tokens}</Fact>}
       {cost !== null && <Fact title="Its own cost; with what the runs cost that it called">{cost}</Fact>}
       {run.interruptions > 0 && <Fact title="It was cut off and begun again">attempt {run.attempt}</Fact>}
       {run.search_stopped_at !== null && (

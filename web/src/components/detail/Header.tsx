@@ -5,7 +5,7 @@ import { StatusBadge, Tag } from "@/components/ui/Badge";
 import { Actions } from "./Actions";
 import { Facts } from "./Facts";
 import { BackToRuns } from "./links";
-import { useOverflows } from "./useIsOverflowing";
+import { useIsOverflowing } from "./useIsOverflowing";
 
 /** The task of the run, its status, and the buttons for it. */
 export function Header({ run }: { run: RunDetail }) {
@@ -31,25 +31,29 @@ export function Header({ run }: { run: RunDetail }) {
 
 /** The task, cut to three lines until the user expands it. */
 function Task({ task }: { task: string }) {
-  const heading = useRef<HTMLHeadingElement>(null);
-  const [all, setAll] = useState(false);
-  const overflows = useOverflows(heading);
+  const headingRef = useRef<HTMLHeadingElement>(null);
+  const [isExpanded, setIsExpanded] = useState(false);
+  const isOverflowing = useIsOverflowing(headingRef);
   return (
     <div>
       <h1
-        ref={heading}
-        title={all ? undefined : task}
-        tabIndex={all ? 0 : undefined}
+        ref={headingRef}
+        title={isExpanded ? undefined : task}
+        tabIndex={isExpanded ? 0 : undefined}
         className={clsx(
           "text-base/6 font-semibold break-words whitespace-pre-wrap",
-          all ? "max-h-[50dvh] overflow-y-auto" : "line-clamp-3",
+          isExpanded ? "max-h-[50dvh] overflow-y-auto" : "line-clamp-3",
         )}
       >
         {task}
       </h1>
-      {(overflows || all) && (
-        <button type="button" onClick={() => setAll(!all)} className="text-xs text-accent hover:underline">
-          {all ? "Show less" : "Show all"}
+      {(isOverflowing || isExpanded) && (
+        <button
+          type="button"
+          onClick={() => setIsExpanded(!isExpanded)}
+          className="text-xs text-accent hover:underline"
+        >
+          {isExpanded ? "Show less" : "Show all"}
         </button>
       )}
     </div>

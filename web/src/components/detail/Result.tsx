@@ -2,10 +2,10 @@ import clsx from "clsx";
 import { useRef, useState } from "react";
 import type { RunDetail } from "@/api";
 import { Text } from "@/components/transcript/Text";
-import { Copy } from "@/components/ui/CopyButton";
+import { CopyButton } from "@/components/ui/CopyButton";
 import { Markdown } from "@/components/ui/Markdown";
-import { resultOf } from "@/views/detail";
-import { useOverflows } from "./useIsOverflowing";
+import { viewOfResult } from "@/views/detail";
+import { useIsOverflowing } from "./useIsOverflowing";
 
 /** How many lines of a command's output are shown at first. */
 const LAST_LINES = 6;
@@ -17,21 +17,21 @@ export function Result({ run }: { run: RunDetail }) {
     <section aria-label="Result" className="shrink-0 px-3 py-2 @3xl:px-4">
       <div className="flex items-center">
         <h2 className="flex-1 text-xs font-semibold text-ink-dull">Result</h2>
-        {result !== null && <Copy text={result} label="Copy" title="Copy the result" />}
+        {result !== null && <CopyButton text={result} label="Copy" title="Copy the result" />}
       </div>
-      {status === "failed" && <Failed error={error} />}
+      {status === "failed" && <Failure error={error} />}
       {status === "cancelled" && (
         <p className="mt-1 break-words text-ink-dull">
           This run was cancelled{error?.message ? `: ${error.message}` : "."}
         </p>
       )}
-      {result !== null && result !== "" && <Given result={result} kind={run.kind} />}
+      {result !== null && result !== "" && <ResultText result={result} kind={run.kind} />}
       {status === "done" && !result && <p className="mt-1 text-ink-faint">It gave nothing.</p>}
     </section>
   );
 }
 
-function Failed({ error }: { error: RunDetail["error"] }) {
+function Failure({ error }: { error: RunDetail["error"] }) {
   return (
     <div className="my-1 rounded border-l-2 border-failed bg-failed-back px-2.5 py-1.5 text-failed">
       <p tabIndex={0} className="max-h-40 overflow-y-auto break-words whitespace-pre-wrap">
@@ -43,44 +43,44 @@ function Failed({ error }: { error: RunDetail["error"] }) {
   );
 }
 
-function Given({ result, kind }: { result: string; kind: string }) {
-  const box = useRef<HTMLDivElement>(null);
-  const [all, setAll] = useState(false);
-  const overflows = useOverflows(box);
-  const shown = resultOf(result, kind);
+function ResultText({ result, kind }: { result: string; kind: string }) {
+  const boxRef = useRef<HTMLDivElement>(null);
+  const [isExpanded, setIsExpanded] = useState(false);
+  const isOverflowing = useIsOverflowing(boxRef);
+  const view = viewOfResult(result, kind);
   if (kind === "command") {
     return (
       <div className="mt-1 max-h-[50dvh] overflow-y-auto rounded bg-app-side p-2" tabIndex={0}>
-        <Text text={shown.text} wide last={LAST_LINES} />
+        <Text text={view.text} isWide lastLines={LAST_LINES} />
       </div>
     );
   }
   return (
     <>
       <div
-        ref={box}
+        ref={boxRef}
         className={clsx(
           "mt-1",
-          !all && "max-h-[17dvh] min-h-6 overflow-hidden",
-          overflows && !all && "mask-b-from-70%",
+          !isExpanded && "max-h-[17dvh] min-h-6 overflow-hidden",
+          isOverflowing && !isExpanded && "mask-b-from-70%",
         )}
       >
-        {shown.as === "markdown" ? (
-          <Markdown text={shown.text} />
+        {view.as === "markdown" ? (
+          <Markdown text={view.text} />
         ) : (
           <div className="rounded bg-app-side p-2">
-            <Text text={shown.text} wide />
+            <Text text={view.text} isWide />
           </div>
         )}
       </div>
-      {(overflows || all) && (
+      {(isOverflowing || isExpanded) && (
         <button
           type="button"
-          aria-expanded={all}
-          onClick={() => setAll(!all)}
+          aria-expanded={isExpanded}
+          onClick={() => setIsExpanded(!isExpanded)}
           className="mt-1 text-xs text-accent hover:underline"
         >
-          {all ? "Show less" : "Show all"}
+          {isExpanded ? "Show less" : "Show all"}
         </button>
       )}
     </>

@@ -1,7 +1,7 @@
 import { Link } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 
-const LOOK = "text-accent underline decoration-current/40 underline-offset-2 hover:decoration-current";
+const LINK_CLASS = "text-accent underline decoration-current/40 underline-offset-2 hover:decoration-current";
 
 /** Link to another run, with the list unchanged. */
 export function RunLink({ id, children }: { id: string; children: ReactNode }) {
@@ -10,7 +10,7 @@ export function RunLink({ id, children }: { id: string; children: ReactNode }) {
       from="/agents/$agentId/workers"
       to="."
       search={({ event, find, ...before }) => ({ ...before, worker: id })}
-      className={LOOK}
+      className={LINK_CLASS}
     >
       {children}
     </Link>
@@ -23,7 +23,7 @@ export function BackToRuns() {
       from="/agents/$agentId/workers"
       to="."
       search={({ worker, event, find, ...before }) => before}
-      className={LOOK}
+      className={LINK_CLASS}
     >
       <span aria-hidden>‹ </span>Back to runs
     </Link>
@@ -33,7 +33,7 @@ export function BackToRuns() {
 /** Link to all runs of an owner. */
 export function OwnerLink({ owner }: { owner: string }) {
   return (
-    <Link to="/agents/$agentId/workers" params={{ agentId: owner }} title={`Runs of ${owner}`} className={LOOK}>
+    <Link to="/agents/$agentId/workers" params={{ agentId: owner }} title={`Runs of ${owner}`} className={LINK_CLASS}>
       {owner}
     </Link>
   );

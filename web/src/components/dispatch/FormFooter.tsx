@@ -1,7 +1,7 @@
 import type { ReactNode } from "react";
 import { Button } from "@/components/ui/Button";
 
-interface FootProps {
+interface FormFooterProps {
   /** Whether the form can be submitted now. */
   canRun: boolean;
   isStarting?: boolean;
@@ -11,7 +11,7 @@ interface FootProps {
 }
 
 /** The buttons at the end of the form, always in sight. */
-export function Foot({ canRun, isStarting = false, onClose, children }: FootProps) {
+export function FormFooter({ canRun, isStarting = false, onClose, children }: FormFooterProps) {
   return (
     <div className="sticky bottom-0 -mx-4 -mb-4 border-t border-line bg-app-raised px-4 py-3">
       {children}

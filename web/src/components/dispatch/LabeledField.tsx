@@ -1,7 +1,7 @@
 import clsx from "clsx";
 import { type ReactNode, useId } from "react";
 
-const LOOK = "w-full rounded border bg-app px-2 py-1.5 text-sm text-ink placeholder:text-ink-faint";
+const CONTROL_CLASS = "w-full rounded border bg-app px-2 py-1.5 text-sm text-ink placeholder:text-ink-faint";
 
 /** Props that a labeled field passes to its control. */
 export interface ControlProps {
@@ -12,37 +12,37 @@ export interface ControlProps {
   className: string;
 }
 
-interface RowProps {
+interface LabeledFieldProps {
   label: string;
   /** The name in the schema. */
   name?: string | undefined;
   description: string | null;
-  required: boolean;
+  isRequired: boolean;
   problem: string | undefined;
   children: (control: ControlProps) => ReactNode;
 }
 
 /** A control with its label, description and error. */
-export function Row({ label, name, description, required, problem, children }: RowProps) {
+export function LabeledField({ label, name, description, isRequired, problem, children }: LabeledFieldProps) {
   const id = useId();
-  const about = [description && `${id}-about`, problem && `${id}-problem`].filter(Boolean).join(" ");
+  const describedBy = [description && `${id}-about`, problem && `${id}-problem`].filter(Boolean).join(" ");
   return (
     <div className="flex flex-col gap-1">
       <label htmlFor={id} className="text-xs font-medium text-ink-dull">
         {label}
-        {required && (
+        {isRequired && (
           <span aria-hidden className="ml-0.5 text-failed" title="Needed">
             *
           </span>
         )}
-        {name !== undefined && <RawName name={name} />}
+        {name !== undefined && <FieldName name={name} />}
       </label>
       {children({
         id,
-        "aria-describedby": about || undefined,
+        "aria-describedby": describedBy || undefined,
         "aria-invalid": problem !== undefined,
-        "aria-required": required,
-        className: clsx(LOOK, problem === undefined ? "border-line" : "border-failed"),
+        "aria-required": isRequired,
+        className: clsx(CONTROL_CLASS, problem === undefined ? "border-line" : "border-failed"),
       })}
       {problem !== undefined && (
         <p id={`${id}-problem`} className="text-xs text-failed">
@@ -58,11 +58,11 @@ export function Row({ label, name, description, required, problem, children }: R
   );
 }
 
-export const RawName = ({ name }: { name: string }) => (
+export const FieldName = ({ name }: { name: string }) => (
   <span className="ml-1.5 font-mono text-[10px] font-normal text-ink-faint">{name}</span>
 );
 
-interface LineRowProps {
+interface TextFieldProps {
   label: string;
   description: string;
   value: string;
@@ -71,9 +71,9 @@ interface LineRowProps {
 }
 
 /** A text field that is not part of the worker's schema. */
-export function LineRow({ label, description, value, problem, onChange }: LineRowProps) {
+export function TextField({ label, description, value, problem, onChange }: TextFieldProps) {
   return (
-    <Row label={label} description={description} required={false} problem={problem}>
+    <LabeledField label={label} description={description} isRequired={false} problem={problem}>
       {({ className, ...control }) => (
         <input
           {...control}
@@ -83,6 +83,6 @@ export function LineRow({ label, description, value, problem, onChange }: LineRo
           className={className}
         />
       )}
-    </Row>
+    </LabeledField>
   );
 }

@@ -1,93 +1,93 @@
 import { useQuery } from "@tanstack/react-query";
 import { type KeyboardEvent, useRef, useState } from "react";
 import { providersQuery, workersQuery } from "@/api";
-import { Foot } from "@/components/dispatch/FormFooter";
+import { FormFooter } from "@/components/dispatch/FormFooter";
 import { type Draft, firstField, WorkerForm } from "@/components/dispatch/WorkerForm";
 import { useLastWorker, WorkerSelect } from "@/components/dispatch/WorkerSelect";
 import { Dialog } from "@/components/ui/Dialog";
 import { Loading } from "@/components/ui/EmptyState";
-import { Trouble } from "@/components/ui/ErrorMessage";
-import { matching } from "@/views/filterOptions";
-import { lackOf } from "@/views/providers";
+import { ErrorMessage } from "@/components/ui/ErrorMessage";
+import { findWorkers } from "@/views/filterOptions";
+import { unavailableReason } from "@/views/providers";
 
-interface DispatchProps {
+interface NewRunDialogProps {
   /** The owner whose runs are listed. */
   owner: string | undefined;
   onClose: () => void;
   onDispatched: (runId: string) => void;
 }
 
-const EMPTY: Draft = { typed: {} };
+const EMPTY_DRAFT: Draft = { texts: {} };
 /** Typed values by worker, so that they survive a look at another worker or a closed dialog. */
-let kept: Readonly<Record<string, Draft>> = {};
+let savedDrafts: Readonly<Record<string, Draft>> = {};
 
 /** The dialog that starts a run of a worker with an input. */
-export function Dispatch({ owner, onClose, onDispatched }: DispatchProps) {
+export function NewRunDialog({ owner, onClose, onDispatched }: NewRunDialogProps) {
   const query = useQuery(workersQuery);
-  const known = useQuery(providersQuery).data;
+  const providerList = useQuery(providersQuery).data;
   const workers = query.data?.workers ?? [];
   const providers = query.data?.providers ?? [];
-  const all = [...workers, ...providers];
-  const [last, setLast] = useLastWorker();
-  const [drafts, setDrafts] = useState(kept);
-  const keep = (slug: string, draft: Draft) => {
-    kept = { ...kept, [slug]: draft };
-    setDrafts(kept);
+  const allWorkers = [...workers, ...providers];
+  const [lastSlug, setLastSlug] = useLastWorker();
+  const [drafts, setDrafts] = useState(savedDrafts);
+  const saveDraft = (slug: string, draft: Draft) => {
+    savedDrafts = { ...savedDrafts, [slug]: draft };
+    setDrafts(savedDrafts);
   };
-  const [words, setWords] = useState("");
-  const found = matching(all, words);
-  const worker = found.find((one) => one.slug === last) ?? found[0];
-  const form = useRef<HTMLFormElement>(null);
-  const look = (next: string) => {
-    setWords(next);
+  const [searchText, setSearchText] = useState("");
+  const matches = findWorkers(allWorkers, searchText);
+  const worker = matches.find((candidate) => candidate.slug === lastSlug) ?? matches[0];
+  const formRef = useRef<HTMLFormElement>(null);
+  const search = (next: string) => {
+    setSearchText(next);
     // Select the best match: the user runs what was typed, not the previous selection.
-    const first = next ? matching(all, next)[0] : undefined;
-    if (first) setLast(first.slug);
+    const first = next ? findWorkers(allWorkers, next)[0] : undefined;
+    if (first) setLastSlug(first.slug);
   };
-  const goOn = () => {
-    const field = form.current && firstField(form.current);
+  const focusForm = () => {
+    const field = formRef.current && firstField(formRef.current);
     if (field) field.focus();
-    else form.current?.requestSubmit();
+    else formRef.current?.requestSubmit();
   };
-  const runOnKeys = (event: KeyboardEvent) => {
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.current?.requestSubmit();
+  const submitOnKeys = (event: KeyboardEvent) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) formRef.current?.requestSubmit();
   };
   return (
     <Dialog title="New run" onClose={onClose}>
       {query.isPending && <Loading what="workers" />}
-      {query.isError && <Trouble error={query.error} onRetry={() => void query.refetch()} />}
+      {query.isError && <ErrorMessage error={query.error} onRetry={() => void query.refetch()} />}
       {query.isSuccess && workers.length === 0 && <NoWorkers />}
-      <div className="flex flex-col gap-4" onKeyDown={runOnKeys}>
-        {all.length > 0 && (
+      <div className="flex flex-col gap-4" onKeyDown={submitOnKeys}>
+        {allWorkers.length > 0 && (
           <WorkerSelect
             workers={workers}
             providers={providers}
-            known={known}
-            words={words}
-            found={found}
-            onWords={look}
-            chosen={worker}
-            onChoose={setLast}
-            onEnter={goOn}
+            providerList={providerList}
+            searchText={searchText}
+            matches={matches}
+            onSearch={search}
+            selected={worker}
+            onSelect={setLastSlug}
+            onEnter={focusForm}
           />
         )}
         {worker ? (
           <WorkerForm
             key={worker.slug}
-            form={form}
+            formRef={formRef}
             worker={worker}
             owner={owner}
-            isUsable={!providers.includes(worker) || lackOf(worker.slug, known) === null}
-            draft={drafts[worker.slug] ?? EMPTY}
-            onDraft={(draft) => keep(worker.slug, draft)}
+            isUsable={!providers.includes(worker) || unavailableReason(worker.slug, providerList) === null}
+            draft={drafts[worker.slug] ?? EMPTY_DRAFT}
+            onDraft={(draft) => saveDraft(worker.slug, draft)}
             onDispatched={(runId) => {
-              keep(worker.slug, EMPTY);
+              saveDraft(worker.slug, EMPTY_DRAFT);
               onDispatched(runId);
             }}
             onClose={onClose}
           />
         ) : (
-          <Foot canRun={false} onClose={onClose} />
+          <FormFooter canRun={false} onClose={onClose} />
         )}
       </div>
     </Dialog>

@@ -1,27 +1,27 @@
 import clsx from "clsx";
 import { type ReactNode, useId } from "react";
-import { type ControlProps, RawName, Row } from "@/components/dispatch/LabeledField";
+import { type ControlProps, FieldName, LabeledField } from "@/components/dispatch/LabeledField";
 import type { Field } from "@/views/schemaForm";
 
-interface FieldRowProps {
+interface SchemaFieldProps {
   field: Field;
   value: string;
   problem: string | undefined;
   onType: (text: string) => void;
 }
 
-export function FieldRow({ field, value, problem, onType }: FieldRowProps) {
-  if (field.kind === "boolean") return <Check field={field} value={value} onType={onType} />;
+export function SchemaField({ field, value, problem, onType }: SchemaFieldProps) {
+  if (field.kind === "boolean") return <CheckboxField field={field} value={value} onType={onType} />;
   return (
-    <Row
+    <LabeledField
       label={field.label}
       name={field.name}
       description={field.description}
-      required={field.required}
+      isRequired={field.required}
       problem={problem}
     >
       {(control) => controlOf(field, value, onType, control)}
-    </Row>
+    </LabeledField>
   );
 }
 
@@ -31,14 +31,14 @@ function controlOf(
   onType: (text: string) => void,
   { className, ...control }: ControlProps,
 ): ReactNode {
-  const typing = { value, onChange: (event: { target: { value: string } }) => onType(event.target.value) };
+  const valueProps = { value, onChange: (event: { target: { value: string } }) => onType(event.target.value) };
   switch (field.kind) {
     case "choice":
       return (
-        <select {...control} {...typing} className={className}>
+        <select {...control} {...valueProps} className={className}>
           {!(field.required && field.hasDefault) && <option value="">{field.required ? "Choose…" : "(none)"}</option>}
-          {field.choices.map((choice, place) => (
-            <option key={place} value={String(place)}>
+          {field.choices.map((choice, index) => (
+            <option key={index} value={String(index)}>
               {typeof choice === "string" ? choice : JSON.stringify(choice)}
             </option>
           ))}
@@ -49,7 +49,7 @@ function controlOf(
       return (
         <input
           {...control}
-          {...typing}
+          {...valueProps}
           type="number"
           inputMode={field.kind === "integer" ? "numeric" : "decimal"}
           min={field.min ?? undefined}
@@ -62,7 +62,7 @@ function controlOf(
       return (
         <textarea
           {...control}
-          {...typing}
+          {...valueProps}
           rows={4}
           maxLength={field.maxLength ?? undefined}
           className={clsx(className, "field-sizing-content max-h-80 min-h-20")}
@@ -73,7 +73,7 @@ function controlOf(
       return (
         <textarea
           {...control}
-          {...typing}
+          {...valueProps}
           rows={3}
           spellCheck={false}
           placeholder={field.kind === "array" ? '["one", "two"]' : '{"name": "value"}'}
@@ -84,7 +84,7 @@ function controlOf(
       return (
         <textarea
           {...control}
-          {...typing}
+          {...valueProps}
           rows={2}
           spellCheck={false}
           placeholder="A text, or any JSON"
@@ -93,12 +93,18 @@ function controlOf(
       );
     default:
       return (
-        <input {...control} {...typing} type="text" maxLength={field.maxLength ?? undefined} className={className} />
+        <input
+          {...control}
+          {...valueProps}
+          type="text"
+          maxLength={field.maxLength ?? undefined}
+          className={className}
+        />
       );
   }
 }
 
-function Check({ field, value, onType }: Omit<FieldRowProps, "problem">) {
+function CheckboxField({ field, value, onType }: Omit<SchemaFieldProps, "problem">) {
   const id = useId();
   return (
     <div className="flex flex-col gap-1">
@@ -111,7 +117,7 @@ function Check({ field, value, onType }: Omit<FieldRowProps, "problem">) {
           className="size-4 accent-accent"
         />
         {field.label}
-        <RawName name={field.name} />
+        <FieldName name={field.name} />
       </label>
       {field.description && (
         <p id={id} className="text-xs text-ink-faint">

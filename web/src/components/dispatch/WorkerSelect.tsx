@@ -1,19 +1,19 @@
 import { type KeyboardEvent, useId, useState } from "react";
 import type { ProviderList, Worker } from "@/api";
-import { lackOf } from "@/views/providers";
+import { unavailableReason } from "@/views/providers";
 
-const KEY = "shopfloor.worker";
+const STORAGE_KEY = "shopfloor.worker";
 /** With more workers than this, a search field is shown. */
-const MANY = 12;
+const SEARCH_THRESHOLD = 12;
 
 /** The worker that was selected last, also in an earlier visit. */
 export function useLastWorker(): [string | null, (slug: string) => void] {
-  const [slug, setSlug] = useState(() => localStorage.getItem(KEY));
-  const choose = (next: string) => {
-    localStorage.setItem(KEY, next);
+  const [slug, setSlug] = useState(() => localStorage.getItem(STORAGE_KEY));
+  const select = (next: string) => {
+    localStorage.setItem(STORAGE_KEY, next);
     setSlug(next);
   };
-  return [slug, choose];
+  return [slug, select];
 }
 
 interface WorkerSelectProps {
@@ -21,14 +21,14 @@ interface WorkerSelectProps {
   /** Agents and models that take a task without a worker definition. */
   providers: readonly Worker[];
   /** The state of the providers; undefined while loading. */
-  known: ProviderList | undefined;
+  providerList: ProviderList | undefined;
   /** The search text, and the workers it matches, best first. */
-  words: string;
-  found: readonly Worker[];
-  onWords: (words: string) => void;
+  searchText: string;
+  matches: readonly Worker[];
+  onSearch: (searchText: string) => void;
   /** One of `found`; undefined where nothing matches. */
-  chosen: Worker | undefined;
-  onChoose: (slug: string) => void;
+  selected: Worker | undefined;
+  onSelect: (slug: string) => void;
   /** The user has found the worker and continues with its form. */
   onEnter: () => void;
 }
@@ -36,34 +36,34 @@ interface WorkerSelectProps {
 export function WorkerSelect({
   workers,
   providers,
-  known,
-  words,
-  found,
-  onWords,
-  chosen,
-  onChoose,
+  providerList,
+  searchText,
+  matches,
+  onSearch,
+  selected,
+  onSelect,
   onEnter,
 }: WorkerSelectProps) {
   const id = useId();
-  const areMany = workers.length > MANY;
-  const lack = chosen && providers.includes(chosen) ? lackOf(chosen.slug, known) : null;
+  const hasSearch = workers.length > SEARCH_THRESHOLD;
+  const unavailable = selected && providers.includes(selected) ? unavailableReason(selected.slug, providerList) : null;
   return (
     <div className="flex flex-col gap-1">
       <label htmlFor={id} className="text-xs font-medium text-ink-dull">
         Worker
       </label>
-      {areMany && (
+      {hasSearch && (
         <input
           type="search"
           // The workers may load after the dialog has opened.
           autoFocus
           aria-label="Find a worker"
           placeholder="Find a worker"
-          value={words}
-          onChange={(event) => onWords(event.target.value)}
+          value={searchText}
+          onChange={(event) => onSearch(event.target.value)}
           onKeyDown={(event) => {
-            const next = found[steppedFrom(chosen ? found.indexOf(chosen) : -1, event)];
-            if (next) onChoose(next.slug);
+            const next = matches[indexAfterKey(selected ? matches.indexOf(selected) : -1, event)];
+            if (next) onSelect(next.slug);
             else if (!isPlainEnter(event)) return;
             else onEnter();
             event.preventDefault();
@@ -73,28 +73,36 @@ export function WorkerSelect({
       )}
       <select
         id={id}
-        autoFocus={!areMany}
-        value={chosen?.slug ?? ""}
-        disabled={!chosen}
-        onChange={(event) => onChoose(event.target.value)}
+        autoFocus={!hasSearch}
+        value={selected?.slug ?? ""}
+        disabled={!selected}
+        onChange={(event) => onSelect(event.target.value)}
         className="rounded border border-line bg-app px-2 py-1.5 text-sm disabled:text-ink-faint"
       >
-        {!chosen && <option value="">No worker matches</option>}
-        <Group label="Workers" workers={found.filter((one) => workers.includes(one))} known={undefined} />
-        <Group label="Agents and models" workers={found.filter((one) => providers.includes(one))} known={known} />
+        {!selected && <option value="">No worker matches</option>}
+        <Group
+          label="Workers"
+          workers={matches.filter((worker) => workers.includes(worker))}
+          providerList={undefined}
+        />
+        <Group
+          label="Agents and models"
+          workers={matches.filter((worker) => providers.includes(worker))}
+          providerList={providerList}
+        />
       </select>
       <p role="status" className="sr-only">
-        {words && (chosen ? `${nameOf(chosen)} is chosen` : "No worker matches")}
+        {searchText && (selected ? `${nameOf(selected)} is chosen` : "No worker matches")}
       </p>
-      {chosen?.description && <p className="text-xs text-ink-dull">{chosen.description}</p>}
-      {lack !== null && <p className="text-xs break-words text-running">{lack}</p>}
+      {selected?.description && <p className="text-xs text-ink-dull">{selected.description}</p>}
+      {unavailable !== null && <p className="text-xs break-words text-running">{unavailable}</p>}
     </div>
   );
 }
 
 /** Return the index that an arrow key leads to; -1 for other keys. */
-function steppedFrom(at: number, { key }: KeyboardEvent): number {
-  return key === "ArrowDown" ? at + 1 : key === "ArrowUp" ? at - 1 : -1;
+function indexAfterKey(index: number, { key }: KeyboardEvent): number {
+  return key === "ArrowDown" ? index + 1 : key === "ArrowUp" ? index - 1 : -1;
 }
 
 /** Not an Enter that ends a composition of an input method, nor one that submits. */
@@ -106,19 +114,19 @@ const nameOf = ({ name, slug }: Worker) => (name && name !== slug ? `${name} (${
 function Group({
   label,
   workers,
-  known,
+  providerList,
 }: {
   label: string;
   workers: readonly Worker[];
-  known: ProviderList | undefined;
+  providerList: ProviderList | undefined;
 }) {
   if (workers.length === 0) return null;
   return (
     <optgroup label={label}>
-      {workers.map((one) => (
-        <option key={one.slug} value={one.slug}>
-          {nameOf(one)}
-          {lackOf(one.slug, known) !== null && " (not available)"}
+      {workers.map((worker) => (
+        <option key={worker.slug} value={worker.slug}>
+          {nameOf(worker)}
+          {unavailableReason(worker.slug, providerList) !== null && " (not available)"}
         </option>
       ))}
     </optgroup>

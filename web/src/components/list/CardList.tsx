@@ -1,67 +1,82 @@
 import { defaultRangeExtractor, type Range, useVirtualizer } from "@tanstack/react-virtual";
 import clsx from "clsx";
 import { type RefObject, useCallback, useEffect, useRef } from "react";
-import { useAnchor } from "@/components/list/useScrollAnchor";
-import { Card, type CardActions } from "@/components/list/RunCard";
-import { NewOnTop } from "@/components/list/NewRunsButton";
-import { NoteCard } from "@/components/list/BranchStateCard";
+import { useScrollAnchor } from "@/components/list/useScrollAnchor";
+import { RunCard, type CardActions } from "@/components/list/RunCard";
+import { NewRunsButton } from "@/components/list/NewRunsButton";
+import { BranchStateCard } from "@/components/list/BranchStateCard";
 import { heightOf, indexOf, type Row } from "@/views/runRows";
 
 /** How many rows before the end the next page is fetched. */
-const AHEAD = 80;
+const FETCH_AHEAD_ROWS = 80;
 const OVERSCAN = 6;
 
-interface CardsProps {
+interface CardListProps {
   /** Identity of the list: another list starts at its top. Null while the rows still belong to the previous list. */
-  list: string | null;
+  listKey: string | null;
   rows: readonly Row[];
-  chosen: string | undefined;
-  inTree: boolean;
+  selectedId: string | undefined;
+  isTree: boolean;
   showsOwner: boolean;
   /** Fetch the next page; null where there is none, or while it is loading. */
-  onEnd: (() => void) | null;
+  fetchNext: (() => void) | null;
   actions: CardActions;
-  branches: { more: (parent: string) => void; again: (parent: string) => void };
-  box: RefObject<HTMLDivElement | null>;
+  branches: { more: (parent: string) => void; retry: (parent: string) => void };
+  boxRef: RefObject<HTMLDivElement | null>;
 }
 
 /** The virtualized list: only rows in sight are rendered. */
-export function Cards({ list, rows, chosen, inTree, showsOwner, onEnd, actions, branches, box }: CardsProps) {
-  const isOld = list === null;
-  const place = indexOf(rows, chosen);
-  const stop = Math.max(0, place);
+export function CardList({
+  listKey,
+  rows,
+  selectedId,
+  isTree,
+  showsOwner,
+  fetchNext,
+  actions,
+  branches,
+  boxRef,
+}: CardListProps) {
+  const isStale = listKey === null;
+  const selectedIndex = indexOf(rows, selectedId);
+  const tabStop = Math.max(0, selectedIndex);
   const virtualizer = useVirtualizer({
     count: rows.length,
-    getScrollElement: () => box.current,
+    getScrollElement: () => boxRef.current,
     estimateSize: useCallback((index: number) => heightOf(rows[index]), [rows]),
     getItemKey: useCallback((index: number) => rows[index]?.key ?? index, [rows]),
     overscan: OVERSCAN,
     // The tab stop is always rendered, also out of sight.
-    rangeExtractor: useCallback((range: Range) => withStop(defaultRangeExtractor(range), stop), [stop]),
+    rangeExtractor: useCallback((range: Range) => withTabStop(defaultRangeExtractor(range), tabStop), [tabStop]),
   });
-  const remember = useAnchor(virtualizer, box, rows, list);
-  useShown(chosen, place, (index) => virtualizer.scrollToIndex(index, { align: "auto" }), box);
+  const rememberAnchors = useScrollAnchor(virtualizer, boxRef, rows, listKey);
+  useScrollToSelected(
+    selectedId,
+    selectedIndex,
+    (index) => virtualizer.scrollToIndex(index, { align: "auto" }),
+    boxRef,
+  );
   const end = virtualizer.range?.endIndex ?? 0;
   useEffect(() => {
-    if (onEnd && !isOld && end >= rows.length - AHEAD) onEnd();
-  }, [onEnd, isOld, end, rows.length]);
+    if (fetchNext && !isStale && end >= rows.length - FETCH_AHEAD_ROWS) fetchNext();
+  }, [fetchNext, isStale, end, rows.length]);
   return (
     <>
-      <NewOnTop
+      <NewRunsButton
         rows={rows}
-        list={list}
+        listKey={listKey}
         isAtTop={(virtualizer.scrollOffset ?? 0) <= 0}
-        onUp={() => box.current?.scrollTo({ top: 0 })}
+        onScrollUp={() => boxRef.current?.scrollTo({ top: 0 })}
       />
       <div
-        ref={box}
+        ref={boxRef}
         role="list"
         aria-label="Runs list"
-        aria-busy={isOld}
-        onScroll={remember}
+        aria-busy={isStale}
+        onScroll={rememberAnchors}
         className={clsx(
           "relative min-h-0 flex-1 overflow-y-auto overscroll-contain border-t border-line [overflow-anchor:none]",
-          isOld && "opacity-60",
+          isStale && "opacity-60",
         )}
       >
         <div role="presentation" style={{ height: virtualizer.getTotalSize() }} />
@@ -78,18 +93,18 @@ export function Cards({ list, rows, chosen, inTree, showsOwner, onEnd, actions, 
               style={{ height: item.size, transform: `translateY(${item.start}px)` }}
             >
               {row.kind === "run" ? (
-                <Card
+                <RunCard
                   run={row.run}
                   depth={row.depth}
-                  opened={row.opened}
-                  inTree={inTree}
-                  isChosen={item.index === place}
-                  isStop={item.index === stop}
+                  isExpanded={row.isExpanded}
+                  isTree={isTree}
+                  isSelected={item.index === selectedIndex}
+                  isTabStop={item.index === tabStop}
                   showsOwner={showsOwner}
                   actions={actions}
                 />
               ) : (
-                <NoteCard row={row} onMore={branches.more} onAgain={branches.again} />
+                <BranchStateCard row={row} onMore={branches.more} onRetry={branches.retry} />
               )}
             </div>
           );
@@ -99,44 +114,44 @@ export function Cards({ list, rows, chosen, inTree, showsOwner, onEnd, actions, 
   );
 }
 
-function withStop(indexes: number[], stop: number): number[] {
-  if (indexes.length === 0 || indexes.includes(stop)) return indexes;
-  return stop < (indexes[0] ?? 0) ? [stop, ...indexes] : [...indexes, stop];
+function withTabStop(indexes: number[], tabStop: number): number[] {
+  if (indexes.length === 0 || indexes.includes(tabStop)) return indexes;
+  return tabStop < (indexes[0] ?? 0) ? [tabStop, ...indexes] : [...indexes, tabStop];
 }
 
 /** Scroll the selected run into sight once it is in the list. Move the focus along if it was in the list. */
-function useShown(
-  chosen: string | undefined,
-  place: number,
-  show: (index: number) => void,
-  box: RefObject<HTMLDivElement | null>,
+function useScrollToSelected(
+  selectedId: string | undefined,
+  selectedIndex: number,
+  scrollTo: (index: number) => void,
+  boxRef: RefObject<HTMLDivElement | null>,
 ): void {
-  const toShow = useRef<string>(undefined);
-  const before = useRef<string>(undefined);
+  const pendingId = useRef<string>(undefined);
+  const previousId = useRef<string>(undefined);
   useEffect(() => {
-    if (before.current !== chosen) toShow.current = chosen;
-    before.current = chosen;
-    if (place < 0 || toShow.current === undefined) return;
-    toShow.current = undefined;
+    if (previousId.current !== selectedId) pendingId.current = selectedId;
+    previousId.current = selectedId;
+    if (selectedIndex < 0 || pendingId.current === undefined) return;
+    pendingId.current = undefined;
     // A narrow screen shows the run instead of the list.
-    if (!box.current?.clientHeight) return;
-    show(place);
+    if (!boxRef.current?.clientHeight) return;
+    scrollTo(selectedIndex);
     const focused = document.activeElement;
-    if (focused instanceof HTMLElement && focused.dataset.run && box.current.contains(focused)) {
-      box.current
-        .querySelector<HTMLElement>(`[data-run="${CSS.escape(chosen ?? "")}"]`)
+    if (focused instanceof HTMLElement && focused.dataset.run && boxRef.current.contains(focused)) {
+      boxRef.current
+        .querySelector<HTMLElement>(`[data-run="${CSS.escape(selectedId ?? "")}"]`)
         ?.focus({ preventScroll: true });
     }
   });
   useEffect(() => {
     // After the user has scrolled, do not jump to a run that enters the list later.
-    const element = box.current;
-    const forget = () => void (toShow.current = undefined);
-    element?.addEventListener("wheel", forget, { passive: true });
-    element?.addEventListener("pointerdown", forget);
+    const element = boxRef.current;
+    const clearPending = () => void (pendingId.current = undefined);
+    element?.addEventListener("wheel", clearPending, { passive: true });
+    element?.addEventListener("pointerdown", clearPending);
     return () => {
-      element?.removeEventListener("wheel", forget);
-      element?.removeEventListener("pointerdown", forget);
+      element?.removeEventListener("wheel", clearPending);
+      element?.removeEventListener("pointerdown", clearPending);
     };
-  }, [box]);
+  }, [boxRef]);
 }

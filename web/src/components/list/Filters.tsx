@@ -1,18 +1,18 @@
 import { useQuery } from "@tanstack/react-query";
 import clsx from "clsx";
 import { channelsQuery, type Run, type Status, workersQuery } from "@/api";
-import { useGo, usePlace } from "@/address";
+import { useChangeAddress, useAddress } from "@/address";
 import { STATUSES } from "@/router";
 import { isFiltered, NO_FILTER } from "@/views/address";
-import { channelChoices, type Choice, totalText, workerChoices } from "@/views/filterOptions";
+import { channelOptions, type FilterOption, totalText, workerOptions } from "@/views/filterOptions";
 
-const ON = "border-accent bg-accent text-accent-ink";
-const OFF = "border-line bg-app-raised text-ink-dull hover:bg-app-hover";
+const ACTIVE_CLASS = "border-accent bg-accent text-accent-ink";
+const INACTIVE_CLASS = "border-line bg-app-raised text-ink-dull hover:bg-app-hover";
 const PILLS: readonly (Status | undefined)[] = [undefined, ...STATUSES];
 
-export function Filters({ total, seen }: { total: number | undefined; seen: readonly Run[] }) {
-  const place = usePlace();
-  const go = useGo();
+export function Filters({ total, seenRuns }: { total: number | undefined; seenRuns: readonly Run[] }) {
+  const address = useAddress();
+  const changeAddress = useChangeAddress();
   const workers = useQuery(workersQuery).data;
   const channels = useQuery(channelsQuery).data?.channels;
   return (
@@ -23,17 +23,17 @@ export function Filters({ total, seen }: { total: number | undefined; seen: read
             <Pill
               key={status ?? "all"}
               status={status}
-              isChosen={place.status === status}
-              onChoose={() => go({ status })}
+              isActive={address.status === status}
+              onSelect={() => changeAddress({ status })}
             />
           ))}
         </div>
         <span className="ml-auto flex gap-2 pl-2 text-xs whitespace-nowrap text-ink-faint tabular-nums">
-          {isFiltered(place) && (
+          {isFiltered(address) && (
             <button
               type="button"
               title="Clear all filters"
-              onClick={() => go(NO_FILTER)}
+              onClick={() => changeAddress(NO_FILTER)}
               className="text-accent hover:underline"
             >
               Clear
@@ -45,24 +45,24 @@ export function Filters({ total, seen }: { total: number | undefined; seen: read
       <div className="flex gap-2">
         <Select
           label="Worker"
-          all="All workers"
-          value={place.of}
-          choices={workerChoices(workers, seen, place.of)}
-          onChoose={(of) => go({ of })}
+          allLabel="All workers"
+          value={address.of}
+          options={workerOptions(workers, seenRuns, address.of)}
+          onSelect={(of) => changeAddress({ of })}
         />
         <Select
           label="Channel"
-          all="All channels"
-          value={place.channel}
-          choices={channelChoices(channels, seen, place.channel)}
-          onChoose={(channel) => go({ channel })}
+          allLabel="All channels"
+          value={address.channel}
+          options={channelOptions(channels, seenRuns, address.channel)}
+          onSelect={(channel) => changeAddress({ channel })}
         />
         <button
           type="button"
-          aria-pressed={place.tree === true}
-          title={place.q ? "A search looks at all runs" : "Only runs that no other run called; the others below them"}
-          onClick={() => go({ tree: !place.tree })}
-          className={clsx("rounded border px-2 py-1 text-xs font-medium", place.tree ? ON : OFF)}
+          aria-pressed={address.tree === true}
+          title={address.q ? "A search looks at all runs" : "Only runs that no other run called; the others below them"}
+          onClick={() => changeAddress({ tree: !address.tree })}
+          className={clsx("rounded border px-2 py-1 text-xs font-medium", address.tree ? ACTIVE_CLASS : INACTIVE_CLASS)}
         >
           Tree
         </button>
@@ -71,14 +71,14 @@ export function Filters({ total, seen }: { total: number | undefined; seen: read
   );
 }
 
-function Pill({ status, isChosen, onChoose }: { status: Status | undefined; isChosen: boolean; onChoose: () => void }) {
+function Pill({ status, isActive, onSelect }: { status: Status | undefined; isActive: boolean; onSelect: () => void }) {
   const name = status ?? "all";
   return (
     <button
       type="button"
-      aria-pressed={isChosen}
-      onClick={onChoose}
-      className={clsx("rounded-full border px-2 py-0.5 text-xs font-medium", isChosen ? ON : OFF)}
+      aria-pressed={isActive}
+      onClick={onSelect}
+      className={clsx("rounded-full border px-2 py-0.5 text-xs font-medium", isActive ? ACTIVE_CLASS : INACTIVE_CLASS)}
     >
       {name[0]?.toUpperCase()}
       {name.slice(1)}
@@ -88,27 +88,27 @@ function Pill({ status, isChosen, onChoose }: { status: Status | undefined; isCh
 
 interface SelectProps {
   label: string;
-  all: string;
+  allLabel: string;
   value: string | undefined;
-  choices: readonly Choice[];
-  onChoose: (value: string | undefined) => void;
+  options: readonly FilterOption[];
+  onSelect: (value: string | undefined) => void;
 }
 
-function Select({ label, all, value, choices, onChoose }: SelectProps) {
+function Select({ label, allLabel, value, options, onSelect }: SelectProps) {
   return (
     <select
       aria-label={label}
       value={value ?? ""}
-      onChange={(event) => onChoose(event.target.value || undefined)}
+      onChange={(event) => onSelect(event.target.value || undefined)}
       className={clsx(
         "min-w-0 flex-1 rounded border bg-app-raised px-1.5 py-1 text-xs",
         value === undefined ? "border-line text-ink-dull" : "border-accent text-ink",
       )}
     >
-      <option value="">{all}</option>
-      {choices.map((choice) => (
-        <option key={choice.value} value={choice.value}>
-          {choice.label}
+      <option value="">{allLabel}</option>
+      {options.map((option) => (
+        <option key={option.value} value={option.value}>
+          {option.label}
         </option>
       ))}
     </select>

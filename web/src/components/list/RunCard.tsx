@@ -2,117 +2,117 @@ import clsx from "clsx";
 import { type MouseEvent, memo } from "react";
 import type { Run } from "@/api";
 import { StatusBadge } from "@/components/ui/Badge";
-import { Marked } from "@/components/ui/Highlighted";
-import { Ago, Took } from "@/components/ui/Time";
+import { Highlighted } from "@/components/ui/Highlighted";
+import { TimeAgo, Duration } from "@/components/ui/Time";
 import { costOf } from "@/views/amounts";
-import { DEEPEST, foundIn } from "@/views/runRows";
+import { MAX_INDENT, taskHits } from "@/views/runRows";
 
 /** No card shows more of a task. */
 const TASK_CHARS = 400;
 /** In a narrow column, the owner matters more than duration and cost. */
-const IF_ROOM = "hidden @min-[21rem]:inline";
+const WIDE_ONLY_CLASS = "hidden @min-[21rem]:inline";
 
 export interface CardActions {
   hrefOf: (runId: string) => string;
   /** `byKeys`: the card was activated with the keyboard. */
-  onChoose: (runId: string, byKeys: boolean) => void;
+  onSelect: (runId: string, byKeys: boolean) => void;
   onToggle: (runId: string) => void;
 }
 
-interface CardProps {
+interface RunCardProps {
   run: Run;
   depth: number;
-  opened: boolean;
+  isExpanded: boolean;
   /** Whether the list is a tree, with sub-runs below their run. */
-  inTree: boolean;
-  isChosen: boolean;
+  isTree: boolean;
+  isSelected: boolean;
   /** Whether the Tab key stops here. Only one card of the list is a tab stop, so that nobody tabs through thousands. */
-  isStop: boolean;
+  isTabStop: boolean;
   showsOwner: boolean;
   actions: CardActions;
 }
 
 /** A run in the list. Memoized, so that scrolling renders only new cards. */
-export const Card = memo(function Card({
+export const RunCard = memo(function RunCard({
   run,
   depth,
-  opened,
-  inTree,
-  isChosen,
-  isStop,
+  isExpanded,
+  isTree,
+  isSelected,
+  isTabStop,
   showsOwner,
   actions,
-}: CardProps) {
-  const choose = (event: MouseEvent) => {
+}: RunCardProps) {
+  const select = (event: MouseEvent) => {
     // The browser handles clicks that open a new tab or window.
     if (event.button !== 0 || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
     event.preventDefault();
-    actions.onChoose(run.id, event.detail === 0);
+    actions.onSelect(run.id, event.detail === 0);
   };
-  const { task, beyond } = foundIn(run);
+  const { task, snippetRest } = taskHits(run);
   return (
     <div
-      className={clsx("flex h-full border-b border-line", isChosen ? "bg-app-selected" : "hover:bg-app-hover")}
-      style={depth ? { paddingInlineStart: `${Math.min(depth, DEEPEST) * 14}px` } : undefined}
+      className={clsx("flex h-full border-b border-line", isSelected ? "bg-app-selected" : "hover:bg-app-hover")}
+      style={depth ? { paddingInlineStart: `${Math.min(depth, MAX_INDENT) * 14}px` } : undefined}
     >
-      {inTree && <Arrow run={run} opened={opened} isStop={isStop} onToggle={actions.onToggle} />}
+      {isTree && <ExpandButton run={run} isExpanded={isExpanded} isTabStop={isTabStop} onToggle={actions.onToggle} />}
       <a
         href={actions.hrefOf(run.id)}
-        onClick={choose}
+        onClick={select}
         data-run={run.id}
-        aria-current={isChosen ? "true" : undefined}
-        tabIndex={isStop ? 0 : -1}
+        aria-current={isSelected ? "true" : undefined}
+        tabIndex={isTabStop ? 0 : -1}
         draggable={false}
         className={clsx(
           "flex min-w-0 flex-1 flex-col justify-center gap-1 py-1.5 pr-3 -outline-offset-2",
-          inTree ? "pl-1" : "pl-3",
+          isTree ? "pl-1" : "pl-3",
         )}
       >
         <span
           title={run.task.slice(0, 1_000)}
           className="line-clamp-2 text-[13px] leading-[18px] font-medium break-words text-ink"
         >
-          {!inTree && run.parent_run_id !== null && (
+          {!isTree && run.parent_run_id !== null && (
             <span className="text-ink-faint" title="Called by another run">
               ↳{" "}
             </span>
           )}
-          {run.snippet === null ? task.slice(0, TASK_CHARS) : <Marked text={cut(task)} />}
+          {run.snippet === null ? task.slice(0, TASK_CHARS) : <Highlighted text={cutTask(task)} />}
         </span>
-        {beyond !== null && <Snippet text={beyond} />}
-        <Facts run={run} showsOwner={showsOwner} isChosen={isChosen} />
+        {snippetRest !== null && <Snippet text={snippetRest} />}
+        <Facts run={run} showsOwner={showsOwner} isSelected={isSelected} />
       </a>
     </div>
   );
 });
 
 /** Cut the task, without half a highlight at its end. */
-const cut = (task: string) => task.slice(0, TASK_CHARS).replace(/\uE000[^\uE001]*$/, "");
+const cutTask = (task: string) => task.slice(0, TASK_CHARS).replace(/\uE000[^\uE001]*$/, "");
 
-function Arrow({
+function ExpandButton({
   run,
-  opened,
-  isStop,
+  isExpanded,
+  isTabStop,
   onToggle,
 }: {
   run: Run;
-  opened: boolean;
-  isStop: boolean;
+  isExpanded: boolean;
+  isTabStop: boolean;
   onToggle: (runId: string) => void;
 }) {
   if (run.children === 0) return <span className="w-6 shrink-0" />;
-  const label = opened ? "Hide sub-runs" : "Show sub-runs";
+  const label = isExpanded ? "Hide sub-runs" : "Show sub-runs";
   return (
     <button
       type="button"
       aria-label={label}
-      aria-expanded={opened}
+      aria-expanded={isExpanded}
       title={`${label} (${run.children})`}
-      tabIndex={isStop ? 0 : -1}
+      tabIndex={isTabStop ? 0 : -1}
       onClick={() => onToggle(run.id)}
       className="w-6 shrink-0 text-ink-dull -outline-offset-2 hover:text-ink"
     >
-      <span aria-hidden>{opened ? "▾" : "▸"}</span>
+      <span aria-hidden>{isExpanded ? "▾" : "▸"}</span>
     </button>
   );
 }
@@ -120,22 +120,22 @@ function Arrow({
 function Snippet({ text }: { text: string }) {
   return (
     <span className="line-clamp-2 text-xs leading-4 break-words text-ink-dull">
-      <Marked text={text} />
+      <Highlighted text={text} />
     </span>
   );
 }
 
-function Facts({ run, showsOwner, isChosen }: { run: Run; showsOwner: boolean; isChosen: boolean }) {
+function Facts({ run, showsOwner, isSelected }: { run: Run; showsOwner: boolean; isSelected: boolean }) {
   const cost = costOf(run);
   return (
     <span
       className={clsx(
         "flex items-center gap-2 text-xs leading-[18px] whitespace-nowrap tabular-nums",
-        isChosen ? "text-ink-dull" : "text-ink-faint",
+        isSelected ? "text-ink-dull" : "text-ink-faint",
       )}
     >
-      <StatusBadge status={run.status} interrupted={run.interrupted} waitsFor={run.waits_for} framed={isChosen} />
-      <Names run={run} owner={showsOwner ? run.agent_id : null} />
+      <StatusBadge status={run.status} interrupted={run.interrupted} waitsFor={run.waits_for} isOutlined={isSelected} />
+      <Origin run={run} owner={showsOwner ? run.agent_id : null} />
       {run.pinned && <Pin />}
       {run.snippet !== null && run.search_stopped_at !== null && (
         <span title="It has more text than is indexed: what comes after this event is not found">
@@ -143,32 +143,32 @@ function Facts({ run, showsOwner, isChosen }: { run: Run; showsOwner: boolean; i
         </span>
       )}
       {cost && (
-        <span title={cost.whole} className={IF_ROOM}>
+        <span title={cost.full} className={WIDE_ONLY_CLASS}>
           {cost.short}
         </span>
       )}
       {run.status !== "queued" && (
-        <span className={IF_ROOM}>
-          <Took from={run.started_at} to={run.completed_at} ms={run.duration_ms} />
+        <span className={WIDE_ONLY_CLASS}>
+          <Duration from={run.started_at} to={run.completed_at} ms={run.duration_ms} />
         </span>
       )}
-      <Ago at={run.started_at} />
+      <TimeAgo at={run.started_at} />
     </span>
   );
 }
 
 /** The channel and the owner of a run. A long badge is truncated too, but keeps its first word. */
-function Names({ run, owner }: { run: Run; owner: string | null }) {
-  const badgeIsLong = Boolean(run.waits_for?.length);
+function Origin({ run, owner }: { run: Run; owner: string | null }) {
+  const isBadgeLong = Boolean(run.waits_for?.length);
   const channel = run.channel_id === null ? null : (run.channel_name ?? run.channel_id);
   return (
-    <span className={clsx("flex", badgeIsLong ? "flex-auto" : "flex-1", channel === null ? "min-w-0" : "min-w-14")}>
-      <span className={clsx("flex min-w-0 gap-2", badgeIsLong ? "max-w-36" : "flex-1")}>
+    <span className={clsx("flex", isBadgeLong ? "flex-auto" : "flex-1", channel === null ? "min-w-0" : "min-w-14")}>
+      <span className={clsx("flex min-w-0 gap-2", isBadgeLong ? "max-w-36" : "flex-1")}>
         {channel !== null && (
           <span
             className={clsx(
               "shrink-0 truncate",
-              owner === null ? "max-w-full" : badgeIsLong ? "max-w-20" : "max-w-1/2",
+              owner === null ? "max-w-full" : isBadgeLong ? "max-w-20" : "max-w-1/2",
             )}
             title={`Channel: ${channel}`}
           >

@@ -12,17 +12,17 @@ import {
 } from "@/api";
 import { useBranches } from "@/components/list/useBranches";
 import type { CardActions } from "@/components/list/RunCard";
-import { Cards } from "@/components/list/CardList";
-import { useChoice } from "@/components/list/useSelectedRun";
+import { CardList } from "@/components/list/CardList";
+import { useSelectedRun } from "@/components/list/useSelectedRun";
 import { Filters } from "@/components/list/Filters";
-import { useListKeys } from "@/components/list/useListShortcuts";
-import { Nothing, Placeholders } from "@/components/list/EmptyList";
-import { useOpening } from "@/components/list/useExpandPath";
-import { useReveal, useToLast } from "@/components/list/useLoadSelected";
+import { useListShortcuts } from "@/components/list/useListShortcuts";
+import { EmptyList, Placeholders } from "@/components/list/EmptyList";
+import { useExpandPath } from "@/components/list/useExpandPath";
+import { useLoadSelected, useSelectLast } from "@/components/list/useLoadSelected";
 import { SearchBox } from "@/components/list/SearchBox";
-import { Trouble } from "@/components/ui/ErrorMessage";
+import { ErrorMessage } from "@/components/ui/ErrorMessage";
 import { enterZone } from "@/shortcuts";
-import { filterOf, useHref, usePlace } from "@/address";
+import { filterOf, useRunHref, useAddress } from "@/address";
 import { rowsOf, runsOf } from "@/views/runRows";
 
 const NONE: ReadonlySet<string> = new Set();
@@ -30,71 +30,77 @@ const NO_PAGES: readonly RunPage[] = [];
 
 /** The left column: search, filters and the list of runs. */
 export function RunList() {
-  const place = usePlace();
-  const filter = filterOf(place);
-  const everyMs = pollMs(useConnection(), LIST_POLL_MS);
+  const address = useAddress();
+  const filter = filterOf(address);
+  const pollEveryMs = pollMs(useConnection(), LIST_POLL_MS);
   const query = useInfiniteQuery({
     ...runsQuery(filter),
     placeholderData: keepPreviousData,
-    refetchInterval: ({ state }) => (isPassing(state.error) ? LIST_POLL_MS : everyMs),
+    refetchInterval: ({ state }) => (isPassing(state.error) ? LIST_POLL_MS : pollEveryMs),
   });
   const pages = query.data?.pages ?? NO_PAGES;
-  const [opened, setOpened] = useState(NONE);
-  const inTree = filter.roots === true;
-  const { branches, more, again } = useBranches(inTree ? opened : NONE, everyMs);
+  const [expanded, setExpanded] = useState(NONE);
+  const isTree = filter.roots === true;
+  const { branches, more, retry } = useBranches(isTree ? expanded : NONE, pollEveryMs);
   const runs = useMemo(() => runsOf(pages), [pages]);
-  const rows = useMemo(() => rowsOf(runs, inTree ? opened : NONE, branches), [runs, inTree, opened, branches]);
-  const seen = useSeen(pages);
-  const choice = useChoice();
-  const box = useRef<HTMLDivElement>(null);
-  const onToggle = useCallback((id: string) => setOpened((before) => toggled(before, id)), []);
-  const open = useCallback(
+  const rows = useMemo(() => rowsOf(runs, isTree ? expanded : NONE, branches), [runs, isTree, expanded, branches]);
+  const seenRuns = useSeenRuns(pages);
+  const selection = useSelectedRun();
+  const boxRef = useRef<HTMLDivElement>(null);
+  const onToggle = useCallback((id: string) => setExpanded((before) => toggled(before, id)), []);
+  const expand = useCallback(
     (ids: readonly string[]) =>
-      setOpened((before) => (ids.every((id) => before.has(id)) ? before : new Set([...before, ...ids]))),
+      setExpanded((before) => (ids.every((id) => before.has(id)) ? before : new Set([...before, ...ids]))),
     [],
   );
-  const top = useOpening(place.worker, inTree ? { rows, branches, open, more } : null);
-  const actions = useActions(choice.choose, onToggle);
+  const rootId = useExpandPath(address.worker, isTree ? { rows, branches, expand, more } : null);
+  const actions = useActions(selection.select, onToggle);
   const { fetchNextPage } = query;
-  const canGoOn = query.hasNextPage && !query.isFetching && !query.isFetchNextPageError;
-  const onEnd = useCallback(() => void fetchNextPage(), [fetchNextPage]);
-  const toLast = useToLast(filter, pages[0]?.total, choice.move);
-  useListKeys({ rows, choice, box, onToggle: inTree ? onToggle : null, toLast: query.hasNextPage ? toLast : null });
-  useReveal(inTree ? top : choice.chosen, {
+  const canFetchNext = query.hasNextPage && !query.isFetching && !query.isFetchNextPageError;
+  const fetchNext = useCallback(() => void fetchNextPage(), [fetchNextPage]);
+  const selectLast = useSelectLast(filter, pages[0]?.total, selection.move);
+  useListShortcuts({
+    rows,
+    selection,
+    boxRef,
+    onToggle: isTree ? onToggle : null,
+    selectLast: query.hasNextPage ? selectLast : null,
+  });
+  useLoadSelected(isTree ? rootId : selection.selectedId, {
     rows,
     filter,
-    onEnd: canGoOn && !query.isPlaceholderData ? onEnd : null,
-    box,
+    fetchNext: canFetchNext && !query.isPlaceholderData ? fetchNext : null,
+    boxRef,
   });
-  const isOnItsWay = query.isPending || query.isPlaceholderData || query.hasNextPage;
+  const isLoading = query.isPending || query.isPlaceholderData || query.hasNextPage;
   useEffect(() => {
     // All loaded runs have left the list; the remaining ones are further down.
-    if (rows.length === 0 && canGoOn) onEnd();
-  }, [rows.length, canGoOn, onEnd]);
+    if (rows.length === 0 && canFetchNext) fetchNext();
+  }, [rows.length, canFetchNext, fetchNext]);
   return (
     <>
       <div className="flex shrink-0 flex-col gap-2 px-3 py-2">
-        <SearchBox onEnter={() => box.current?.querySelector<HTMLElement>('[data-run][tabindex="0"]')?.focus()} />
-        <Filters total={pages[0]?.total} seen={seen} />
+        <SearchBox onEnter={() => boxRef.current?.querySelector<HTMLElement>('[data-run][tabindex="0"]')?.focus()} />
+        <Filters total={pages[0]?.total} seenRuns={seenRuns} />
       </div>
       {query.isError && (!query.data || isRefused(query)) && (
-        <Trouble error={query.error} onRetry={() => void query.refetch()} />
+        <ErrorMessage error={query.error} onRetry={() => void query.refetch()} />
       )}
-      {rows.length === 0 && !query.isError && (isOnItsWay ? <Placeholders /> : <Nothing />)}
+      {rows.length === 0 && !query.isError && (isLoading ? <Placeholders /> : <EmptyList />)}
       {rows.length > 0 && (
-        <Cards
-          list={query.isPlaceholderData ? null : JSON.stringify(filter)}
+        <CardList
+          listKey={query.isPlaceholderData ? null : JSON.stringify(filter)}
           rows={rows}
-          chosen={choice.chosen}
-          inTree={inTree}
-          showsOwner={place.owner === undefined}
-          onEnd={canGoOn ? onEnd : null}
+          selectedId={selection.selectedId}
+          isTree={isTree}
+          showsOwner={address.owner === undefined}
+          fetchNext={canFetchNext ? fetchNext : null}
           actions={actions}
-          branches={{ more, again }}
-          box={box}
+          branches={{ more, retry }}
+          boxRef={boxRef}
         />
       )}
-      {query.isFetchNextPageError && runs.length > 0 && <Trouble error={query.error} onRetry={onEnd} />}
+      {query.isFetchNextPageError && runs.length > 0 && <ErrorMessage error={query.error} onRetry={fetchNext} />}
     </>
   );
 }
@@ -104,25 +110,25 @@ function isRefused({ error, isFetchNextPageError }: { error: Error | null; isFet
   return !isFetchNextPageError && !(error instanceof Problem && error.status === 0);
 }
 
-function toggled(opened: ReadonlySet<string>, id: string): ReadonlySet<string> {
-  const now = new Set(opened);
-  if (!now.delete(id)) now.add(id);
-  return now;
+function toggled(expanded: ReadonlySet<string>, id: string): ReadonlySet<string> {
+  const next = new Set(expanded);
+  if (!next.delete(id)) next.add(id);
+  return next;
 }
 
 /** Actions of the cards; the same object until they change, so that cards are not rendered again. */
-function useActions(choose: (runId: string) => void, onToggle: (runId: string) => void): CardActions {
-  const hrefOf = useHref();
+function useActions(select: (runId: string) => void, onToggle: (runId: string) => void): CardActions {
+  const hrefOf = useRunHref();
   return useMemo(
     () => ({
       hrefOf,
       onToggle,
-      onChoose: (runId, byKeys) => {
-        choose(runId);
+      onSelect: (runId, byKeys) => {
+        select(runId);
         if (byKeys) enterZone("detail");
       },
     }),
-    [hrefOf, onToggle, choose],
+    [hrefOf, onToggle, select],
   );
 }
 
@@ -130,12 +136,12 @@ function useActions(choose: (runId: string) => void, onToggle: (runId: string) =
  * Collect one run of each worker and channel seen so far: the options of the filters grow, and do not shrink with a
  * filter.
  */
-function useSeen(pages: readonly RunPage[]): readonly Run[] {
-  const [seen, setSeen] = useState<ReadonlyMap<string, Run>>(new Map());
+function useSeenRuns(pages: readonly RunPage[]): readonly Run[] {
+  const [seenRuns, setSeenRuns] = useState<ReadonlyMap<string, Run>>(new Map());
   const found = useMemo(() => pages.flatMap((page) => [...examplesOf(page)]), [pages]);
-  const added = found.filter(([key]) => !seen.has(key));
-  if (added.length) setSeen(new Map([...seen, ...added]));
-  return useMemo(() => [...seen.values()], [seen]);
+  const added = found.filter(([key]) => !seenRuns.has(key));
+  if (added.length) setSeenRuns(new Map([...seenRuns, ...added]));
+  return useMemo(() => [...seenRuns.values()], [seenRuns]);
 }
 
 const examples = new WeakMap<RunPage, ReadonlyMap<string, Run>>();

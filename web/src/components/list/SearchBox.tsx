@@ -1,39 +1,39 @@
 import { useEffect, useRef, useState } from "react";
-import { useKeys } from "@/shortcuts";
-import { useGo, usePlace } from "@/address";
+import { useShortcuts } from "@/shortcuts";
+import { useChangeAddress, useAddress } from "@/address";
 
-const REST_MS = 200;
+const TYPING_PAUSE_MS = 200;
 /** The longest query that the server accepts. */
-const MOST_CHARS = 1_000;
+const MAX_CHARS = 1_000;
 
 /** The search over all runs. The query goes to the address once the user pauses typing. */
 export function SearchBox({ onEnter }: { onEnter: () => void }) {
-  const said = usePlace().q ?? "";
-  const go = useGo();
-  const field = useRef<HTMLInputElement>(null);
-  const [text, setText] = useState(said);
-  const told = useRef(said);
+  const query = useAddress().q ?? "";
+  const changeAddress = useChangeAddress();
+  const fieldRef = useRef<HTMLInputElement>(null);
+  const [text, setText] = useState(query);
+  const submittedRef = useRef(query);
   /** Whether the typed query has a history entry of its own: the first change adds one, later changes replace it. */
-  const hasStep = useRef(false);
-  const tell = () => {
-    if (text.trim() === told.current) return;
-    told.current = text.trim();
-    go({ q: told.current || undefined }, hasStep.current);
-    hasStep.current = true;
+  const hasHistoryEntryRef = useRef(false);
+  const submit = () => {
+    if (text.trim() === submittedRef.current) return;
+    submittedRef.current = text.trim();
+    changeAddress({ q: submittedRef.current || undefined }, hasHistoryEntryRef.current);
+    hasHistoryEntryRef.current = true;
   };
   useEffect(() => {
     // The query changed elsewhere: by a link, or by going back.
-    if (said === told.current) return;
-    told.current = said;
-    hasStep.current = false;
-    setText(said);
-  }, [said]);
+    if (query === submittedRef.current) return;
+    submittedRef.current = query;
+    hasHistoryEntryRef.current = false;
+    setText(query);
+  }, [query]);
   useEffect(() => {
-    const timer = setTimeout(tell, REST_MS);
+    const timer = setTimeout(submit, TYPING_PAUSE_MS);
     return () => clearTimeout(timer);
   });
-  useKeys("page", {
-    "/": () => field.current?.select(),
+  useShortcuts("page", {
+    "/": () => fieldRef.current?.select(),
   });
   return (
     <div className="relative">
@@ -46,24 +46,24 @@ export function SearchBox({ onEnter }: { onEnter: () => void }) {
         <path d="m10.5 10.5 4 4" />
       </svg>
       <input
-        ref={field}
+        ref={fieldRef}
         type="search"
         aria-label="Search runs"
         aria-keyshortcuts="/"
         placeholder="Search runs"
-        maxLength={MOST_CHARS}
+        maxLength={MAX_CHARS}
         value={text}
-        onFocus={() => void (hasStep.current = false)}
+        onFocus={() => void (hasHistoryEntryRef.current = false)}
         onChange={(event) => setText(event.target.value)}
         onKeyDown={(event) => {
           if (event.key === "Escape") {
             // The browser would empty the field; keep the query, since the user only leaves the field.
             event.preventDefault();
-            tell();
-            field.current?.blur();
+            submit();
+            fieldRef.current?.blur();
           } else if (event.key === "Enter" || event.key === "ArrowDown") {
             event.preventDefault();
-            tell();
+            submit();
             onEnter();
           }
         }}

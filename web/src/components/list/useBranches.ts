@@ -8,9 +8,9 @@ type Observer = ReturnType<typeof observe>;
 const observe = (queries: QueryClient, parent: string) => new InfiniteQueryObserver(queries, runsQuery({ parent }));
 
 class Branches {
-  #open = new Map<string, { observer: Observer; stop: () => void }>();
+  #watched = new Map<string, { observer: Observer; stop: () => void }>();
   #listeners = new Set<() => void>();
-  #now: ReadonlyMap<string, Branch> = new Map();
+  #snapshot: ReadonlyMap<string, Branch> = new Map();
 
   constructor(readonly queries: QueryClient) {}
 
@@ -19,40 +19,40 @@ class Branches {
     return () => void this.#listeners.delete(listener);
   };
 
-  now = () => this.#now;
+  snapshot = () => this.#snapshot;
 
   /** Watch exactly these parents; poll every `everyMs` milliseconds. */
-  watch(parents: ReadonlySet<string>, everyMs: number | false): void {
-    for (const [parent, { stop }] of this.#open) {
+  watch(parents: ReadonlySet<string>, pollEveryMs: number | false): void {
+    for (const [parent, { stop }] of this.#watched) {
       if (parents.has(parent)) continue;
       stop();
-      this.#open.delete(parent);
+      this.#watched.delete(parent);
     }
     for (const parent of parents) {
-      const observer = this.#open.get(parent)?.observer ?? this.#add(parent);
-      observer.setOptions({ ...runsQuery({ parent }), refetchInterval: everyMs });
+      const observer = this.#watched.get(parent)?.observer ?? this.#add(parent);
+      observer.setOptions({ ...runsQuery({ parent }), refetchInterval: pollEveryMs });
     }
-    this.#tell();
+    this.#notify();
   }
 
   stop(): void {
-    for (const { stop } of this.#open.values()) stop();
-    this.#open.clear();
+    for (const { stop } of this.#watched.values()) stop();
+    this.#watched.clear();
   }
 
-  more = (parent: string) => void this.#open.get(parent)?.observer.fetchNextPage();
-  again = (parent: string) => void this.#open.get(parent)?.observer.refetch();
+  more = (parent: string) => void this.#watched.get(parent)?.observer.fetchNextPage();
+  retry = (parent: string) => void this.#watched.get(parent)?.observer.refetch();
 
   #add(parent: string): Observer {
     const observer = observe(this.queries, parent);
-    const stop = observer.subscribe(() => this.#tell());
-    this.#open.set(parent, { observer, stop });
+    const stop = observer.subscribe(() => this.#notify());
+    this.#watched.set(parent, { observer, stop });
     return observer;
   }
 
-  #tell(): void {
-    this.#now = new Map(
-      [...this.#open].map(([parent, { observer }]) => [parent, branchOf(observer.getCurrentResult())]),
+  #notify(): void {
+    this.#snapshot = new Map(
+      [...this.#watched].map(([parent, { observer }]) => [parent, branchOf(observer.getCurrentResult())]),
     );
     for (const listener of this.#listeners) listener();
   }
@@ -64,18 +64,18 @@ function branchOf({
   hasNextPage,
   isFetchingNextPage,
 }: ReturnType<Observer["getCurrentResult"]>): Branch {
-  if (!data) return { runs: [], state: isError ? "trouble" : "loading" };
-  return { runs: runsOf(data.pages), state: isFetchingNextPage ? "loading" : hasNextPage ? "more" : "whole" };
+  if (!data) return { runs: [], state: isError ? "error" : "loading" };
+  return { runs: runsOf(data.pages), state: isFetchingNextPage ? "loading" : hasNextPage ? "more" : "complete" };
 }
 
-export function useBranches(parents: ReadonlySet<string>, everyMs: number | false) {
+export function useBranches(parents: ReadonlySet<string>, pollEveryMs: number | false) {
   const queries = useQueryClient();
   const [branches] = useState(() => new Branches(queries));
-  useEffect(() => branches.watch(parents, everyMs), [branches, parents, everyMs]);
+  useEffect(() => branches.watch(parents, pollEveryMs), [branches, parents, pollEveryMs]);
   useEffect(() => () => branches.stop(), [branches]);
   return {
-    branches: useSyncExternalStore(branches.subscribe, branches.now),
+    branches: useSyncExternalStore(branches.subscribe, branches.snapshot),
     more: branches.more,
-    again: branches.again,
+    retry: branches.retry,
   };
 }

@@ -2,71 +2,71 @@
 import { type QueryClient, useQueryClient } from "@tanstack/react-query";
 import { useEffect, useRef, useState } from "react";
 import { runQuery } from "@/api";
-import { type Branch, lastInSight, type Row } from "@/views/runRows";
+import { type Branch, lastVisible, type Row } from "@/views/runRows";
 
 interface Tree {
   readonly rows: readonly Row[];
   readonly branches: ReadonlyMap<string, Branch>;
-  readonly open: (runIds: readonly string[]) => void;
+  readonly expand: (runIds: readonly string[]) => void;
   readonly more: (parent: string) => void;
 }
 
-const NOWHERE: readonly string[] = [];
+const NO_PATH: readonly string[] = [];
 
 /**
  * Expand once for each selection, so that a run the user collapses again stays collapsed. `tree` is null where the list
  * is no tree. Return the root of the selected run once it is known: the list itself has only roots.
  */
-export function useOpening(chosen: string | undefined, tree: Tree | null): string | undefined {
+export function useExpandPath(selectedId: string | undefined, tree: Tree | null): string | undefined {
   const queries = useQueryClient();
-  const [found, setFound] = useState(NOWHERE);
-  const latest = useRef(tree);
+  const [foundPath, setFoundPath] = useState(NO_PATH);
+  const treeRef = useRef(tree);
   useEffect(() => {
-    latest.current = tree;
+    treeRef.current = tree;
   });
-  const inTree = tree !== null;
-  const way = inTree && found.at(-1) === chosen ? found : NOWHERE;
+  const isTree = tree !== null;
+  const path = isTree && foundPath.at(-1) === selectedId ? foundPath : NO_PATH;
   useEffect(() => {
-    if (!inTree || chosen === undefined) return;
-    let stale = false;
-    const open = (way: readonly string[]) => {
-      if (stale) return;
-      latest.current?.open(way.slice(0, -1));
-      setFound(way);
+    if (!isTree || selectedId === undefined) return;
+    let isStale = false;
+    const expand = (path: readonly string[]) => {
+      if (isStale) return;
+      treeRef.current?.expand(path.slice(0, -1));
+      setFoundPath(path);
     };
     // The detail pane shows the error of a run that cannot be loaded.
-    wayTo(queries, chosen).then(open, () => undefined);
+    pathTo(queries, selectedId).then(expand, () => undefined);
     return () => {
-      stale = true;
+      isStale = true;
     };
-  }, [queries, chosen, inTree]);
+  }, [queries, selectedId, isTree]);
 
   // The next run of the path may be on a page of sub-runs that is not loaded yet.
-  const parent = tree === null ? undefined : lastInSight(tree.rows, way);
-  const known = parent === undefined ? undefined : tree?.branches.get(parent);
-  const count = known?.runs.length;
-  const hasMore = useRef(false);
+  const parent = tree === null ? undefined : lastVisible(tree.rows, path);
+  const branch = parent === undefined ? undefined : tree?.branches.get(parent);
+  const count = branch?.runs.length;
+  const hasMoreRef = useRef(false);
   useEffect(() => {
-    hasMore.current = known?.state === "more";
+    hasMoreRef.current = branch?.state === "more";
   });
   useEffect(() => {
     // Once for each page, so that a failing request is not repeated forever.
-    if (parent !== undefined && hasMore.current) latest.current?.more(parent);
+    if (parent !== undefined && hasMoreRef.current) treeRef.current?.more(parent);
   }, [parent, count]);
-  return way[0];
+  return path[0];
 }
 
 /** Return the path from the root run down to this run. */
-async function wayTo(queries: QueryClient, runId: string): Promise<readonly string[]> {
-  const way = [runId];
+async function pathTo(queries: QueryClient, runId: string): Promise<readonly string[]> {
+  const path = [runId];
   for (
     let parent = await parentOf(queries, runId);
-    parent !== null && !way.includes(parent);
+    parent !== null && !path.includes(parent);
     parent = await parentOf(queries, parent)
   ) {
-    way.unshift(parent);
+    path.unshift(parent);
   }
-  return way;
+  return path;
 }
 
 const parentOf = async (queries: QueryClient, runId: string) =>

@@ -14,44 +14,44 @@ interface Anchor {
  * the list: another list starts at its top; null while the list is loading. The returned function must be called on
  * each scroll.
  */
-export function useAnchor(
+export function useScrollAnchor(
   virtualizer: Virtualizer<HTMLDivElement, Element>,
   scrollerRef: RefObject<HTMLDivElement | null>,
   rows: readonly Row[],
-  list: string | null,
+  listKey: string | null,
 ): () => void {
-  const anchors = useRef<readonly Anchor[]>([]);
-  const listBefore = useRef(list);
+  const anchorsRef = useRef<readonly Anchor[]>([]);
+  const previousListRef = useRef(listKey);
   const isShown = (virtualizer.scrollRect?.height ?? 0) > 0;
   const remember = useCallback(() => {
     // A narrow screen hides the list while a run is shown; keep the anchors until the list is back.
     if (!scrollerRef.current?.clientHeight) return;
     const top = scrollerRef.current.scrollTop;
     const inSight = virtualizer.getVirtualItems().filter((item) => item.end > top);
-    anchors.current = top > 0 ? inSight.map((item) => ({ key: String(item.key), px: item.start - top })) : [];
+    anchorsRef.current = top > 0 ? inSight.map((item) => ({ key: String(item.key), px: item.start - top })) : [];
   }, [virtualizer, scrollerRef]);
   useLayoutEffect(() => {
     const element = scrollerRef.current;
-    if (!element || list === null || !isShown) return;
-    if (listBefore.current !== list) {
-      listBefore.current = list;
+    if (!element || listKey === null || !isShown) return;
+    if (previousListRef.current !== listKey) {
+      previousListRef.current = listKey;
       element.scrollTop = 0;
     } else {
-      const start = startOf(virtualizer, rows, anchors.current);
+      const start = anchoredScrollTop(virtualizer, rows, anchorsRef.current);
       if (start !== null && Math.abs(start - element.scrollTop) >= 1) element.scrollTop = start;
     }
     remember();
-  }, [virtualizer, scrollerRef, rows, list, isShown, remember]);
+  }, [virtualizer, scrollerRef, rows, listKey, isShown, remember]);
   return remember;
 }
 
 /** Return the scroll position that puts the first remaining anchor back to its place. */
-function startOf(
+function anchoredScrollTop(
   virtualizer: Virtualizer<HTMLDivElement, Element>,
   rows: readonly Row[],
-  anchors: readonly Anchor[],
+  anchorsRef: readonly Anchor[],
 ): number | null {
-  for (const { key, px } of anchors) {
+  for (const { key, px } of anchorsRef) {
     const item = virtualizer.measurementsCache[indexOf(rows, key)];
     if (item) return item.start - px;
   }

@@ -2,59 +2,59 @@
  * The selected run. Keys move the selection at once; the address, and with it the rest of the page, follows throttled.
  */
 import { useCallback, useEffect, useRef, useState } from "react";
-import { useGo, usePlace } from "@/address";
-import { toRun } from "@/views/address";
+import { useChangeAddress, useAddress } from "@/address";
+import { selectRun } from "@/views/address";
 
 /** How often the address follows while a key is held. */
-const FOLLOWS_MS = 120;
+const THROTTLE_MS = 120;
 
-export interface Choice {
-  readonly chosen: string | undefined;
+export interface RunSelection {
+  readonly selectedId: string | undefined;
   /** Select a run, with a history entry. */
-  readonly choose: (runId: string) => void;
+  readonly select: (runId: string) => void;
   /** Move the selection, without a history entry. */
   readonly move: (runId: string) => void;
 }
 
-export function useChoice(): Choice {
-  const { worker, q } = usePlace();
-  const go = useGo();
-  const [ahead, setAhead] = useState<string>();
-  const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
-  const wanted = useRef<string>(undefined);
-  const rest = useCallback(() => {
-    clearTimeout(timer.current);
-    timer.current = undefined;
-    wanted.current = undefined;
-    setAhead(undefined);
+export function useSelectedRun(): RunSelection {
+  const { worker, q } = useAddress();
+  const changeAddress = useChangeAddress();
+  const [pendingId, setPendingId] = useState<string>();
+  const timerRef = useRef<ReturnType<typeof setTimeout>>(undefined);
+  const wantedRef = useRef<string>(undefined);
+  const reset = useCallback(() => {
+    clearTimeout(timerRef.current);
+    timerRef.current = undefined;
+    wantedRef.current = undefined;
+    setPendingId(undefined);
   }, []);
-  const choose = useCallback(
+  const select = useCallback(
     (runId: string) => {
-      rest();
-      go(toRun(runId, q));
+      reset();
+      changeAddress(selectRun(runId, q));
     },
-    [go, rest, q],
+    [changeAddress, reset, q],
   );
   const follow = useCallback(
     function followLatest() {
-      if (wanted.current === undefined) {
-        rest();
+      if (wantedRef.current === undefined) {
+        reset();
         return;
       }
-      go(toRun(wanted.current, q), true);
-      wanted.current = undefined;
-      timer.current = setTimeout(followLatest, FOLLOWS_MS);
+      changeAddress(selectRun(wantedRef.current, q), true);
+      wantedRef.current = undefined;
+      timerRef.current = setTimeout(followLatest, THROTTLE_MS);
     },
-    [go, rest, q],
+    [changeAddress, reset, q],
   );
   const move = useCallback(
     (runId: string) => {
-      wanted.current = runId;
-      setAhead(runId);
-      if (timer.current === undefined) follow();
+      wantedRef.current = runId;
+      setPendingId(runId);
+      if (timerRef.current === undefined) follow();
     },
     [follow],
   );
-  useEffect(() => rest, [rest]);
-  return { chosen: ahead ?? worker, choose, move };
+  useEffect(() => reset, [reset]);
+  return { selectedId: pendingId ?? worker, select, move };
 }

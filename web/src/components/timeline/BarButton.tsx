@@ -2,12 +2,12 @@ import clsx from "clsx";
 import { memo } from "react";
 import type { Span } from "@/api";
 import { type Bar, barName, type Ending, isWait } from "@/views/timeChart";
-import { duration } from "@/views/time";
+import { formatDuration } from "@/views/time";
 
-const KINDS: Record<Span["kind"], { word: string; colour: string }> = {
-  step: { word: "step", colour: "bg-quiet-back text-quiet" },
-  tool: { word: "tool", colour: "bg-waiting-back text-waiting" },
-  run: { word: "sub-run", colour: "bg-nested-back text-nested" },
+const KINDS: Record<Span["kind"], { word: string; color: string }> = {
+  step: { word: "step", color: "bg-quiet-back text-quiet" },
+  tool: { word: "tool", color: "bg-waiting-back text-waiting" },
+  run: { word: "sub-run", color: "bg-nested-back text-nested" },
 };
 const ENDINGS: Record<Ending, string> = { failed: "bg-failed-back text-failed", cancelled: "bg-quiet-back text-quiet" };
 /** Stripes for a bar that only waits. */
@@ -19,19 +19,19 @@ interface Props {
   ending: Ending | null;
   top: number;
   /** Whether Tab enters the chart here; arrow keys move on. */
-  isEntry: boolean;
-  onLook: (seq: number) => void;
-  onEnter: (seq: number) => void;
-  onGo: (seq: number) => void;
+  isTabStop: boolean;
+  onHover: (seq: number) => void;
+  onFocus: (seq: number) => void;
+  onEvent: (seq: number) => void;
 }
 
 /** A bar of the chart. Memoized: a chart may have more than a thousand. */
-export const BarButton = memo(function BarButton({ bar, ending, top, isEntry, onLook, onEnter, onGo }: Props) {
+export const BarButton = memo(function BarButton({ bar, ending, top, isTabStop, onHover, onFocus, onEvent }: Props) {
   const { span, from, to } = bar;
   const kind = KINDS[span.kind];
-  const waits = isWait(span);
+  const isWaiting = isWait(span);
   const name = barName(bar);
-  const said = `${name}, ${waits ? "waiting" : kind.word}, ${bar.open ? "open for " : ""}${duration(bar.ms)}${bar.count > 1 ? " together" : ""}${ending ? `, ${ending}` : ""}`;
+  const label = `${name}, ${isWaiting ? "waiting" : kind.word}, ${bar.isOpen ? "open for " : ""}${formatDuration(bar.ms)}${bar.count > 1 ? " together" : ""}${ending ? `, ${ending}` : ""}`;
   return (
     <li
       className="@container absolute h-4 min-w-0.5"
@@ -40,20 +40,20 @@ export const BarButton = memo(function BarButton({ bar, ending, top, isEntry, on
       <button
         type="button"
         data-bar={span.seq}
-        data-waits={waits || undefined}
-        aria-label={said}
-        title={said}
-        tabIndex={isEntry ? 0 : -1}
-        onPointerEnter={() => onLook(span.seq)}
+        data-waits={isWaiting || undefined}
+        aria-label={label}
+        title={label}
+        tabIndex={isTabStop ? 0 : -1}
+        onPointerEnter={() => onHover(span.seq)}
         onFocus={() => {
-          onLook(span.seq);
-          onEnter(span.seq);
+          onHover(span.seq);
+          onFocus(span.seq);
         }}
-        onClick={() => onGo(span.seq)}
+        onClick={() => onEvent(span.seq)}
         className={clsx(
           "block h-full w-full overflow-hidden text-left text-[10px]/4 whitespace-nowrap ring-1 ring-current/45 ring-inset hover:ring-current focus-visible:z-10",
-          ending ? ENDINGS[ending] : waits ? STRIPES : kind.colour,
-          bar.open ? "rounded-l-sm border-r-2 border-running" : "rounded-sm",
+          ending ? ENDINGS[ending] : isWaiting ? STRIPES : kind.color,
+          bar.isOpen ? "rounded-l-sm border-r-2 border-running" : "rounded-sm",
         )}
       >
         {/* Narrow bars have no room for a name. */}

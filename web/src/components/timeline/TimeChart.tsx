@@ -4,114 +4,123 @@ import type { RunDetail, Spans } from "@/api";
 import { useNow } from "@/components/ui/Time";
 import type { Break } from "@/views/timeAxis";
 import { type Bar, barName, type Chart, chartOf, type Ending, endingOf, isWait, lanesOf } from "@/views/timeChart";
-import { goesOn } from "@/views/detail";
-import { clock, duration } from "@/views/time";
+import { isActive } from "@/views/detail";
+import { formatClock, formatDuration } from "@/views/time";
 import { BarButton, STRIPES } from "./BarButton";
 
 const LANE_PX = 18;
-const LANES_SEEN = 12;
+const MAX_VISIBLE_LANES = 12;
 /** With more breaks than this, their labels would overlap. */
-const BREAKS_TOLD = 4;
+const MAX_BREAK_LABELS = 4;
 /** Drawn over the bars, so that a bar that spans a break looks cut. */
-const SIGN =
+const BREAK_CLASS =
   "pointer-events-none absolute inset-y-0 border-x border-dashed border-ink-faint bg-[repeating-linear-gradient(115deg,var(--app)_0_2px,transparent_2px_8px)]";
 
 interface Props {
   spans: Spans;
   run: RunDetail;
   /** Events by which something ended because the run was cancelled. */
-  left: ReadonlySet<number>;
+  cancelledBy: ReadonlySet<number>;
   onEvent: (seq: number) => void;
 }
 
 /** The chart of where the time went. It grows while the run is active. */
-export function Bars({ spans, run, left, onEvent }: Props) {
+export function TimeChart({ spans, run, cancelledBy, onEvent }: Props) {
   const lanes = useMemo(() => lanesOf(spans), [spans]);
-  const told = { left, onEvent };
-  if (goesOn(run.status) && spans.ended_at === null)
-    return <Growing lanes={lanes} waits={run.status === "waiting"} {...told} />;
+  const chartProps = { cancelledBy, onEvent };
+  if (isActive(run.status) && spans.ended_at === null)
+    return <GrowingChart lanes={lanes} isWaiting={run.status === "waiting"} {...chartProps} />;
   const chart = chartOf(lanes, null, false);
   // Some logs have no times, so there is nothing to draw.
-  return chart.ms > 0 ? <Drawn chart={chart} {...told} /> : null;
+  return chart.ms > 0 ? <BarList chart={chart} {...chartProps} /> : null;
 }
 
-function Growing({ lanes, waits, ...rest }: { lanes: ReturnType<typeof lanesOf>; waits: boolean } & Told) {
-  return <Drawn chart={chartOf(lanes, useNow(), waits)} {...rest} />;
+function GrowingChart({
+  lanes,
+  isWaiting,
+  ...rest
+}: { lanes: ReturnType<typeof lanesOf>; isWaiting: boolean } & ChartProps) {
+  return <BarList chart={chartOf(lanes, useNow(), isWaiting)} {...rest} />;
 }
 
-interface Told {
-  left: ReadonlySet<number>;
+interface ChartProps {
+  cancelledBy: ReadonlySet<number>;
   onEvent: (seq: number) => void;
 }
 
-function Drawn({ chart, left, onEvent }: { chart: Chart } & Told) {
-  const [looked, setLooked] = useState<number | null>(null);
-  const [entered, setEntered] = useState<number | null>(null);
+function BarList({ chart, cancelledBy, onEvent }: { chart: Chart } & ChartProps) {
+  const [hoveredSeq, setHoveredSeq] = useState<number | null>(null);
+  const [focusedSeq, setFocusedSeq] = useState<number | null>(null);
   const bars = chart.bars;
-  const endOf = ({ span }: Bar) => endingOf(span, left);
-  const at = bars.findIndex((bar) => bar.span.seq === entered);
+  const endingOfBar = ({ span }: Bar) => endingOf(span, cancelledBy);
+  const focusedIndex = bars.findIndex((bar) => bar.span.seq === focusedSeq);
   return (
     <div className={clsx("flex max-h-1/2 flex-col border-b border-line px-3 pb-1.5", chart.lanes > 1 && "min-h-16")}>
-      <div className="min-h-0 overflow-x-hidden overflow-y-auto" style={{ maxHeight: LANES_SEEN * LANE_PX }}>
+      <div className="min-h-0 overflow-x-hidden overflow-y-auto" style={{ maxHeight: MAX_VISIBLE_LANES * LANE_PX }}>
         <ol
           aria-label="Where the time went"
           className="relative"
           style={{ height: chart.lanes * LANE_PX }}
-          onPointerLeave={() => setLooked(null)}
-          onBlur={() => setLooked(null)}
+          onPointerLeave={() => setHoveredSeq(null)}
+          onBlur={() => setHoveredSeq(null)}
           onKeyDown={(event) => {
-            const next = bars[stepped(event.key, at, bars.length)];
+            const next = bars[indexAfterKey(event.key, focusedIndex, bars.length)];
             if (!next) return;
             event.preventDefault();
-            setEntered(next.span.seq);
+            setFocusedSeq(next.span.seq);
             event.currentTarget.querySelector<HTMLElement>(`[data-bar="${next.span.seq}"]`)?.focus();
           }}
         >
-          {chart.breaks.map((one) => (
-            <li key={one.from} title={idle(one)} className="absolute inset-y-0 bg-app-hover" style={across(one)}>
-              <span className="sr-only">{idle(one)}</span>
+          {chart.breaks.map((gap) => (
+            <li
+              key={gap.from}
+              title={idleText(gap)}
+              className="absolute inset-y-0 bg-app-hover"
+              style={horizontalStyle(gap)}
+            >
+              <span className="sr-only">{idleText(gap)}</span>
             </li>
           ))}
           {bars.map((bar, index) => (
             <BarButton
               key={bar.span.seq}
               bar={bar}
-              ending={endOf(bar)}
+              ending={endingOfBar(bar)}
               top={bar.lane * LANE_PX}
-              isEntry={index === Math.max(0, at)}
-              onLook={setLooked}
-              onEnter={setEntered}
-              onGo={onEvent}
+              isTabStop={index === Math.max(0, focusedIndex)}
+              onHover={setHoveredSeq}
+              onFocus={setFocusedSeq}
+              onEvent={onEvent}
             />
           ))}
-          {chart.breaks.map((one) => (
-            <li key={`sign ${one.from}`} aria-hidden className={SIGN} style={across(one)} />
+          {chart.breaks.map((gap) => (
+            <li key={`sign ${gap.from}`} aria-hidden className={BREAK_CLASS} style={horizontalStyle(gap)} />
           ))}
         </ol>
       </div>
-      <Lengths chart={chart} />
+      <BreakLabels chart={chart} />
       <p className="mt-1 flex h-4 gap-2 truncate text-xs/4 text-ink-faint tabular-nums">
-        <Said bar={bars.find((bar) => bar.span.seq === looked)} endOf={endOf} chart={chart} />
+        <ChartCaption bar={bars.find((bar) => bar.span.seq === hoveredSeq)} endingOfBar={endingOfBar} chart={chart} />
       </p>
     </div>
   );
 }
 
-const idle = (one: Break) => `Nothing happened for ${duration(one.ms)}`;
-const across = ({ from, to }: Break) => ({ left: `${from * 100}%`, width: `${(to - from) * 100}%` });
+const idleText = (gap: Break) => `Nothing happened for ${formatDuration(gap.ms)}`;
+const horizontalStyle = ({ from, to }: Break) => ({ cancelledBy: `${from * 100}%`, width: `${(to - from) * 100}%` });
 
 /** Labels with the real length of the breaks. */
-function Lengths({ chart }: { chart: Chart }) {
-  if (chart.breaks.length === 0 || chart.breaks.length > BREAKS_TOLD) return null;
+function BreakLabels({ chart }: { chart: Chart }) {
+  if (chart.breaks.length === 0 || chart.breaks.length > MAX_BREAK_LABELS) return null;
   return (
     <div aria-hidden className="relative h-3.5 text-[10px]/3.5 text-ink-faint">
-      {chart.breaks.map((one) => (
+      {chart.breaks.map((gap) => (
         <span
-          key={one.from}
+          key={gap.from}
           className="absolute max-w-20 -translate-x-1/2 truncate whitespace-nowrap"
-          style={{ left: `clamp(1.5rem, ${((one.from + one.to) / 2) * 100}%, calc(100% - 1.5rem))` }}
+          style={{ left: `clamp(1.5rem, ${((gap.from + gap.to) / 2) * 100}%, calc(100% - 1.5rem))` }}
         >
-          {duration(one.ms)}
+          {formatDuration(gap.ms)}
         </span>
       ))}
     </div>
@@ -119,26 +128,36 @@ function Lengths({ chart }: { chart: Chart }) {
 }
 
 /** The bar under the pointer or focus; otherwise the total time. */
-function Said({ bar, endOf, chart }: { bar: Bar | undefined; endOf: (bar: Bar) => Ending | null; chart: Chart }) {
+function ChartCaption({
+  bar,
+  endingOfBar,
+  chart,
+}: {
+  bar: Bar | undefined;
+  endingOfBar: (bar: Bar) => Ending | null;
+  chart: Chart;
+}) {
   if (bar) {
     return (
       <>
         <span className="truncate text-ink">{barName(bar)}</span>
         <span>
-          {bar.open ? "for " : ""}
-          {duration(bar.ms)}
+          {bar.isOpen ? "for " : ""}
+          {formatDuration(bar.ms)}
           {bar.count > 1 && " together"}
         </span>
-        <span>from {clock(bar.span.started_at)}</span>
+        <span>from {formatClock(bar.span.started_at)}</span>
         {isWait(bar.span) && <span>waiting</span>}
-        {endOf(bar) && <span className={endOf(bar) === "failed" ? "text-failed" : "text-quiet"}>{endOf(bar)}</span>}
+        {endingOfBar(bar) && (
+          <span className={endingOfBar(bar) === "failed" ? "text-failed" : "text-quiet"}>{endingOfBar(bar)}</span>
+        )}
       </>
     );
   }
   return (
     <>
-      <span className="truncate">{duration(chart.ms)} in all</span>
-      {chart.bars.some((one) => isWait(one.span)) && (
+      <span className="truncate">{formatDuration(chart.ms)} in all</span>
+      {chart.bars.some((gap) => isWait(gap.span)) && (
         <span className="flex shrink-0 items-center gap-1">
           <span aria-hidden className={clsx("size-3 rounded-sm ring-1 ring-current/45 ring-inset", STRIPES)} /> waiting
         </span>
@@ -148,9 +167,9 @@ function Said({ bar, endOf, chart }: { bar: Bar | undefined; endOf: (bar: Bar) =
 }
 
 /** Return the index that an arrow key leads to; -1 for other keys. */
-function stepped(key: string, at: number, count: number): number {
-  if (key === "ArrowRight" || key === "ArrowDown") return Math.min(at + 1, count - 1);
-  if (key === "ArrowLeft" || key === "ArrowUp") return Math.max(at - 1, 0);
+function indexAfterKey(key: string, focusedIndex: number, count: number): number {
+  if (key === "ArrowRight" || key === "ArrowDown") return Math.min(focusedIndex + 1, count - 1);
+  if (key === "ArrowLeft" || key === "ArrowUp") return Math.max(focusedIndex - 1, 0);
   if (key === "Home") return 0;
   return key === "End" ? count - 1 : -1;
 }

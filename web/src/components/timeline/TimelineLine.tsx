@@ -1,10 +1,10 @@
 import clsx from "clsx";
 import { memo } from "react";
 import type { TimelineRow } from "@/api";
-import { clock, exact } from "@/views/time";
-import { lineOf, MARKS, MEANINGS, type Tone } from "@/views/timelineRows";
+import { formatClock, formatDateTime } from "@/views/time";
+import { lineOf, MARKS, TONE_LABELS, type Tone } from "@/views/timelineRows";
 
-const MARK_COLOURS: Record<Tone, string> = {
+const MARK_COLORS: Record<Tone, string> = {
   status: "text-ink-faint",
   started: "text-waiting",
   completed: "text-done",
@@ -14,53 +14,53 @@ const MARK_COLOURS: Record<Tone, string> = {
 };
 
 /** A line of the timeline; a click goes to its event. */
-export const Row = memo(function Row({
+export const TimelineLine = memo(function TimelineLine({
   row,
   cancelled,
-  isChosen,
+  isSelected,
   onEvent,
 }: {
   row: TimelineRow;
   cancelled: string | null;
   /** Whether the address names its event. */
-  isChosen: boolean;
+  isSelected: boolean;
   onEvent: (seq: number) => void;
 }) {
   const line = lineOf(row, cancelled);
-  const bad = line.tone === "error" || line.tone === "failed";
+  const isError = line.tone === "error" || line.tone === "failed";
   return (
     <button
       type="button"
-      aria-current={isChosen || undefined}
+      aria-current={isSelected || undefined}
       onClick={() => onEvent(line.seq)}
       className={clsx(
         "flex w-full items-baseline gap-2 px-3 py-0.5 text-left text-xs/5 -outline-offset-2 hover:bg-app-hover",
-        isChosen && "bg-app-selected",
+        isSelected && "bg-app-selected",
       )}
     >
       <time
         dateTime={row.created_at}
-        title={exact(row.created_at)}
-        className={clsx("shrink-0 tabular-nums", isChosen ? "text-ink-dull" : "text-ink-faint")}
+        title={formatDateTime(row.created_at)}
+        className={clsx("shrink-0 tabular-nums", isSelected ? "text-ink-dull" : "text-ink-faint")}
       >
-        {clock(row.created_at)}
+        {formatClock(row.created_at)}
       </time>
       <span
         aria-hidden
         className={clsx(
           "w-3 shrink-0 text-center",
-          isChosen && line.tone === "status" ? "text-ink-dull" : MARK_COLOURS[line.tone],
+          isSelected && line.tone === "status" ? "text-ink-dull" : MARK_COLORS[line.tone],
         )}
       >
         {MARKS[line.tone]}
       </span>
       {line.name !== null && (
-        <span className={clsx("max-w-[50%] shrink-0 truncate font-mono", bad ? "text-failed" : "text-ink")}>
+        <span className={clsx("max-w-[50%] shrink-0 truncate font-mono", isError ? "text-failed" : "text-ink")}>
           {line.name}
         </span>
       )}
-      {line.took !== null && <span className="shrink-0 text-ink-dull tabular-nums">{line.took}</span>}
-      {MEANINGS[line.tone] && <span className="sr-only">{MEANINGS[line.tone]}</span>}
+      {line.duration !== null && <span className="shrink-0 text-ink-dull tabular-nums">{line.duration}</span>}
+      {TONE_LABELS[line.tone] && <span className="sr-only">{TONE_LABELS[line.tone]}</span>}
       <span
         title={line.text}
         className={clsx(
@@ -68,7 +68,7 @@ export const Row = memo(function Row({
           line.tone === "error" || (line.tone === "cancelled" && line.name === null)
             ? "line-clamp-3 break-words"
             : "truncate",
-          bad
+          isError
             ? "text-failed"
             : line.tone === "cancelled"
               ? "text-quiet"

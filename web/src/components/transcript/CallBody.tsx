@@ -1,12 +1,12 @@
 import type { EventOf } from "@/api";
-import { Copy } from "@/components/ui/CopyButton";
-import { bytes } from "@/views/amounts";
+import { CopyButton } from "@/components/ui/CopyButton";
+import { formatBytes } from "@/views/amounts";
 import { changesOf } from "@/views/diff";
 import { asText, isRecord, isText } from "@/views/json";
-import { outputsOf, type Shown } from "@/views/outputs";
-import { Changes } from "./FileDiffs";
-import { Cut } from "./TruncationNotice";
-import { useReading, useWhole } from "./transcriptContext";
+import { outputsOf, type OutputPart } from "@/views/outputs";
+import { FileDiffs } from "./FileDiffs";
+import { TruncationNotice } from "./TruncationNotice";
+import { useTranscriptContext, useFullEvent } from "./transcriptContext";
 import { Text } from "./Text";
 
 /** How many lines of a command's output are shown at first. */
@@ -14,59 +14,63 @@ const LAST_LINES = 12;
 
 /** The input and the result of a call. */
 export function CallBody({ call, result }: { call: EventOf<"tool.call">; result: EventOf<"tool.result"> | null }) {
-  const asked = useWhole(call, true);
-  const input = asked.event.payload.input;
+  const fullCall = useFullEvent(call, true);
+  const input = fullCall.event.payload.input;
   const changes = changesOf(input, null);
   const command = commandIn(input);
   return (
     <div className="flex flex-col gap-2 border-t border-line p-2">
       {/* An edit is shown as a diff below, not as its input. */}
       {changes.length === 0 && !isEmpty(input) && (
-        <Part label={command ? "Command" : "Given"} copy={() => asText(command?.line ?? input)}>
+        <Section label={command ? "Command" : "Given"} copy={() => asText(command?.line ?? input)}>
           <Text text={command?.line ?? asText(input)} />
-          {command && <Rest given={command.rest} />}
-        </Part>
+          {command && <OtherArguments values={command.rest} />}
+        </Section>
       )}
-      <Cut whole={asked} />
-      {result ? <ResultBody result={result} input={input} /> : <Changes files={changes} />}
+      <TruncationNotice full={fullCall} />
+      {result ? <ResultBody result={result} input={input} /> : <FileDiffs files={changes} />}
     </div>
   );
 }
 
 export function ResultBody({ result, input }: { result: EventOf<"tool.result">; input: unknown }) {
-  const { log } = useReading();
-  const whole = useWhole(result, true);
-  const payload = whole.event.payload;
+  const { log } = useTranscriptContext();
+  const fullResult = useFullEvent(result, true);
+  const payload = fullResult.event.payload;
   const changes = changesOf(input, payload.files);
-  const shown = outputsOf(payload);
+  const parts = outputsOf(payload);
   const isCommand = payload.exit_code != null || commandIn(input) !== null;
-  const raw = async () => {
-    const got = result.cut === undefined ? result : await log.whole(result.seq);
-    const all = got.type === "tool.result" ? got.payload : payload;
-    return all.output == null && all.error != null ? all.error : asText(all.output);
+  const loadRaw = async () => {
+    const full = result.cut === undefined ? result : await log.fullEvent(result.seq);
+    const fullPayload = full.type === "tool.result" ? full.payload : payload;
+    return fullPayload.output == null && fullPayload.error != null ? fullPayload.error : asText(fullPayload.output);
   };
   return (
     <>
-      <Changes files={changes} />
+      <FileDiffs files={changes} />
       {!changes.length &&
         payload.files?.map((file) => (
           <p key={file.path} className="font-mono text-xs text-ink-dull">{`${file.action} ${file.path}`}</p>
         ))}
-      {shown.length > 0 ? (
-        <Part label={payload.error != null ? "Error" : "Result"} copy={raw}>
-          {shown.map((part, n) => (
-            <Output key={n} part={part} last={isCommand && whole.cut === null ? LAST_LINES : undefined} />
+      {parts.length > 0 ? (
+        <Section label={payload.error != null ? "Error" : "Result"} copy={loadRaw}>
+          {parts.map((part, n) => (
+            <OutputPartView
+              key={n}
+              part={part}
+              lastLines={isCommand && fullResult.truncatedBytes === null ? LAST_LINES : undefined}
+            />
           ))}
-        </Part>
+        </Section>
       ) : (
         changes.length === 0 && <p className="text-xs text-ink-faint">It gave nothing.</p>
       )}
-      <Cut whole={whole} />
+      <TruncationNotice full={fullResult} />
     </>
   );
 }
 
-function Part({
+function Section({
   label,
   copy,
   children,
@@ -79,19 +83,19 @@ function Part({
     <div className="min-w-0">
       <div className="flex items-center justify-between text-[11px] text-ink-faint">
         {label}
-        <Copy text={copy} label="Copy" title={`Copy: ${label.toLowerCase()}, as it is in the log`} />
+        <CopyButton text={copy} label="Copy" title={`Copy: ${label.toLowerCase()}, as it is in the log`} />
       </div>
       <div className="flex flex-col gap-1 rounded bg-app-side px-2 py-1">{children}</div>
     </div>
   );
 }
 
-function Output({ part, last }: { part: Shown; last: number | undefined }) {
+function OutputPartView({ part, lastLines }: { part: OutputPart; lastLines: number | undefined }) {
   if (part.type === "image") {
     return (
       <img
         src={part.src}
-        alt={`Picture that the tool gave (${bytes(part.bytes)})`}
+        alt={`Picture that the tool gave (${formatBytes(part.bytes)})`}
         loading="lazy"
         className="max-h-96 max-w-full self-start rounded border border-line object-contain"
       />
@@ -100,18 +104,20 @@ function Output({ part, last }: { part: Shown; last: number | undefined }) {
   return (
     <div>
       {part.label && <div className="text-[11px] text-ink-faint">{part.label}</div>}
-      <Text text={part.text} bad={part.bad ?? false} last={last} />
+      <Text text={part.text} isError={part.isError ?? false} lastLines={lastLines} />
     </div>
   );
 }
 
 /** The other arguments of a command, on one line. */
-function Rest({ given }: { given: Record<string, unknown> }) {
-  const said = Object.entries(given).map(
+function OtherArguments({ values }: { values: Record<string, unknown> }) {
+  const texts = Object.entries(values).map(
     ([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`,
   );
   return (
-    said.length > 0 && <p className="text-[11px] break-words whitespace-pre-wrap text-ink-faint">{said.join(" · ")}</p>
+    texts.length > 0 && (
+      <p className="text-[11px] break-words whitespace-pre-wrap text-ink-faint">{texts.join(" · ")}</p>
+    )
   );
 }
 

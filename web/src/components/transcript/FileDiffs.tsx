@@ -3,8 +3,8 @@ import { useState } from "react";
 import { Button } from "@/components/ui/Button";
 import { countOf, type DiffLine, type FileDiff } from "@/views/diff";
 
-const LINES_SHOWN = 400;
-const LINES_MOST = 5_000;
+const INITIAL_LINES = 400;
+const MAX_LINES = 5_000;
 const LOOKS: Record<DiffLine["kind"], string> = {
   same: "text-ink-dull",
   added: "bg-added-back text-ink",
@@ -14,14 +14,14 @@ const LOOKS: Record<DiffLine["kind"], string> = {
 const SIGNS: Record<DiffLine["kind"], string> = { same: " ", added: "+", removed: "-", hunk: " " };
 
 /** Diffs of changed files. */
-export function Changes({ files }: { files: readonly FileDiff[] }) {
-  return files.map((file, n) => <Changed key={n} file={file} />);
+export function FileDiffs({ files }: { files: readonly FileDiff[] }) {
+  return files.map((file, n) => <FileDiffView key={n} file={file} />);
 }
 
-function Changed({ file }: { file: FileDiff }) {
-  const [all, setAll] = useState(false);
-  const shown = file.lines.slice(0, all ? LINES_MOST : LINES_SHOWN);
-  const left = file.lines.length - shown.length;
+function FileDiffView({ file }: { file: FileDiff }) {
+  const [isExpanded, setIsExpanded] = useState(false);
+  const shown = file.lines.slice(0, isExpanded ? MAX_LINES : INITIAL_LINES);
+  const hiddenCount = file.lines.length - shown.length;
   return (
     <figure className="overflow-hidden rounded border border-line">
       <figcaption className="flex items-baseline gap-2 border-b border-line bg-app-side px-2 py-0.5 font-mono text-xs">
@@ -46,9 +46,10 @@ function Changed({ file }: { file: FileDiff }) {
           </code>
         </pre>
       )}
-      {left > 0 && (
+      {hiddenCount > 0 && (
         <p className="flex items-center gap-2 border-t border-line px-2 py-1 text-xs text-ink-dull">
-          {left.toLocaleString("en")} more lines {!all && <Button onClick={() => setAll(true)}>Show all</Button>}
+          {hiddenCount.toLocaleString("en")} more lines{" "}
+          {!isExpanded && <Button onClick={() => setIsExpanded(true)}>Show all</Button>}
         </p>
       )}
     </figure>

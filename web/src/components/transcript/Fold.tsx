@@ -9,13 +9,13 @@ interface Props {
   head: ReactNode;
   children?: ReactNode;
   /** Whether to draw a frame around the head and the body. */
-  framed?: boolean;
+  isFramed?: boolean;
 }
 
 /** A head that expands and collapses its body. */
-export function Fold({ open, onToggle, title, head, children, framed = false }: Props) {
+export function Fold({ open, onToggle, title, head, children, isFramed = false }: Props) {
   return (
-    <div className={clsx(framed && "overflow-hidden rounded border border-line bg-app-raised")}>
+    <div className={clsx(isFramed && "overflow-hidden rounded border border-line bg-app-raised")}>
       <button
         type="button"
         aria-expanded={open}
@@ -23,7 +23,7 @@ export function Fold({ open, onToggle, title, head, children, framed = false }: 
         onClick={onToggle}
         className={clsx(
           "flex w-full min-w-0 items-baseline gap-1.5 text-left hover:bg-app-hover",
-          framed ? "px-2 py-1" : "rounded py-0.5",
+          isFramed ? "px-2 py-1" : "rounded py-0.5",
         )}
       >
         <span aria-hidden className="w-3 shrink-0 text-center text-[10px] text-ink-faint">

@@ -3,33 +3,33 @@ import { useState } from "react";
 import type { Block } from "@/api";
 import { Button } from "@/components/ui/Button";
 import { Markdown } from "@/components/ui/Markdown";
-import { commandText, isKnown, isOutput } from "@/views/events";
+import { commandText, isKnownBlock, isOutput } from "@/views/events";
 import { headline } from "@/views/headline";
 import { asText, oneLine } from "@/views/json";
 import type { Message as Said, MessageRow } from "@/views/transcriptRows";
-import { Cut } from "./TruncationNotice";
+import { TruncationNotice } from "./TruncationNotice";
 import { Fold } from "./Fold";
-import { useReading, useWhole } from "./transcriptContext";
+import { useTranscriptContext, useFullEvent } from "./transcriptContext";
 import { Text } from "./Text";
-import { noteWords, vouched } from "./labels";
+import { noteText, fidelityLabel } from "./labels";
 
 /** The stop reason of a message that was cut off. */
 const INTERRUPTED = "interrupted";
 
 /** A message to the agent, from the agent, or from its program. */
 export function Message({ row, open }: { row: MessageRow; open: boolean }) {
-  const whole = useWhole(row.message, false);
+  const full = useFullEvent(row.message, false);
   // The same blocks of the full message as of the truncated one.
   const blocks = row.blocks.map(
-    (block) => whole.event.payload.blocks[row.message.payload.blocks.indexOf(block)] ?? block,
+    (block) => full.event.payload.blocks[row.message.payload.blocks.indexOf(block)] ?? block,
   );
-  const { payload } = whole.event;
+  const { payload } = full.event;
   const note = payload.role === "assistant" ? payload.note : null;
   return (
     <div className="flex flex-col gap-1">
-      {note && <NoteLine kind={note.kind} words={noteWords(note)} code={note.code ?? null} />}
+      {note && <NoteLine kind={note.kind} text={noteText(note)} code={note.code ?? null} />}
       {payload.role === "user" && payload.system_prompt && (
-        <System text={payload.system_prompt} seq={row.seq} open={open} />
+        <SystemPrompt text={payload.system_prompt} seq={row.seq} open={open} />
       )}
       {payload.synthetic && (
         <p className="text-[11px] text-ink-faint">
@@ -37,12 +37,12 @@ export function Message({ row, open }: { row: MessageRow; open: boolean }) {
         </p>
       )}
       {blocks.map((block, n) => (
-        <OneBlock key={n} block={block} message={whole.event} seq={row.seq} open={open} />
+        <BlockView key={n} block={block} message={full.event} seq={row.seq} open={open} />
       ))}
       {payload.role === "assistant" && payload.stop_reason === INTERRUPTED && (
         <p className="text-[11px] text-running">The message was not completed</p>
       )}
-      <Cut whole={whole} />
+      <TruncationNotice full={full} />
     </div>
   );
 }
@@ -54,12 +54,13 @@ interface BlockProps {
   open: boolean;
 }
 
-function OneBlock({ block, message, seq, open }: BlockProps) {
-  const title = vouched(block.fidelity);
-  if (!isKnown(block)) return <Unknown what={`Block of an unknown kind: ${asText(block.type)}`} value={block} />;
+function BlockView({ block, message, seq, open }: BlockProps) {
+  const title = fidelityLabel(block.fidelity);
+  if (!isKnownBlock(block))
+    return <UnknownBlock title={`Block of an unknown kind: ${asText(block.type)}`} value={block} />;
   switch (block.type) {
     case "text":
-      if (isOutput(block)) return <Text text={block.text} bad={block.stream === "stderr"} wide />;
+      if (isOutput(block)) return <Text text={block.text} isError={block.stream === "stderr"} isWide />;
       return message.type === "message.user" ? (
         <Prompt text={block.text} title={title} />
       ) : (
@@ -75,13 +76,13 @@ function OneBlock({ block, message, seq, open }: BlockProps) {
       return <Stream text={block.chunk} unparsed={block.unparsed ?? false} title={title} />;
     case "tool_use":
       return (
-        <Unknown
-          what={`Wanted ${block.tool_name} ${headline(block.tool_input)}, and did not call it`}
+        <UnknownBlock
+          title={`Wanted ${block.tool_name} ${headline(block.tool_input)}, and did not call it`}
           value={block.tool_input}
         />
       );
     case "tool_result":
-      return <Unknown what="A tool’s result" value={block.tool_content} />;
+      return <UnknownBlock title="A tool’s result" value={block.tool_content} />;
   }
 }
 
@@ -89,7 +90,7 @@ const PROMPT_CHARS = 1_200;
 
 /** A prompt. A long one is cut at first: most readers know it. */
 function Prompt({ text, title, isCommand = false }: { text: string; title: string; isCommand?: boolean }) {
-  const [all, setAll] = useState(false);
+  const [isExpanded, setIsExpanded] = useState(false);
   const isLong = text.length > PROMPT_CHARS * 1.5;
   return (
     <div title={title} className="rounded border border-line bg-app-side px-2.5 py-1.5">
@@ -104,11 +105,11 @@ function Prompt({ text, title, isCommand = false }: { text: string; title: strin
             ${" "}
           </span>
         )}
-        {isLong && !all ? `${text.slice(0, PROMPT_CHARS)}…` : text}
+        {isLong && !isExpanded ? `${text.slice(0, PROMPT_CHARS)}…` : text}
       </div>
       {isLong && (
-        <Button look="bare" className="-ml-2" aria-expanded={all} onClick={() => setAll(!all)}>
-          {all ? "Show less" : "Show more"}
+        <Button look="bare" className="-ml-2" aria-expanded={isExpanded} onClick={() => setIsExpanded(!isExpanded)}>
+          {isExpanded ? "Show less" : "Show more"}
         </Button>
       )}
     </div>
@@ -116,7 +117,7 @@ function Prompt({ text, title, isCommand = false }: { text: string; title: strin
 }
 
 function Thinking({ text, seq, open, title }: { text: string; seq: number; open: boolean; title: string }) {
-  const { onToggle } = useReading();
+  const { onToggle } = useTranscriptContext();
   const head = (
     <>
       <span className="shrink-0 text-xs text-ink-dull italic">Thinking</span>
@@ -132,8 +133,8 @@ function Thinking({ text, seq, open, title }: { text: string; seq: number; open:
   );
 }
 
-function System({ text, seq, open }: { text: string; seq: number; open: boolean }) {
-  const { onToggle } = useReading();
+function SystemPrompt({ text, seq, open }: { text: string; seq: number; open: boolean }) {
+  const { onToggle } = useTranscriptContext();
   const head = (
     <>
       <span className="shrink-0 text-xs text-ink-dull">System prompt</span>
@@ -164,10 +165,10 @@ function Stream({ text, unparsed, title }: { text: string; unparsed: boolean; ti
 }
 
 /** A block of an unknown type, shown as JSON. */
-function Unknown({ what, value }: { what: string; value: unknown }) {
+function UnknownBlock({ title, value }: { title: string; value: unknown }) {
   return (
     <div className="rounded border border-dashed border-line px-2 py-1">
-      <p className="text-xs text-ink-dull">{what}</p>
+      <p className="text-xs text-ink-dull">{title}</p>
       <Text text={asText(value)} />
     </div>
   );
@@ -181,7 +182,7 @@ const NOTES: Record<string, { sign: string; look: string }> = {
 const OTHER_NOTE = { sign: "!", look: "text-running" };
 
 /** A note of the agent's program. */
-function NoteLine({ kind, words, code }: { kind: string; words: string; code: string | null }) {
+function NoteLine({ kind, text, code }: { kind: string; text: string; code: string | null }) {
   const { sign, look } = NOTES[kind] ?? OTHER_NOTE;
   return (
     <p className={clsx("flex gap-1.5 text-xs", look)}>
@@ -189,7 +190,7 @@ function NoteLine({ kind, words, code }: { kind: string; words: string; code: st
         {sign}
       </span>
       <span className="min-w-0 [overflow-wrap:anywhere] whitespace-pre-wrap">
-        {words}
+        {text}
         {code && <span className="ml-1.5 font-mono">{code}</span>}
       </span>
     </p>

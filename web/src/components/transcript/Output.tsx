@@ -1,12 +1,12 @@
 import clsx from "clsx";
 import type { OutputRow } from "@/views/transcriptRows";
-import { Cut } from "./TruncationNotice";
-import { useWhole } from "./transcriptContext";
-import { Coloured, Text } from "./Text";
+import { TruncationNotice } from "./TruncationNotice";
+import { useFullEvent } from "./transcriptContext";
+import { ColoredText, Text } from "./Text";
 
 /** Output of a command; stderr has a red edge. */
 export function Output({ row }: { row: OutputRow }) {
-  const cut = row.events.filter((event) => event.cut !== undefined);
+  const truncated = row.events.filter((event) => event.cut !== undefined);
   return (
     <div>
       <pre className="font-mono text-xs leading-[18px] [overflow-wrap:anywhere] whitespace-pre-wrap">
@@ -19,23 +19,23 @@ export function Output({ row }: { row: OutputRow }) {
               piece.stream === "stderr" ? "border-failed text-failed" : "border-line",
             )}
           >
-            <Coloured text={withoutEnd(piece.text)} />
+            <ColoredText text={withoutLineBreak(piece.text)} />
           </span>
         ))}
       </pre>
-      {cut.map((event) => (
-        <Rest key={event.seq} event={event} />
+      {truncated.map((event) => (
+        <FullOutput key={event.seq} event={event} />
       ))}
     </div>
   );
 }
 
 /** Remove the last line break: the block element ends the line. */
-const withoutEnd = (text: string) => text.replace(/\r?\n$/, "") || " ";
+const withoutLineBreak = (text: string) => text.replace(/\r?\n$/, "") || " ";
 
-function Rest({ event }: { event: OutputRow["events"][number] }) {
-  const whole = useWhole(event, false);
-  if (whole.cut !== null) return <Cut whole={whole} />;
-  const blocks = "blocks" in whole.event.payload ? whole.event.payload.blocks : [];
+function FullOutput({ event }: { event: OutputRow["events"][number] }) {
+  const full = useFullEvent(event, false);
+  if (full.truncatedBytes !== null) return <TruncationNotice full={full} />;
+  const blocks = "blocks" in full.event.payload ? full.event.payload.blocks : [];
   return <Text text={blocks.map((block) => (block.type === "text" ? block.text : "")).join("")} />;
 }

@@ -1,36 +1,36 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useId, useRef, useState } from "react";
-import { type Awaited, type Problem, problemOf, reply } from "@/api";
+import { type PendingCall, type Problem, problemOf, answerCall } from "@/api";
 import { Button } from "@/components/ui/Button";
 import { answerOf, isAnswerable, isBrokenJson, optionsOf, questionOf, reasonOf } from "@/views/pendingCalls";
 import { asText } from "@/views/json";
-import { exact } from "@/views/time";
+import { formatDateTime } from "@/views/time";
 import { changeDraft, deleteDraft, useDraft, useFocusHandover } from "./answerDrafts";
 import { Text } from "./Text";
 
-const draftKey = ({ run_id, call_id }: Awaited) => `${run_id} ${call_id}`;
+const draftKey = ({ run_id, call_id }: PendingCall) => `${run_id} ${call_id}`;
 
 /** A call that a run waits for, with the form for its answer. */
-export function Question({ asked }: { asked: Awaited }) {
-  const { send, isSending, isSent, problem } = useAnswer(asked);
-  const options = optionsOf(asked.input);
-  const { isOpen, text } = useDraft(draftKey(asked));
-  const isOther = isOpen || text !== "";
-  const [isOpened, setIsOpened] = useState(false);
-  const question = questionOf(asked);
-  if (!isAnswerable(asked.kind)) return <Reason asked={asked} />;
+export function Question({ call }: { call: PendingCall }) {
+  const { send, isSending, isSent, problem } = useAnswer(call);
+  const options = optionsOf(call.input);
+  const { isOpen, text } = useDraft(draftKey(call));
+  const isFieldOpen = isOpen || text !== "";
+  const [wasJustOpened, setWasJustOpened] = useState(false);
+  const question = questionOf(call);
+  if (!isAnswerable(call.kind)) return <WaitReason call={call} />;
   return (
     <div className="flex flex-col gap-1.5">
       <p className="font-medium [overflow-wrap:anywhere] whitespace-pre-wrap">
         {question ??
-          (asked.kind === "client_tool" && options.length === 0 ? (
-            <ToolWanted name={asked.name} />
+          (call.kind === "client_tool" && options.length === 0 ? (
+            <ToolRequest name={call.name} />
           ) : (
-            `The result of ${asked.name}`
+            `The result of ${call.name}`
           ))}
       </p>
-      {question === null && <Text text={asText(asked.input)} />}
-      {asked.answered || isSent ? (
+      {question === null && <Text text={asText(call.input)} />}
+      {call.answered || isSent ? (
         <p role="status" className="text-xs text-ink-dull">
           Answered. The run takes it up as soon as it can.
         </p>
@@ -43,12 +43,12 @@ export function Question({ asked }: { asked: Awaited }) {
                   {asText(option)}
                 </Button>
               ))}
-              {!isOther && (
+              {!isFieldOpen && (
                 <Button
                   look="bare"
                   onClick={() => {
-                    changeDraft(draftKey(asked), { isOpen: true });
-                    setIsOpened(true);
+                    changeDraft(draftKey(call), { isOpen: true });
+                    setWasJustOpened(true);
                   }}
                 >
                   Another answer…
@@ -56,10 +56,16 @@ export function Question({ asked }: { asked: Awaited }) {
               )}
             </div>
           )}
-          {(options.length === 0 || isOther) && (
-            <Field asked={asked} isText={question !== null} isOpened={isOpened} disabled={isSending} onAnswer={send} />
+          {(options.length === 0 || isFieldOpen) && (
+            <AnswerField
+              call={call}
+              isText={question !== null}
+              wasJustOpened={wasJustOpened}
+              disabled={isSending}
+              onAnswer={send}
+            />
           )}
-          {asked.until && <p className="text-xs text-ink-faint">It waits until {exact(asked.until)}.</p>}
+          {call.until && <p className="text-xs text-ink-faint">It waits until {formatDateTime(call.until)}.</p>}
         </>
       )}
       {problem && (
@@ -72,44 +78,44 @@ export function Question({ asked }: { asked: Awaited }) {
 }
 
 /** The reason of a wait that nobody can answer: the run waits for a time or for an event elsewhere. */
-function Reason({ asked }: { asked: Awaited }) {
-  const { reason, details } = reasonOf(asked);
+function WaitReason({ call }: { call: PendingCall }) {
+  const { reason, details } = reasonOf(call);
   return (
     <div className="flex flex-col gap-1.5">
       <p className="[overflow-wrap:anywhere] whitespace-pre-wrap">{reason}</p>
       {details !== null && <Text text={details} />}
-      {asked.until && <p className="text-xs text-ink-dull">It waits until {exact(asked.until)}.</p>}
+      {call.until && <p className="text-xs text-ink-dull">It waits until {formatDateTime(call.until)}.</p>}
     </div>
   );
 }
 
 /** Explain why the user is asked for the result of a tool. */
-const ToolWanted = ({ name }: { name: string }) => (
+const ToolRequest = ({ name }: { name: string }) => (
   <span className="font-normal">
     The worker called its tool <strong>{name}</strong>, and no program here executes it. Type what it should give back:
   </span>
 );
 
 interface FieldProps {
-  asked: Awaited;
+  call: PendingCall;
   isText: boolean;
   /** Whether the user has just opened the field: then it takes the focus. */
-  isOpened: boolean;
+  wasJustOpened: boolean;
   disabled: boolean;
   onAnswer: (answer: unknown) => void;
 }
 
-function Field({ asked, isText, isOpened, disabled, onAnswer }: FieldProps) {
-  const key = draftKey(asked);
-  const typed = useDraft(key).text;
+function AnswerField({ call, isText, wasJustOpened, disabled, onAnswer }: FieldProps) {
+  const key = draftKey(call);
+  const text = useDraft(key).text;
   const fieldRef = useRef<HTMLTextAreaElement>(null);
   useFocusHandover(key, fieldRef);
-  const [doubts, setDoubts] = useState(false);
+  const [isBroken, setIsBroken] = useState(false);
   const hint = useId();
   const submit = () => {
-    if (disabled || !typed.trim()) return;
-    if (isBrokenJson(typed, asked.kind)) setDoubts(true);
-    else onAnswer(answerOf(typed, asked.kind));
+    if (disabled || !text.trim()) return;
+    if (isBrokenJson(text, call.kind)) setIsBroken(true);
+    else onAnswer(answerOf(text, call.kind));
   };
   return (
     <form
@@ -122,14 +128,14 @@ function Field({ asked, isText, isOpened, disabled, onAnswer }: FieldProps) {
       <div className="min-w-0 flex-1">
         <textarea
           ref={fieldRef}
-          autoFocus={isOpened}
+          autoFocus={wasJustOpened}
           aria-label="Your answer"
           aria-describedby={hint}
           rows={isText ? 1 : 3}
-          value={typed}
+          value={text}
           onChange={(event) => {
             changeDraft(key, { text: event.target.value });
-            setDoubts(false);
+            setIsBroken(false);
           }}
           onKeyDown={(event) => {
             if (event.key === "Enter" && (event.metaKey || event.ctrlKey || (isText && !event.shiftKey))) {
@@ -145,13 +151,13 @@ function Field({ asked, isText, isOpened, disabled, onAnswer }: FieldProps) {
             : "Ctrl+Enter sends. Valid JSON is sent as JSON, anything else as text."}
         </p>
       </div>
-      <Button look="primary" type="submit" disabled={disabled || !typed.trim()} className="mb-5">
+      <Button look="primary" type="submit" disabled={disabled || !text.trim()} className="mb-5">
         Answer
       </Button>
-      {doubts && (
+      {isBroken && (
         <p role="alert" className="flex basis-full items-center gap-2 text-xs text-failed">
           This is not JSON. Send it as text?
-          <Button disabled={disabled} onClick={() => onAnswer(typed.trim())}>
+          <Button disabled={disabled} onClick={() => onAnswer(text.trim())}>
             Send as text
           </Button>
         </p>
@@ -160,7 +166,7 @@ function Field({ asked, isText, isOpened, disabled, onAnswer }: FieldProps) {
   );
 }
 
-function useAnswer(asked: Awaited) {
+function useAnswer(call: PendingCall) {
   const queries = useQueryClient();
   const [isSending, setIsSending] = useState(false);
   const [isSent, setIsSent] = useState(false);
@@ -168,10 +174,10 @@ function useAnswer(asked: Awaited) {
   const send = (answer: unknown) => {
     setIsSending(true);
     setProblem(null);
-    reply(asked.run_id, asked.call_id, answer)
+    answerCall(call.run_id, call.call_id, answer)
       .then(() => {
         setIsSent(true);
-        deleteDraft(draftKey(asked));
+        deleteDraft(draftKey(call));
         return queries.invalidateQueries({ queryKey: ["run"] });
       })
       .catch((error: unknown) => setProblem(problemOf(error, 0)))

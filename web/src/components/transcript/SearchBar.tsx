@@ -1,48 +1,48 @@
 import type { RefObject } from "react";
 import { Button } from "@/components/ui/Button";
-import { Marked } from "@/components/ui/Highlighted";
-import type { UsedFind } from "./useTranscriptSearch";
+import { Highlighted } from "@/components/ui/Highlighted";
+import type { TranscriptSearch } from "./useTranscriptSearch";
 
 interface Props {
-  field: RefObject<HTMLInputElement | null>;
-  words: string;
-  onWords: (words: string) => void;
-  find: UsedFind;
+  fieldRef: RefObject<HTMLInputElement | null>;
+  text: string;
+  onText: (text: string) => void;
+  search: TranscriptSearch;
 }
 
 /** The search field for a run, with the number of hits. */
-export function FindBar({ field, words, onWords, find }: Props) {
+export function SearchBar({ fieldRef, text, onText, search }: Props) {
   return (
     <search className="flex min-w-0 flex-1 items-center gap-1">
       <input
-        ref={field}
+        ref={fieldRef}
         type="search"
         aria-label="Search in this run"
         aria-keyshortcuts="/"
         placeholder="Search in this run"
         maxLength={200}
-        value={words}
-        onChange={(event) => onWords(event.target.value)}
+        value={text}
+        onChange={(event) => onText(event.target.value)}
         onKeyDown={(event) => {
           if (event.key === "Enter") {
             event.preventDefault();
-            find.go(event.shiftKey ? -1 : 1);
+            search.go(event.shiftKey ? -1 : 1);
           } else if (event.key === "Escape") {
             event.preventDefault();
-            onWords("");
-            field.current?.blur();
+            onText("");
+            fieldRef.current?.blur();
           }
         }}
         className="h-7 w-full max-w-64 min-w-0 rounded border border-line bg-app px-2 text-xs placeholder:text-ink-faint"
       />
-      {words.trim() !== "" && (
+      {text.trim() !== "" && (
         <>
           <Button
             look="bare"
             aria-label="Previous hit"
             title="Previous hit (Shift and Enter)"
-            disabled={!find.hits.length}
-            onClick={() => find.go(-1)}
+            disabled={!search.hits.length}
+            onClick={() => search.go(-1)}
           >
             ‹
           </Button>
@@ -50,13 +50,13 @@ export function FindBar({ field, words, onWords, find }: Props) {
             look="bare"
             aria-label="Next hit"
             title="Next hit (Enter)"
-            disabled={!find.hits.length}
-            onClick={() => find.go(1)}
+            disabled={!search.hits.length}
+            onClick={() => search.go(1)}
           >
             ›
           </Button>
           <span role="status" className="shrink-0 text-xs text-ink-dull tabular-nums">
-            {countWords(find)}
+            {countText(search)}
           </span>
         </>
       )}
@@ -64,23 +64,23 @@ export function FindBar({ field, words, onWords, find }: Props) {
   );
 }
 
-function countWords({ hits, place, more, searching, problem }: UsedFind): string {
+function countText({ hits, index, hasMore: more, isSearching: searching, problem }: TranscriptSearch): string {
   if (problem) return problem.message;
   if (hits.length)
-    return `${(place + 1).toLocaleString("en")} of ${hits.length.toLocaleString("en")}${more ? "+" : ""}`;
+    return `${(index + 1).toLocaleString("en")} of ${hits.length.toLocaleString("en")}${more ? "+" : ""}`;
   return searching ? "Searching…" : "No hits";
 }
 
 /**
  * The text around the current hit: the hit itself may be in truncated text, or in a row that shows it in another form.
  */
-export function HitLine({ find }: { find: UsedFind }) {
-  const hit = find.hits[find.place];
+export function HitLine({ search }: { search: TranscriptSearch }) {
+  const hit = search.hits[search.index];
   if (!hit) return null;
   return (
     <p className="truncate border-b border-line bg-app-side px-3 py-0.5 text-xs text-ink-dull">
       <span className="text-ink-faint tabular-nums">{hit.seq} </span>
-      <Marked text={hit.snippet} />
+      <Highlighted text={hit.snippet} />
     </p>
   );
 }

@@ -2,26 +2,26 @@ import { useDeferredValue } from "react";
 import type { RunLog, Typing } from "@/api";
 import { Markdown } from "@/components/ui/Markdown";
 import { oneLine } from "@/views/json";
-import { piecesOf } from "@/views/markdown";
+import { splitBlocks } from "@/views/markdown";
 
 /** Messages that are being generated, at the place and in the form that they will have in the log. */
-export function TypingRows({ log }: { log: RunLog }) {
+export function StreamingRows({ log }: { log: RunLog }) {
   // Rendering may lag behind the stream, but a block that the log has must disappear at once, or it would show twice.
-  const behind = useDeferredValue(log.typing);
-  const typing = log.typing.map((one) => behind.find((known) => known.key === one.key) ?? one);
-  if (typing.length === 0) return null;
+  const deferred = useDeferredValue(log.streaming);
+  const blocks = log.streaming.map((block) => deferred.find((known) => known.key === block.key) ?? block);
+  if (blocks.length === 0) return null;
   return (
-    <div data-typing className="flex flex-col border-l-2 border-transparent px-2.5 sm:px-3">
-      {typing.map((one) => (
-        <div key={one.key} className="py-1">
-          <TypedBlock typing={one} />
+    <div data-streaming className="flex flex-col border-l-2 border-transparent px-2.5 sm:px-3">
+      {blocks.map((block) => (
+        <div key={block.key} className="py-1">
+          <StreamingBlockView blocks={block} />
         </div>
       ))}
     </div>
   );
 }
 
-function TypedBlock({ typing: { kind, text, toolName } }: { typing: Typing }) {
+function StreamingBlockView({ blocks: { kind, text, toolName } }: { blocks: Typing }) {
   if (kind === "thinking") {
     return (
       <p className="flex items-baseline gap-1.5 py-0.5">
@@ -49,7 +49,7 @@ function TypedBlock({ typing: { kind, text, toolName } }: { typing: Typing }) {
   }
   return (
     <div className="typing max-w-[100ch]">
-      {piecesOf(text).map((piece, n) => (
+      {splitBlocks(text).map((piece, n) => (
         <Markdown key={n} text={piece} />
       ))}
     </div>

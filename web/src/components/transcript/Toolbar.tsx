@@ -1,48 +1,60 @@
 import type { RefObject } from "react";
 import { Button } from "@/components/ui/Button";
-import type { UsedFind } from "./useTranscriptSearch";
-import { FindBar } from "./SearchBar";
+import type { TranscriptSearch } from "./useTranscriptSearch";
+import { SearchBar } from "./SearchBar";
 
 interface Props {
-  find: UsedFind;
-  field: RefObject<HTMLInputElement | null>;
-  words: string;
-  onWords: (words: string) => void;
+  search: TranscriptSearch;
+  fieldRef: RefObject<HTMLInputElement | null>;
+  searchText: string;
+  onSearchText: (searchText: string) => void;
   /** Null where the log is complete. */
-  following: boolean | null;
-  onFollow: (following: boolean) => void;
+  isFollowing: boolean | null;
+  onFollow: (isFollowing: boolean) => void;
   /** Whether all expandable rows are expanded; null where there are none. */
-  all: boolean | null;
-  onAll: (open: boolean) => void;
+  isAllExpanded: boolean | null;
+  onExpandAll: (open: boolean) => void;
   /** A short message; usually the number of events. */
-  said: string;
+  message: string;
 }
 
-export function Toolbar({ find, field, words, onWords, following, onFollow, all, onAll, said }: Props) {
+export function Toolbar({
+  search,
+  fieldRef,
+  searchText,
+  onSearchText,
+  isFollowing,
+  onFollow,
+  isAllExpanded,
+  onExpandAll,
+  message,
+}: Props) {
   return (
     <div className="flex shrink-0 items-center gap-1.5 border-b border-line px-3 py-1">
-      <FindBar find={find} field={field} words={words} onWords={onWords} />
+      <SearchBar search={search} fieldRef={fieldRef} text={searchText} onText={onSearchText} />
       <span aria-live="polite" className="hidden shrink-0 text-xs text-ink-faint tabular-nums lg:inline">
-        {said}
+        {message}
       </span>
-      {following !== null && (
+      {isFollowing !== null && (
         <Button
-          aria-pressed={following}
+          aria-pressed={isFollowing}
           title="Stay at the end as more comes (f)"
-          onClick={() => onFollow(!following)}
+          onClick={() => onFollow(!isFollowing)}
           className="aria-pressed:border-accent aria-pressed:text-accent"
         >
-          <span aria-hidden>{following ? "●" : "○"}</span> Follow
+          <span aria-hidden>{isFollowing ? "●" : "○"}</span> Follow
         </Button>
       )}
       <Button
-        disabled={all === null}
+        disabled={isAllExpanded === null}
         title={
-          all === null ? "There are no tool calls or thoughts to open" : `${all ? "Close" : "Open"} all tool calls (e)`
+          isAllExpanded === null
+            ? "There are no tool calls or thoughts to open"
+            : `${isAllExpanded ? "Close" : "Open"} all tool calls (e)`
         }
-        onClick={() => onAll(!all)}
+        onClick={() => onExpandAll(!isAllExpanded)}
       >
-        {all ? "Collapse all" : "Expand all"}
+        {isAllExpanded ? "Collapse all" : "Expand all"}
       </Button>
     </div>
   );

@@ -1,167 +1,189 @@
 import { type RefObject, useCallback, useEffect, useMemo, useReducer, useRef, useState } from "react";
-import { PAGE, type RunDetail, type RunLog, useLog } from "@/api";
-import { Trouble } from "@/components/ui/ErrorMessage";
-import { cancelReason, goesOn } from "@/views/detail";
-import { type Choice, useChoice } from "./useSelectedRow";
-import { type UsedFind, useSought } from "./useTranscriptSearch";
+import { PAGE_EVENTS, type RunDetail, type RunLog, useLog } from "@/api";
+import { ErrorMessage } from "@/components/ui/ErrorMessage";
+import { cancelReason, isActive } from "@/views/detail";
+import { type RowSelection, useSelectedRow } from "./useSelectedRow";
+import { type TranscriptSearch, useTranscriptSearch } from "./useTranscriptSearch";
 import { HitLine } from "./SearchBar";
-import { canOpen, type UsedFolds, useFolds } from "./useFolds";
-import { ReadingContext } from "./transcriptContext";
+import { canExpandAny, type Folds, useFolds } from "./useFolds";
+import { TranscriptContext } from "./transcriptContext";
 import { Scroller } from "./Scroller";
-import { SoughtContext } from "./Text";
-import { useTranscriptKeys } from "./useTranscriptShortcuts";
+import { SearchTextContext } from "./Text";
+import { useTranscriptShortcuts } from "./useTranscriptShortcuts";
 import { Toolbar } from "./Toolbar";
 import "./transcript.css";
 import { Viewport } from "./viewport";
-import { useWanted } from "./useLoadRange";
-import { isBare } from "./labels";
+import { useLoadRange } from "./useLoadRange";
+import { isSingleStep } from "./labels";
 
 interface Props {
   run: RunDetail;
   /** The event to go to. */
   target: number | undefined;
   /** How often the same target was requested again: each time the view goes there once more. */
-  times: number;
+  repeats: number;
   /** The search query that found the run: the transcript opens at its first hit. */
-  sought: string | undefined;
+  searchQuery: string | undefined;
   /** Called with the event that the user selected. */
   onEvent: (seq: number | undefined) => void;
 }
 
 /** The transcript of a run. Only the part in sight is loaded and rendered, however long the log is. */
-export function Transcript({ run, target, times, sought, onEvent }: Props) {
-  const isLive = goesOn(run.status);
-  const log = useLog(run.id, run.last_seq, isLive);
-  const viewport = useViewport(log, isBare(run), isLive && target === undefined);
+export function Transcript({ run, target, repeats, searchQuery, onEvent }: Props) {
+  const isRunActive = isActive(run.status);
+  const log = useLog(run.id, run.last_seq, isRunActive);
+  const viewport = useViewport(log, isSingleStep(run), isRunActive && target === undefined);
   const folds = useFolds();
-  const choice = useChoice(log, isBare(run), viewport, folds);
-  const field = useRef<HTMLInputElement>(null);
-  const [said, say] = useSaid();
-  const { words, setWords, find } = useSought(run.id, target === undefined ? sought : undefined, log.lastSeq);
-  const pane = useRef<HTMLElement>(null);
-  const setOwn = useGoing(target, times, find, choice, pane);
-  const retry = useWanted(log, viewport.range.from - PAGE, viewport.range.to + PAGE);
+  const selection = useSelectedRow(log, isSingleStep(run), viewport, folds);
+  const fieldRef = useRef<HTMLInputElement>(null);
+  const [message, showMessage] = useTransientMessage();
+  const {
+    text: searchText,
+    setText: setSearchText,
+    search,
+  } = useTranscriptSearch(run.id, target === undefined ? searchQuery : undefined, log.lastSeq);
+  const paneRef = useRef<HTMLElement>(null);
+  const markSelectedHere = useGoToTarget(target, repeats, search, selection, paneRef);
+  const retry = useLoadRange(log, viewport.range.from - PAGE_EVENTS, viewport.range.to + PAGE_EVENTS);
 
-  const follow = (wanted: boolean) => {
-    if (!wanted) {
-      viewport.stay();
+  const follow = (isWanted: boolean) => {
+    if (!isWanted) {
+      viewport.stopFollowing();
       return;
     }
-    choice.choose(null);
+    selection.select(null);
     viewport.toEnd();
     onEvent(undefined);
   };
-  const folding = canOpen(log, isBare(run));
+  const hasFolds = canExpandAny(log, isSingleStep(run));
   const setAll = (open: boolean) => {
-    if (!folding) return;
-    viewport.stay();
+    if (!hasFolds) return;
+    viewport.stopFollowing();
     folds.setAll(open);
   };
-  const { choose } = choice;
-  const onChoose = useCallback(
+  const { select } = selection;
+  const onSelect = useCallback(
     (seq: number) => {
-      choose(seq);
-      viewport.keep(seq);
-      setOwn(seq);
+      select(seq);
+      viewport.anchorAt(seq);
+      markSelectedHere(seq);
       onEvent(seq);
     },
-    [choose, viewport, onEvent, setOwn],
+    [select, viewport, onEvent, markSelectedHere],
   );
-  useTranscriptKeys({ run, choice, folds, log, bare: isBare(run), viewport, follow, setAll, isLive, field, say });
-  const reading = useReadingOf(run, log, isLive, folds, viewport, onChoose);
+  useTranscriptShortcuts({
+    run,
+    selection,
+    folds,
+    log,
+    isSingleStep: isSingleStep(run),
+    viewport,
+    follow,
+    setAll,
+    isRunActive,
+    fieldRef,
+    showMessage,
+  });
+  const context = useContextValue(run, log, isRunActive, folds, viewport, onSelect);
   return (
-    <section ref={pane} aria-label="Transcript" className="flex min-h-0 flex-1 flex-col">
+    <section ref={paneRef} aria-label="Transcript" className="flex min-h-0 flex-1 flex-col">
       <Toolbar
-        find={find}
-        field={field}
-        words={words}
-        onWords={setWords}
-        following={isLive ? viewport.atEnd : null}
+        search={search}
+        fieldRef={fieldRef}
+        searchText={searchText}
+        onSearchText={setSearchText}
+        isFollowing={isRunActive ? viewport.isAtEnd : null}
         onFollow={follow}
-        all={folding ? folds.all : null}
-        onAll={setAll}
-        said={said ?? `${log.lastSeq.toLocaleString("en")} ${log.lastSeq === 1 ? "event" : "events"}`}
+        isAllExpanded={hasFolds ? folds.expandAll : null}
+        onExpandAll={setAll}
+        message={message ?? `${log.lastSeq.toLocaleString("en")} ${log.lastSeq === 1 ? "event" : "events"}`}
       />
-      {words.trim() && <HitLine find={find} />}
-      <ReadingContext value={reading}>
-        <SoughtContext value={words.trim().toLowerCase()}>
-          <Scroller viewport={viewport} log={log} folds={folds} chosen={choice.chosen} words={words.trim()} />
-        </SoughtContext>
-      </ReadingContext>
-      {log.problem && <Trouble error={log.problem} onRetry={retry} />}
+      {searchText.trim() && <HitLine search={search} />}
+      <TranscriptContext value={context}>
+        <SearchTextContext value={searchText.trim().toLowerCase()}>
+          <Scroller
+            viewport={viewport}
+            log={log}
+            folds={folds}
+            selectedSeq={selection.selectedSeq}
+            searchText={searchText.trim()}
+          />
+        </SearchTextContext>
+      </TranscriptContext>
+      {log.problem && <ErrorMessage error={log.problem} onRetry={retry} />}
     </section>
   );
 }
 
-const SAID_MS = 1_500;
+const MESSAGE_MS = 1_500;
 
 /** A message that disappears after a moment. */
-function useSaid(): [string | null, (words: string) => void] {
-  const [said, say] = useState<string | null>(null);
+function useTransientMessage(): [string | null, (searchText: string) => void] {
+  const [message, showMessage] = useState<string | null>(null);
   useEffect(() => {
-    if (said === null) return;
-    const timer = setTimeout(() => say(null), SAID_MS);
+    if (message === null) return;
+    const timer = setTimeout(() => showMessage(null), MESSAGE_MS);
     return () => clearTimeout(timer);
-  }, [said]);
-  return [said, say];
+  }, [message]);
+  return [message, showMessage];
 }
 
-function useViewport(log: RunLog, bare: boolean, atEnd: boolean): Viewport {
-  const [, drawAgain] = useReducer((n: number) => n + 1, 0);
-  const [first] = useState(atEnd);
-  return useMemo(() => new Viewport(log, bare, first, drawAgain), [log, bare, first]);
+function useViewport(log: RunLog, isBare: boolean, startsAtEnd: boolean): Viewport {
+  const [, rerender] = useReducer((n: number) => n + 1, 0);
+  const [first] = useState(startsAtEnd);
+  return useMemo(() => new Viewport(log, isBare, first, rerender), [log, isBare, first]);
 }
 
 /** The context of the rows; the same object until a value changes, so that rows are not rendered again. */
-function useReadingOf(
+function useContextValue(
   run: RunDetail,
   log: RunLog,
-  isLive: boolean,
-  folds: UsedFolds,
+  isRunActive: boolean,
+  folds: Folds,
   viewport: Viewport,
-  onChoose: (seq: number) => void,
+  onSelect: (seq: number) => void,
 ) {
   const { setOpen } = folds;
-  const cancelled = cancelReason(run);
-  const ids = run.awaits.map((one) => one.call_id).join("\n");
+  const reason = cancelReason(run);
+  const ids = run.awaits.map((call) => call.call_id).join("\n");
   return useMemo(
     () => ({
       log,
-      goesOn: isLive,
-      cancelled,
-      asked: new Set(ids.split("\n")),
+      isRunActive,
+      cancelReason: reason,
+      pendingCallIds: new Set(ids.split("\n")),
       onToggle: (seq: number, open: boolean) => {
         // Keep the row in place: the user wants to read what was opened.
-        viewport.keep(seq);
+        viewport.anchorAt(seq);
         setOpen(seq, open);
       },
-      onChoose,
+      onSelect,
     }),
-    [log, isLive, cancelled, ids, viewport, setOpen, onChoose],
+    [log, isRunActive, reason, ids, viewport, setOpen, onSelect],
   );
 }
 
 /** Go to the event of the address, unless the user selected it right here, and to the current search hit. */
-function useGoing(
+function useGoToTarget(
   target: number | undefined,
-  times: number,
-  find: UsedFind,
-  { goTo }: Choice,
-  pane: RefObject<HTMLElement | null>,
+  repeats: number,
+  search: TranscriptSearch,
+  { goTo }: RowSelection,
+  paneRef: RefObject<HTMLElement | null>,
 ): (seq: number) => void {
-  const own = useRef<number | null>(null);
+  const selectedHereRef = useRef<number | null>(null);
   useEffect(() => {
-    if (target !== undefined && target !== own.current) goTo(target);
-    own.current = null;
-  }, [target, times, goTo]);
-  const hit = find.hits[find.place]?.seq;
+    if (target !== undefined && target !== selectedHereRef.current) goTo(target);
+    selectedHereRef.current = null;
+  }, [target, repeats, goTo]);
+  const hit = search.hits[search.index]?.seq;
   useEffect(() => {
     if (hit === undefined) return;
     goTo(hit);
     // On a small screen the transcript itself may be out of sight.
-    pane.current?.scrollIntoView({ block: "nearest" });
-  }, [hit, find.place, goTo, pane]);
+    paneRef.current?.scrollIntoView({ block: "nearest" });
+  }, [hit, search.index, goTo, paneRef]);
   return useCallback((seq) => {
-    own.current = seq;
+    selectedHereRef.current = seq;
   }, []);
 }

@@ -1,20 +1,20 @@
 import type { LogEvent } from "@/api";
 import { Button } from "@/components/ui/Button";
-import { bytes } from "@/views/amounts";
-import type { Whole } from "./transcriptContext";
+import { formatBytes } from "@/views/amounts";
+import type { FullEvent } from "./transcriptContext";
 
 /** Say that an event is truncated, and offer to load the rest. */
-export function Cut({ whole }: { whole: Whole<LogEvent> }) {
-  if (whole.cut === null) return null;
+export function TruncationNotice({ full }: { full: FullEvent<LogEvent> }) {
+  if (full.truncatedBytes === null) return null;
   return (
     <p className="flex flex-wrap items-center gap-2 py-0.5 text-xs text-ink-dull">
-      {whole.problem ? (
-        <span className="text-failed">{whole.problem.message}</span>
+      {full.problem ? (
+        <span className="text-failed">{full.problem.message}</span>
       ) : (
-        <span>Cut: {bytes(whole.cut)} in all</span>
+        <span>Cut: {formatBytes(full.truncatedBytes)} in all</span>
       )}
-      <Button disabled={whole.loading} onClick={whole.load}>
-        {whole.loading ? "Loading…" : whole.problem ? "Try again" : "Load all"}
+      <Button disabled={full.isLoading} onClick={full.load}>
+        {full.isLoading ? "Loading…" : full.problem ? "Try again" : "Load all"}
       </Button>
     </p>
   );

@@ -1,40 +1,42 @@
 import type { ReactNode } from "react";
-import { PAGE, pageOf, type RunLog } from "@/api";
+import { PAGE_EVENTS, pageOf, type RunLog } from "@/api";
 import { rowsOf } from "@/views/transcript";
-import type { UsedFolds } from "./useFolds";
+import type { Folds } from "./useFolds";
 import { RowView } from "./Row";
 import type { Viewport } from "./viewport";
 
 interface Props {
   viewport: Viewport;
   log: RunLog;
-  folds: UsedFolds;
-  chosen: number | null;
+  folds: Folds;
+  selectedSeq: number | null;
 }
 
 /** The rows in sight; a placeholder of the estimated height stands for rows that are not loaded. */
-export function Drawn({ viewport, log, folds, chosen }: Props) {
+export function VisibleRows({ viewport, log, folds, selectedSeq }: Props) {
   const { from, to } = viewport.range;
-  const drawn: ReactNode[] = [];
+  const elements: ReactNode[] = [];
   for (let number = pageOf(from); number <= pageOf(Math.max(1, to)) && to > 0; number++) {
-    const [first, last] = [Math.max(from, number * PAGE + 1), Math.min(to, (number + 1) * PAGE)];
+    const [first, last] = [Math.max(from, number * PAGE_EVENTS + 1), Math.min(to, (number + 1) * PAGE_EVENTS)];
     const page = log.page(number);
-    const loaded = page?.events.at(-1)?.seq ?? 0;
+    const loadedSeq = page?.events.at(-1)?.seq ?? 0;
     if (page) {
-      for (const row of rowsOf(page, viewport.bare).values()) {
+      for (const row of rowsOf(page, viewport.isSingleStep).values()) {
         if (row.seq < first || row.seq > last) continue;
-        drawn.push(<RowView key={row.seq} row={row} open={folds.isOpen(row)} chosen={row.seq === chosen} />);
+        elements.push(
+          <RowView key={row.seq} row={row} open={folds.isOpen(row)} isSelected={row.seq === selectedSeq} />,
+        );
       }
     }
-    if (loaded < last)
-      drawn.push(
+    if (loadedSeq < last)
+      elements.push(
         <Gap
           key={`gap ${number}`}
-          height={viewport.heights.top(last + 1) - viewport.heights.top(Math.max(first, loaded + 1))}
+          height={viewport.heights.top(last + 1) - viewport.heights.top(Math.max(first, loadedSeq + 1))}
         />,
       );
   }
-  return drawn;
+  return elements;
 }
 
 /** Placeholder for rows that are loading. */

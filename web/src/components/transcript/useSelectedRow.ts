@@ -1,15 +1,15 @@
 /** The selected row: the address names it, a search finds it, keys move it. */
 import { useCallback, useEffect, useRef, useState } from "react";
-import { PAGE, pageOf, type RunLog } from "@/api";
-import { opensWithAll, type Row } from "@/views/transcriptRows";
+import { PAGE_EVENTS, pageOf, type RunLog } from "@/api";
+import { isInExpandAll, type Row } from "@/views/transcriptRows";
 import { rowShowing, rowsOf } from "@/views/transcript";
-import type { UsedFolds } from "./useFolds";
+import type { Folds } from "./useFolds";
 import type { Viewport } from "./viewport";
 
-export interface Choice {
+export interface RowSelection {
   /** The `seq` of the row. */
-  readonly chosen: number | null;
-  readonly choose: (seq: number | null) => void;
+  readonly selectedSeq: number | null;
+  readonly select: (seq: number | null) => void;
   /** Go to an event: load its page, scroll to it, and expand the row that hides it. */
   readonly goTo: (seq: number) => void;
   readonly move: (step: 1 | -1) => void;
@@ -17,96 +17,99 @@ export interface Choice {
   readonly toEnd: () => void;
 }
 
-export function useChoice(log: RunLog, bare: boolean, viewport: Viewport, folds: UsedFolds): Choice {
-  const [chosen, setChosen] = useState<number | null>(null);
+export function useSelectedRow(log: RunLog, isSingleStep: boolean, viewport: Viewport, folds: Folds): RowSelection {
+  const [selectedSeq, setSelectedSeq] = useState<number | null>(null);
   // Incremented by each request; a request that was overtaken while loading is dropped.
-  const wish = useRef(0);
+  const requestRef = useRef(0);
   const { setOpen } = folds;
 
-  const [goal, setGoal] = useState<number | null>(null);
+  const [targetSeq, setTargetSeq] = useState<number | null>(null);
   const goTo = useCallback(
     (seq: number) => {
-      wish.current++;
-      setGoal(seq);
-      setChosen(seq);
+      requestRef.current++;
+      setTargetSeq(seq);
+      setSelectedSeq(seq);
       viewport.goTo(seq);
-      void log.want(seq, seq);
+      void log.load(seq, seq);
     },
     [log, viewport],
   );
   // The row of the event is known once its page is loaded. The event may even be in the future of an active run.
-  const page = goal !== null && log.event(goal) ? log.page(pageOf(goal)) : undefined;
-  const hasHappened = goal !== null && goal <= log.lastSeq;
+  const page = targetSeq !== null && log.event(targetSeq) ? log.page(pageOf(targetSeq)) : undefined;
+  const hasHappened = targetSeq !== null && targetSeq <= log.lastSeq;
   useEffect(() => {
-    if (goal !== null && hasHappened) void log.want(goal, goal);
-  }, [log, goal, hasHappened]);
+    if (targetSeq !== null && hasHappened) void log.load(targetSeq, targetSeq);
+  }, [log, targetSeq, hasHappened]);
   useEffect(() => {
-    const row = page && goal !== null && rowShowing(rowsOf(page, bare), goal);
+    const row = page && targetSeq !== null && rowShowing(rowsOf(page, isSingleStep), targetSeq);
     if (!row) return;
-    setGoal(null);
-    setChosen(row.seq);
-    if (hides(row, goal)) setOpen(row.seq, true);
+    setTargetSeq(null);
+    setSelectedSeq(row.seq);
+    if (hidesEvent(row, targetSeq)) setOpen(row.seq, true);
     // Do not scroll a reader back who has scrolled away meanwhile.
-    if (viewport.isAt(goal)) viewport.goTo(row.seq);
-  }, [page, goal, bare, viewport, setOpen]);
+    if (viewport.isAnchor(targetSeq)) viewport.goTo(row.seq);
+  }, [page, targetSeq, isSingleStep, viewport, setOpen]);
 
-  const choose = useCallback((seq: number | null) => {
-    wish.current++;
-    setGoal(null);
-    setChosen(seq);
+  const select = useCallback((seq: number | null) => {
+    requestRef.current++;
+    setTargetSeq(null);
+    setSelectedSeq(seq);
   }, []);
 
-  const show = useCallback(
+  const selectNext = useCallback(
     async (from: number, step: 1 | -1) => {
-      const mine = ++wish.current;
-      setGoal(null);
-      const row = await nextRow(log, bare, from, step);
-      if (row === null || mine !== wish.current) return;
-      setChosen(row);
-      viewport.show(row);
+      const request = ++requestRef.current;
+      setTargetSeq(null);
+      const row = await nextRow(log, isSingleStep, from, step);
+      if (row === null || request !== requestRef.current) return;
+      setSelectedSeq(row);
+      viewport.scrollIntoView(row);
     },
-    [log, bare, viewport],
+    [log, isSingleStep, viewport],
   );
   const move = (step: 1 | -1) => {
-    const isInSight = chosen !== null && chosen >= viewport.range.from && chosen <= viewport.range.to;
-    if (isInSight) void show(chosen + step, step);
-    else void show(step > 0 ? viewport.first : viewport.last, step);
+    const isInSight = selectedSeq !== null && selectedSeq >= viewport.range.from && selectedSeq <= viewport.range.to;
+    if (isInSight) void selectNext(selectedSeq + step, step);
+    else void selectNext(step > 0 ? viewport.first : viewport.last, step);
   };
   useEffect(
     () => () => {
-      wish.current++;
+      requestRef.current++;
     },
     [],
   );
   return {
-    chosen,
-    choose,
+    selectedSeq,
+    select,
     goTo,
     move,
-    toStart: () => void show(1, 1),
+    toStart: () => void selectNext(1, 1),
     toEnd: () => {
       viewport.toEnd();
-      const mine = ++wish.current;
-      void nextRow(log, bare, log.lastSeq, -1).then((row) => mine === wish.current && setChosen(row));
+      const request = ++requestRef.current;
+      void nextRow(log, isSingleStep, log.lastSeq, -1).then(
+        (row) => request === requestRef.current && setSelectedSeq(row),
+      );
     },
   };
 }
 
 /** Whether an event is visible only when its row is expanded. */
-const hides = (row: Row, seq: number) => row.seq !== seq || opensWithAll(row);
+const hidesEvent = (row: Row, seq: number) => row.seq !== seq || isInExpandAll(row);
 
 /** Return the next row that shows something, from `from` on. */
-async function nextRow(log: RunLog, bare: boolean, from: number, step: 1 | -1): Promise<number | null> {
+async function nextRow(log: RunLog, isSingleStep: boolean, from: number, step: 1 | -1): Promise<number | null> {
   let seq = from;
   while (seq >= 1 && seq <= log.lastSeq) {
     const number = pageOf(seq);
-    await log.want(seq, seq);
+    await log.load(seq, seq);
     const page = log.page(number);
     if (!page) return null;
-    const rows = [...rowsOf(page, bare).keys()];
-    const found = step > 0 ? rows.find((one) => one >= seq) : rows.findLast((one) => one <= seq);
+    const rows = [...rowsOf(page, isSingleStep).keys()];
+    const found =
+      step > 0 ? rows.find((candidate) => candidate >= seq) : rows.findLast((candidate) => candidate <= seq);
     if (found !== undefined) return found;
-    seq = step > 0 ? (number + 1) * PAGE + 1 : number * PAGE;
+    seq = step > 0 ? (number + 1) * PAGE_EVENTS + 1 : number * PAGE_EVENTS;
   }
   return null;
 }

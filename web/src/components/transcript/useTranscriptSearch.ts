@@ -1,136 +1,145 @@
 /** Search in a run. The server searches the log part by part, as far as the user goes. */
 import { useCallback, useEffect, useEffectEvent, useReducer, useRef, useState } from "react";
-import { find, type Found, type Problem, problemOf } from "@/api";
-import { partsOf } from "@/views/searchTerms";
+import { findInRun, type SearchHits, type Problem, problemOf } from "@/api";
+import { searchTermsOf } from "@/views/searchTerms";
 
-type Hit = Found["hits"][number];
+type Hit = SearchHits["hits"][number];
 
 /** How many hits are fetched without a request of the user: enough for a useful count. */
-const BY_ITSELF = 1_000;
-const REST_MS = 250;
+const AUTOMATIC_HITS = 1_000;
+const TYPING_PAUSE_MS = 250;
 
-export interface Finding {
+export interface SearchState {
   readonly hits: readonly Hit[];
   /** The index of the current hit. */
-  readonly place: number;
+  readonly index: number;
   /** Whether there may be more hits. */
-  readonly more: boolean;
-  readonly searching: boolean;
+  readonly hasMore: boolean;
+  readonly isSearching: boolean;
   readonly problem: Problem | null;
   /** The last event that was searched. */
   readonly searchedTo: number;
 }
 
-const NOTHING: Finding = { hits: [], place: -1, more: false, searching: false, problem: null, searchedTo: 0 };
+const NO_SEARCH: SearchState = {
+  hits: [],
+  index: -1,
+  hasMore: false,
+  isSearching: false,
+  problem: null,
+  searchedTo: 0,
+};
 
-type Told =
-  | { type: "begun" }
-  | { type: "emptied" }
-  | { type: "found"; found: Found }
+type SearchAction =
+  | { type: "started" }
+  | { type: "cleared" }
+  | { type: "found"; found: SearchHits }
   | { type: "failed"; problem: Problem }
-  | { type: "moved"; place: number };
+  | { type: "moved"; index: number };
 
-export function told(state: Finding, what: Told): Finding {
-  switch (what.type) {
-    case "begun":
-      return { ...state, searching: true, problem: null };
-    case "emptied":
-      return NOTHING;
+export function searchReducer(state: SearchState, action: SearchAction): SearchState {
+  switch (action.type) {
+    case "started":
+      return { ...state, isSearching: true, problem: null };
+    case "cleared":
+      return NO_SEARCH;
     case "failed":
-      return { ...state, searching: false, problem: what.problem };
+      return { ...state, isSearching: false, problem: action.problem };
     case "moved":
-      return { ...state, place: what.place };
+      return { ...state, index: action.index };
     case "found": {
-      const hits = [...state.hits, ...what.found.hits];
-      const place = state.place < 0 && hits.length ? 0 : state.place;
+      const hits = [...state.hits, ...action.found.hits];
+      const index = state.index < 0 && hits.length ? 0 : state.index;
       return {
         hits,
-        place,
-        more: what.found.more,
-        searching: false,
+        index,
+        hasMore: action.found.more,
+        isSearching: false,
         problem: null,
-        searchedTo: what.found.searched_to,
+        searchedTo: action.found.searched_to,
       };
     }
   }
 }
 
-export interface UsedFind extends Finding {
+export interface TranscriptSearch extends SearchState {
   go: (step: 1 | -1) => void;
 }
 
 /** Whether the whole log was searched without a hit. */
-const isVain = ({ hits, more, searching, problem, searchedTo }: Finding) =>
-  hits.length === 0 && !more && !searching && !problem && searchedTo > 0;
+const hasNoHits = ({ hits, hasMore, isSearching, problem, searchedTo }: SearchState) =>
+  hits.length === 0 && !hasMore && !isSearching && !problem && searchedTo > 0;
 
 /**
  * The search text of a run and its hits. It starts with the query that found the run. A search over all runs also finds
  * words that are far apart in a run; where they are not found together, each is tried by itself.
  */
-export function useSought(runId: string, sought: string | undefined, lastSeq: number) {
-  const [words, setWords] = useState("");
+export function useTranscriptSearch(runId: string, searchQuery: string | undefined, lastSeq: number) {
+  const [text, setText] = useState("");
   /** The terms to try next; null once the user has typed a search text. */
-  const [next, setNext] = useState<readonly string[] | null>(null);
-  const find = useFind(runId, words.trim(), lastSeq);
+  const [nextTerms, setNextTerms] = useState<readonly string[] | null>(null);
+  const search = useSearch(runId, text.trim(), lastSeq);
   const tryNext = ([first = "", ...others]: readonly string[]) => {
-    setWords(first);
-    setNext(first ? others : null);
+    setText(first);
+    setNextTerms(first ? others : null);
   };
   useEffect(() => {
-    if (sought !== undefined) tryNext(partsOf(sought));
-  }, [runId, sought]);
-  const inVain = next !== null && isVain(find);
+    if (searchQuery !== undefined) tryNext(searchTermsOf(searchQuery));
+  }, [runId, searchQuery]);
+  const isFruitless = nextTerms !== null && hasNoHits(search);
   // Once for each term: until the next search starts, the state is still that of the previous term.
-  const goOn = useEffectEvent(() => tryNext(next ?? []));
+  const tryRemaining = useEffectEvent(() => tryNext(nextTerms ?? []));
   useEffect(() => {
-    if (inVain) goOn();
-  }, [inVain]);
+    if (isFruitless) tryRemaining();
+  }, [isFruitless]);
   return {
-    find,
-    words,
-    setWords: (typed: string) => {
-      setNext(null);
-      setWords(typed);
+    search,
+    text,
+    setText: (typed: string) => {
+      setNextTerms(null);
+      setText(typed);
     },
   };
 }
 
-function useFind(runId: string, words: string, lastSeq: number): UsedFind {
-  const [state, tell] = useReducer(told, NOTHING);
-  const asking = useRef<AbortController | null>(null);
-  const ask = useCallback(
+function useSearch(runId: string, text: string, lastSeq: number): TranscriptSearch {
+  const [state, dispatch] = useReducer(searchReducer, NO_SEARCH);
+  const requestRef = useRef<AbortController | null>(null);
+  const searchAfter = useCallback(
     (after: number) => {
-      asking.current?.abort();
+      requestRef.current?.abort();
       const control = new AbortController();
-      asking.current = control;
-      tell({ type: "begun" });
-      find(runId, words, after, control.signal).then(
-        (found) => control.signal.aborted || tell({ type: "found", found }),
-        (error: unknown) => control.signal.aborted || tell({ type: "failed", problem: problemOf(error, 0) }),
+      requestRef.current = control;
+      dispatch({ type: "started" });
+      findInRun(runId, text, after, control.signal).then(
+        (found) => control.signal.aborted || dispatch({ type: "found", found }),
+        (error: unknown) => control.signal.aborted || dispatch({ type: "failed", problem: problemOf(error, 0) }),
       );
     },
-    [runId, words],
+    [runId, text],
   );
   useEffect(() => {
-    asking.current?.abort();
-    tell({ type: "emptied" });
-    if (!words) return;
-    const timer = setTimeout(() => ask(0), REST_MS);
+    requestRef.current?.abort();
+    dispatch({ type: "cleared" });
+    if (!text) return;
+    const timer = setTimeout(() => searchAfter(0), TYPING_PAUSE_MS);
     return () => clearTimeout(timer);
-  }, [words, ask]);
-  useEffect(() => () => asking.current?.abort(), []);
+  }, [text, searchAfter]);
+  useEffect(() => () => requestRef.current?.abort(), []);
   // A long log is searched in several requests.
-  const goesOn = words !== "" && state.more && !state.searching && !state.problem && state.hits.length < BY_ITSELF;
+  const needsMore =
+    text !== "" && state.hasMore && !state.isSearching && !state.problem && state.hits.length < AUTOMATIC_HITS;
   useEffect(() => {
-    if (goesOn) ask(state.searchedTo);
-  }, [goesOn, ask, state.searchedTo]);
+    if (needsMore) searchAfter(state.searchedTo);
+  }, [needsMore, searchAfter, state.searchedTo]);
 
   const go = (step: 1 | -1) => {
     const count = state.hits.length;
-    const isBeyond = state.place + step >= count;
+    const isPastLast = state.index + step >= count;
     // Continue the search: new events have arrived, or the search was not complete.
-    if (isBeyond && !state.searching && words && (state.more || lastSeq > state.searchedTo)) ask(state.searchedTo);
-    if (count) tell({ type: "moved", place: (state.place + step + count) % count });
+    if (isPastLast && !state.isSearching && text && (state.hasMore || lastSeq > state.searchedTo))
+      searchAfter(state.searchedTo);
+    if (count) dispatch({ type: "moved", index: (state.index + step + count) % count });
   };
   return { ...state, go };
 }

@@ -1,62 +1,62 @@
 /** Keyboard shortcuts of the transcript. */
 import type { RefObject } from "react";
 import { pageOf, type RunDetail, type RunLog } from "@/api";
-import { useKeys } from "@/shortcuts";
-import { toClipboard } from "@/components/ui/CopyButton";
-import { linkTo } from "@/address";
-import { isFolding } from "@/views/transcriptRows";
+import { useShortcuts } from "@/shortcuts";
+import { copyToClipboard } from "@/components/ui/CopyButton";
+import { runUrl } from "@/address";
+import { isFoldable } from "@/views/transcriptRows";
 import { rowsOf } from "@/views/transcript";
-import type { Choice } from "./useSelectedRow";
-import type { UsedFolds } from "./useFolds";
+import type { RowSelection } from "./useSelectedRow";
+import type { Folds } from "./useFolds";
 import type { Viewport } from "./viewport";
 
-interface Keyed {
+interface TranscriptShortcuts {
   run: RunDetail;
-  choice: Choice;
-  folds: UsedFolds;
+  selection: RowSelection;
+  folds: Folds;
   log: RunLog;
-  bare: boolean;
+  isSingleStep: boolean;
   viewport: Viewport;
-  follow: (wanted: boolean) => void;
+  follow: (isWanted: boolean) => void;
   setAll: (open: boolean) => void;
-  isLive: boolean;
-  field: RefObject<HTMLInputElement | null>;
+  isRunActive: boolean;
+  fieldRef: RefObject<HTMLInputElement | null>;
   /** Show a short message. */
-  say: (words: string) => void;
+  showMessage: (text: string) => void;
 }
 
-export function useTranscriptKeys({
+export function useTranscriptShortcuts({
   run,
-  choice,
+  selection,
   folds,
   log,
-  bare,
+  isSingleStep,
   viewport,
   follow,
   setAll,
-  isLive,
-  field,
-  say,
-}: Keyed): void {
+  isRunActive,
+  fieldRef,
+  showMessage,
+}: TranscriptShortcuts): void {
   const toggle = () => {
-    const page = choice.chosen === null ? undefined : log.page(pageOf(choice.chosen));
-    const row = page && rowsOf(page, bare).get(choice.chosen ?? 0);
-    if (!row || !isFolding(row)) return;
-    viewport.keep(row.seq);
+    const page = selection.selectedSeq === null ? undefined : log.page(pageOf(selection.selectedSeq));
+    const row = page && rowsOf(page, isSingleStep).get(selection.selectedSeq ?? 0);
+    if (!row || !isFoldable(row)) return;
+    viewport.anchorAt(row.seq);
     folds.setOpen(row.seq, !folds.isOpen(row));
   };
-  useKeys("detail", {
-    j: () => choice.move(1),
-    k: () => choice.move(-1),
-    gg: choice.toStart,
-    G: choice.toEnd,
+  useShortcuts("detail", {
+    j: () => selection.move(1),
+    k: () => selection.move(-1),
+    gg: selection.toStart,
+    G: selection.toEnd,
     Enter: toggle,
-    "/": () => field.current?.select(),
-    f: () => isLive && follow(!viewport.atEnd),
-    e: () => setAll(!folds.all),
+    "/": () => fieldRef.current?.select(),
+    f: () => isRunActive && follow(!viewport.isAtEnd),
+    e: () => setAll(!folds.expandAll),
     c: () =>
-      void toClipboard(linkTo(run.id, choice.chosen ?? undefined)).then((done) =>
-        say(done ? "Link copied" : "Cannot copy here"),
+      void copyToClipboard(runUrl(run.id, selection.selectedSeq ?? undefined)).then((wasCopied) =>
+        showMessage(wasCopied ? "Link copied" : "Cannot copy here"),
       ),
   });
 }

@@ -2,7 +2,7 @@ import clsx from "clsx";
 import type { ReactNode } from "react";
 import type { Status } from "@/api";
 
-const COLOURS: Record<Status, string> = {
+const COLORS: Record<Status, string> = {
   running: "bg-running-back text-running",
   done: "bg-done-back text-done",
   failed: "bg-failed-back text-failed",
@@ -18,11 +18,11 @@ interface StatusProps {
   /** Kinds of calls that the run waits for, as `waits_for` has them. */
   waitsFor?: readonly string[] | null;
   /** Whether to draw an outline, where the background has a similar color. */
-  framed?: boolean;
+  isOutlined?: boolean;
 }
 
 /** The status of a run in its color; for a waiting run also what it waits for, truncated. */
-export function StatusBadge({ status, interrupted = false, waitsFor, framed = false }: StatusProps) {
+export function StatusBadge({ status, interrupted = false, waitsFor, isOutlined = false }: StatusProps) {
   const kinds = waitsFor?.length ? `: ${[...new Set(waitsFor)].join(", ").replaceAll("_", " ")}` : "";
   return (
     <span
@@ -31,8 +31,8 @@ export function StatusBadge({ status, interrupted = false, waitsFor, framed = fa
       className={clsx(
         "inline-flex items-center gap-1 rounded px-1.5 py-px text-xs font-medium whitespace-nowrap",
         kinds ? "min-w-[4.25rem]" : "shrink-0",
-        interrupted ? COLOURS.waiting : COLOURS[status],
-        framed && "ring-1 ring-current ring-inset",
+        interrupted ? COLORS.waiting : COLORS[status],
+        isOutlined && "ring-1 ring-current ring-inset",
       )}
     >
       {status === "running" && !interrupted && (

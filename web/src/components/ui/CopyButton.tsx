@@ -1,10 +1,10 @@
 import { useEffect, useState } from "react";
 import { Button } from "./Button";
 
-const SHOWN_MS = 1_500;
+const MESSAGE_MS = 1_500;
 
 /** A button that copies text and confirms it. A function as `text` is called only when the button is pressed. */
-export function Copy({
+export function CopyButton({
   text,
   label,
   title,
@@ -13,24 +13,24 @@ export function Copy({
   label: string;
   title?: string;
 }) {
-  const [said, setSaid] = useState<string | null>(null);
+  const [message, setMessage] = useState<string | null>(null);
   useEffect(() => {
-    if (said === null) return;
-    const timer = setTimeout(() => setSaid(null), SHOWN_MS);
+    if (message === null) return;
+    const timer = setTimeout(() => setMessage(null), MESSAGE_MS);
     return () => clearTimeout(timer);
-  }, [said]);
+  }, [message]);
   const copy = async () => {
-    setSaid((await toClipboard(typeof text === "string" ? text : await text())) ? "Copied" : "Cannot copy here");
+    setMessage((await copyToClipboard(typeof text === "string" ? text : await text())) ? "Copied" : "Cannot copy here");
   };
   return (
     <Button look="bare" title={title} onClick={() => void copy()}>
-      <span aria-live="polite">{said ?? label}</span>
+      <span aria-live="polite">{message ?? label}</span>
     </Button>
   );
 }
 
 /** Browsers offer the clipboard API on secure origins only; elsewhere use the deprecated command. */
-export async function toClipboard(text: string): Promise<boolean> {
+export async function copyToClipboard(text: string): Promise<boolean> {
   try {
     await navigator.clipboard.writeText(text);
     return true;
@@ -39,8 +39,8 @@ export async function toClipboard(text: string): Promise<boolean> {
     field.value = text;
     document.body.append(field);
     field.select();
-    const done = document.execCommand("copy");
+    const wasCopied = document.execCommand("copy");
     field.remove();
-    return done;
+    return wasCopied;
   }
 }

@@ -1,7 +1,7 @@
 import type { ReactNode } from "react";
 
 /** A centered message for a column without content. */
-export function Quiet({ children }: { children: ReactNode }) {
+export function EmptyState({ children }: { children: ReactNode }) {
   return (
     <div className="flex h-full flex-col items-center justify-center gap-2 p-6 text-center text-ink-faint">
       {children}

@@ -2,7 +2,7 @@ import { problemOf } from "@/api";
 import { Button } from "./Button";
 
 /** An error with its hint and code, and optionally a button to try again. */
-export function Trouble({ error, onRetry }: { error: unknown; onRetry?: () => void }) {
+export function ErrorMessage({ error, onRetry }: { error: unknown; onRetry?: () => void }) {
   const problem = problemOf(error, 0);
   return (
     <div role="alert" className="m-3 rounded border border-line bg-failed-back p-3 text-sm text-failed">

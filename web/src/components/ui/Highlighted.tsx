@@ -1,10 +1,10 @@
-import { pieces } from "@/views/runRows";
+import { snippetPieces } from "@/views/runRows";
 
 /** A snippet with its search hits highlighted. */
-export function Marked({ text }: { text: string }) {
-  return pieces(text).map((piece, place) =>
+export function Highlighted({ text }: { text: string }) {
+  return snippetPieces(text).map((piece, index) =>
     piece.isHit ? (
-      <mark key={place} className="rounded-xs bg-running-back text-running">
+      <mark key={index} className="rounded-xs bg-running-back text-running">
         {piece.text}
       </mark>
     ) : (

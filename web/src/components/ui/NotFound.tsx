@@ -1,13 +1,13 @@
 import { Link } from "@tanstack/react-router";
-import { Quiet } from "./EmptyState";
+import { EmptyState } from "./EmptyState";
 
 export function NotFound() {
   return (
-    <Quiet>
+    <EmptyState>
       <p>There is no such page.</p>
       <Link to="/" className="text-accent underline">
         All runs
       </Link>
-    </Quiet>
+    </EmptyState>
   );
 }

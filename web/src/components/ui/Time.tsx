@@ -1,5 +1,5 @@
 import { useSyncExternalStore } from "react";
-import { ago, duration, exact } from "@/views/time";
+import { formatAgo, formatDuration, formatDateTime } from "@/views/time";
 
 /** One clock for the page, so that all durations tick together. */
 const listeners = new Set<() => void>();
@@ -10,7 +10,7 @@ function subscribe(listener: () => void): () => void {
   listeners.add(listener);
   timer ??= setInterval(() => {
     now = Date.now();
-    for (const one of listeners) one();
+    for (const notify of listeners) notify();
   }, 1_000);
   return () => {
     listeners.delete(listener);
@@ -24,23 +24,25 @@ function subscribe(listener: () => void): () => void {
 export const useNow = () => useSyncExternalStore(subscribe, () => now);
 
 /** How long ago something was, with the exact time as a tooltip. */
-export function Ago({ at }: { at: string }) {
+export function TimeAgo({ at }: { at: string }) {
   const now = useNow();
   return (
-    <time dateTime={at} title={exact(at)}>
-      {ago(at, now)}
+    <time dateTime={at} title={formatDateTime(at)}>
+      {formatAgo(at, now)}
     </time>
   );
 }
 
 /** How long a run has taken, ticking while it is active. */
-export function Took({ from, to, ms }: { from: string; to: string | null; ms: number | null }) {
-  return to !== null ? <>{duration(ms ?? Date.parse(to) - Date.parse(from))}</> : <Ticking from={from} />;
+export function Duration({ from, to, ms }: { from: string; to: string | null; ms: number | null }) {
+  return to !== null ? <>{formatDuration(ms ?? Date.parse(to) - Date.parse(from))}</> : <TickingDuration from={from} />;
 }
 
-function Ticking({ from }: { from: string }) {
+function TickingDuration({ from }: { from: string }) {
   const now = useNow();
   return (
-    <span className="tabular-nums">{duration(Math.max(0, Math.floor((now - Date.parse(from)) / 1000) * 1000))}</span>
+    <span className="tabular-nums">
+      {formatDuration(Math.max(0, Math.floor((now - Date.parse(from)) / 1000) * 1000))}
+    </span>
   );
 }
