@@ -18,7 +18,7 @@ def cards(page: Page) -> Locator:
 
 
 def selected(page: Page) -> Locator:
-    return region(page, "The chosen run")
+    return region(page, "Selected run")
 
 
 def task(page: Page) -> Locator:

@@ -175,7 +175,7 @@ def test_dialogs(tabs: Tabs, server: Server, owner: str, colors: str) -> None:
     check(page, "no worker matches")
     dialog.get_by_role("button", name="Cancel").click()
     page.keyboard.press("?")
-    expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
     check(page, "the keys")
 
 

@@ -111,7 +111,7 @@ def test_truncated_responses_show_an_error_until_they_are_complete_again(
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", context=context)
     runs = page.get_by_role("region", name="Runs")
     for place in (runs, selected(page)):
-        expect(place.get_by_role("alert")).to_contain_text("cannot be read")
+        expect(place.get_by_role("alert")).to_contain_text("not valid JSON")
         expect(place.get_by_role("alert")).to_contain_text("unreadable")
     # The page recovers without a reload.
     is_repaired = True

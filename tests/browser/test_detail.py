@@ -42,7 +42,7 @@ def test_the_duration_ticks_while_the_run_is_active(tabs: Tabs, server: Server, 
     expect(task(page)).to_have_text("sleep 600")
     header = selected(page).locator("header").first
     expect(header.locator('[data-status="running"]')).to_be_visible()
-    took = header.locator('li[title="How long it took"]')
+    took = header.locator('li[title="Duration"]')
     expect(took).to_contain_text(re.compile(r"\d s$"))
     first = seconds(took.inner_text())
     expect(took).not_to_contain_text(f"{first:.1f} s")
@@ -83,7 +83,7 @@ def test_a_running_run_is_cancelled_on_the_page(tabs: Tabs, server: Server, owne
 def test_a_missing_event_is_reported(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
     run_id = recorded_runs.stories.everything
     page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={run_id}&event=99999")
-    expect(page.get_by_role("status").filter(has_text="There is no event 99999 in this run")).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text="This run has no event 99999")).to_be_visible()
     expect(row(page, 4)).to_be_visible()
     expect(transcript(page).locator('[aria-current="true"]')).to_have_count(0)
 
@@ -94,9 +94,9 @@ def test_a_future_event_is_awaited(tabs: Tabs, server: Server, owner: str, tmp_p
     expect(selected(page).locator('[data-status="running"]').first).to_be_visible()
     expect(transcript(page).locator("[data-seq]").first).to_be_visible()
     expect(transcript(page).locator('[aria-current="true"]')).to_have_count(0)
-    expect(page.get_by_text("There is no event")).to_have_count(0)
+    expect(page.get_by_text("This run has no event")).to_have_count(0)
     (tmp_path / "go").touch()
-    expect(page.get_by_text("There is no event 99999 in this run")).to_be_visible()
+    expect(page.get_by_text("This run has no event 99999")).to_be_visible()
 
 
 def test_a_malformed_run_id_shows_not_found(tabs: Tabs, server: Server, owner: str) -> None:
@@ -169,7 +169,7 @@ def test_deleting_needs_a_confirmation(tabs: Tabs, server: Server, owner: str) -
     expect(dialog).to_have_count(0)
     assert server.detail(run_id)["status"] == "failed"
     button(page, "Delete").click()
-    dialog.get_by_role("button", name="Delete for good").click()
+    dialog.get_by_role("button", name="Delete permanently").click()
     expect(card(page, run_id)).to_have_count(0)
     expect(page.get_by_text("Select a worker to view details")).to_be_visible()
     assert not server.storage.log_path(run_id).exists()

@@ -95,14 +95,14 @@ def test_the_question_mark_shows_the_shortcuts(tabs: Tabs, recorded_runs: Record
     page = tabs.open(recorded_runs.server, "/agents/stories/workers")
     expect(cards(page).first).to_be_visible()
     press(page, "?")
-    expect(page.get_by_role("dialog", name="Keys")).to_contain_text("gg / G")
+    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_contain_text("gg / G")
     press(page, "Escape")
-    expect(page.get_by_role("dialog", name="Keys")).to_have_count(0)
+    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_have_count(0)
     press(page, "n")
     expect(page.get_by_role("dialog", name="New run")).to_be_visible()
 
 
-def test_c_copies_the_link_to_the_chosen_event(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+def test_c_copies_the_link_to_the_selected_event(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
     run_id = recorded_runs.stories.everything
     page = tabs.open(recorded_runs.server, f"/agents/stories/workers?worker={run_id}&event=9")
     expect(row(page, 9)).to_have_attribute("aria-current", "true")

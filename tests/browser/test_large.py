@@ -35,8 +35,8 @@ def scroll_to_middle(page: Page) -> None:
 
 def is_responsive(page: Page) -> bool:
     """Whether the page reacts to a click in time; otherwise the wait fails."""
-    page.get_by_role("button", name="Help: keys").click(timeout=TIMEOUT_MS)
-    keys = page.get_by_role("dialog", name="Keys")
+    page.get_by_role("button", name="Keyboard shortcuts").click(timeout=TIMEOUT_MS)
+    keys = page.get_by_role("dialog", name="Keyboard shortcuts")
     expect(keys).to_be_visible(timeout=TIMEOUT_MS)
     page.keyboard.press("Escape")
     expect(keys).to_have_count(0, timeout=TIMEOUT_MS)
@@ -96,7 +96,7 @@ def test_the_bars_of_100_000_events_are_few_and_leave_none_out(tabs: Tabs, large
     expect(bars.nth(100)).to_be_attached()
     titles = [title or "" for title in bars.evaluate_all("all => all.map((one) => one.title)")]
     assert len(titles) < MOST_IN_THE_PAGE
-    counted = [re.match(r"([\d,]+) \u00d7 Bash, tool, [^,]+ together$", title) for title in titles]
+    counted = [re.match(r"([\d,]+) \u00d7 Bash, tool, [^,]+ in total$", title) for title in titles]
     calls = sum(int(found[1].replace(",", "")) for found in counted if found)
     assert calls + sum(title.startswith("Bash, tool") for title in titles) == LONG_EVENTS // 3 - 1
 
@@ -107,10 +107,10 @@ def test_a_result_of_5_megabytes_does_not_freeze_the_page(tabs: Tabs, large_runs
     expect(head).to_contain_text("cat big.txt")
     head.click()
     expect(row(page, 4)).to_contain_text("yyyyyyyy")
-    expect(row(page, 4)).to_contain_text("Cut: 5.1 MB in all")
+    expect(row(page, 4)).to_contain_text("Truncated: 5.1 MB in total")
     assert is_responsive(page)
     row(page, 4).get_by_role("button", name="Load all").click()
-    expect(row(page, 4)).not_to_contain_text("Cut:")
+    expect(row(page, 4)).not_to_contain_text("Truncated:")
     assert is_responsive(page)
 
 

@@ -266,7 +266,7 @@ def test_a_run_that_is_deleted_in_one_tab_disappears_in_the_others(tabs: Tabs, s
     button(here, "Pin").click()
     expect(button(there, "Unpin")).to_be_visible()
     button(here, "Delete").click()
-    here.get_by_role("button", name="Delete for good").click()
+    here.get_by_role("button", name="Delete permanently").click()
     expect(here.get_by_text("Select a worker to view details")).to_be_visible()
     expect(selected(there)).to_contain_text("This run is not here")
     for page in (here, there):

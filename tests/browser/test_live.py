@@ -72,9 +72,9 @@ def test_an_interrupted_message_stays_and_is_marked(tabs: Tabs, server: Server, 
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", viewport=TALL)
     expect(transcript(page)).to_contain_text("word1 word2 word3 word4 word5")
     assert server.http.post(f"/api/runs/{run_id}/cancel", json={}).is_success
-    expect(transcript(page)).to_contain_text("The message was not completed")
+    expect(transcript(page)).to_contain_text("The message is incomplete")
     page.reload()
-    expect(transcript(page)).to_contain_text("The message was not completed")
+    expect(transcript(page)).to_contain_text("The message is incomplete")
     assert transcript(page).inner_text().count("word1 word2 word3 word4 word5") == 1
 
 

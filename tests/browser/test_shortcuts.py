@@ -105,7 +105,11 @@ def test_every_field_of_a_form_takes_every_letter(page: Page) -> None:
 
 
 def test_a_dialog_takes_every_key_also_where_nothing_in_it_has_the_focus(page: Page) -> None:
-    for opener, name in (("Help: keys", "Keys"), ("New run", "New run"), ("Delete", "Delete this run?")):
+    for opener, name in (
+        ("Keyboard shortcuts", "Keyboard shortcuts"),
+        ("New run", "New run"),
+        ("Delete", "Delete this run?"),
+    ):
         button(page, opener).click()
         page.get_by_role("dialog", name=name).get_by_role("heading").first.click()
         assert ignores_shortcuts(page)
@@ -171,4 +175,4 @@ def test_an_answer_form_does_not_take_the_focus_by_itself(tabs: Tabs, server: Se
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
     expect(page.get_by_role("textbox", name="Your answer")).to_be_visible()
     page.keyboard.press("?")
-    expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()

@@ -159,11 +159,11 @@ def test_long_arguments_and_results_are_loaded_when_they_are_opened(page: Page, 
 def test_truncated_text_is_marked_and_can_be_loaded(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
     page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={recorded_runs.stories.long_text}")
     message = row(page, 4)
-    expect(message).to_contain_text(re.compile(r"Cut: 3\d KB in all"))
+    expect(message).to_contain_text(re.compile(r"Truncated: 3\d KB in total"))
     expect(message).not_to_contain_text("and an end.")
     message.get_by_role("button", name="Load all").click()
     expect(message).to_contain_text("and an end.")
-    expect(message).not_to_contain_text("Cut:")
+    expect(message).not_to_contain_text("Truncated:")
 
 
 def test_a_tooltip_tells_who_observed_the_content(page: Page) -> None:

@@ -59,6 +59,6 @@ test("what the runs below it cost is said to who asks", () => {
   expect(costOf(run)).toEqual({ short: "$0.42", full: "$0.42, 2.0k tokens; with sub-runs $1.10, 5.0k tokens" });
   expect(costOf({ ...run, usage: usage(0), cost_usd: null })).toEqual({
     short: "Σ $1.10",
-    full: "Its sub-runs: $1.10, 5.0k tokens",
+    full: "Sub-runs: $1.10, 5.0k tokens",
   });
 });

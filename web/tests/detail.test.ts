@@ -79,7 +79,7 @@ describe("the head of a run", () => {
     expect(waitText(null)).toBeNull();
     expect(waitText([])).toBeNull();
     expect(waitText(["question", "run"])).toBe("waits for an answer, a sub-run");
-    expect(waitText(["definition_changed"])).toBe("waits for its definition, which changed");
+    expect(waitText(["definition_changed"])).toBe("waits for a changed definition");
     expect(waitText(["some_thing"])).toBe("waits for some thing");
   });
 });

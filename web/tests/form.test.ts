@@ -121,20 +121,20 @@ describe("what was typed", () => {
   );
 
   test.each([
-    [{ type: "number" }, "one", "This is to be a number."],
-    [{ type: "number" }, "Infinity", "This is to be a number."],
-    [{ type: "integer" }, "1.5", "This is to be a whole number."],
-    [{ type: "integer", minimum: 1 }, "0", "This is to be at least 1."],
-    [{ type: "number", maximum: 9 }, "9.1", "This is to be at most 9."],
-    [{ type: "array" }, '{"a": 1}', 'This is to be a list, e.g. ["one", "two"].'],
-    [{ type: "object" }, "[1]", 'This is to be an object, e.g. {"name": "value"}.'],
-    [{ type: "object" }, "null", 'This is to be an object, e.g. {"name": "value"}.'],
+    [{ type: "number" }, "one", "Must be a number."],
+    [{ type: "number" }, "Infinity", "Must be a number."],
+    [{ type: "integer" }, "1.5", "Must be a whole number."],
+    [{ type: "integer", minimum: 1 }, "0", "Must be at least 1."],
+    [{ type: "number", maximum: 9 }, "9.1", "Must be at most 9."],
+    [{ type: "array" }, '{"a": 1}', 'Must be a list, e.g. ["one", "two"].'],
+    [{ type: "object" }, "[1]", 'Must be an object, e.g. {"name": "value"}.'],
+    [{ type: "object" }, "null", 'Must be an object, e.g. {"name": "value"}.'],
   ])("%j with %j: %s", (said, text, problem) =>
     expect(given(said, text)).toEqual({ input: {}, problems: { x: problem } }),
   );
 
   test("what is no JSON says where", () =>
-    expect(given({ type: "array" }, "[1,").problems.x).toMatch(/^This is not JSON: ./));
+    expect(given({ type: "array" }, "[1,").problems.x).toMatch(/^Invalid JSON: ./));
 });
 
 describe("what was left empty", () => {
@@ -150,8 +150,8 @@ describe("what was left empty", () => {
   test.each([[{ type: "string" }], [{ type: "integer" }], [{ type: "object" }], [{ enum: ["a"] }], [{}]])(
     "%j is missed where it is needed",
     (said) => {
-      expect(given(said, undefined, true).problems).toEqual({ x: "This is needed." });
-      expect(given(said, "  ", true).problems).toEqual({ x: "This is needed." });
+      expect(given(said, undefined, true).problems).toEqual({ x: "Required." });
+      expect(given(said, "  ", true).problems).toEqual({ x: "Required." });
     },
   );
 

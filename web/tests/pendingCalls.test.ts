@@ -21,7 +21,7 @@ describe("what a run asks", () => {
   });
 
   it.each([
-    ["rate_limit", { until: "2026-01-01T00:00:00.000Z" }, "Waits for the provider’s limit.", null],
+    ["rate_limit", { until: "2026-01-01T00:00:00.000Z" }, "Waiting for the provider’s rate limit.", null],
     [
       "definition_changed",
       { message: "greet() has changed", function: "greet" },
@@ -29,9 +29,9 @@ describe("what a run asks", () => {
       "function: greet",
     ],
     ["definition_changed", "greet() has changed", "greet() has changed", null],
-    ["moon_phase", null, "Waits: moon phase.", null],
-    ["moon_phase", { phase: "new", until: "later" }, "Waits: moon phase.", "phase: new"],
-    ["", null, "Waits: tool.", null],
+    ["moon_phase", null, "Waiting: moon phase.", null],
+    ["moon_phase", { phase: "new", until: "later" }, "Waiting: moon phase.", "phase: new"],
+    ["", null, "Waiting: tool.", null],
   ])("says why it waits where nobody can answer: %s %j", (kind, input, reason, details) => {
     expect(reasonOf({ kind, name: "tool", input })).toEqual({ reason, details });
   });
@@ -81,7 +81,7 @@ describe("what an agent's program says of itself", () => {
   it.each([
     [
       { kind: "retry" as const, message: "overloaded", status: 529, try: 1, tries: 3, retry_after: 0.575 },
-      "Try 1 of 3 failed: overloaded (HTTP 529); the next in 0.6 s",
+      "Attempt 1 of 3 failed: overloaded (HTTP 529); next attempt in 0.6 s",
     ],
     [{ kind: "denied" as const, message: "no" }, "Not allowed: no"],
     [{ kind: "ready" as const, ready: { model: "m", tools: ["a", "b"] } }, "Ready · m · 2 tools"],
@@ -90,9 +90,9 @@ describe("what an agent's program says of itself", () => {
       { kind: "limit" as const, limit: { status: "warning" as const, current: 0.91, window: "five_hour" } },
       "Near a limit (five hour): 91% used",
     ],
-    [{ kind: "limit" as const }, "A limit of the provider"],
+    [{ kind: "limit" as const }, "Provider limit"],
     [{ kind: "error" as const, code: "rate_limit_error" }, "rate_limit_error"],
-    [{ kind: "left" as const }, "Left here, and gone on with later"],
+    [{ kind: "left" as const }, "Paused here, continued later"],
   ])("%j is %j", (note, words) => {
     expect(noteText(note)).toBe(words);
   });

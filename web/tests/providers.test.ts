@@ -18,7 +18,7 @@ describe("what a provider needs before it can be used", () => {
     [{ ...AGENT, path: null, login: null }, "To install it: install codex"],
     [{ ...AGENT, problem: "it crashes" }, "it crashes"],
     [{ ...AGENT, login: null }, "start `codex` once"],
-    [API, "It cannot log in: set OPENAI_API_KEY"],
+    [API, "Not logged in: set OPENAI_API_KEY"],
   ])("%j", (provider, words) =>
     expect(unavailableReason(provider.name, { providers: [provider], usable: [] })).toContain(words),
   );

@@ -62,7 +62,7 @@ describe("the rows of a tree", () => {
       "  c",
       "  more",
     ]);
-    expect(drawn(rowsOf([parent], opened, new Map([["p", { runs: [], state: "error" }]])))).toEqual(["p", "  trouble"]);
+    expect(drawn(rowsOf([parent], opened, new Map([["p", { runs: [], state: "error" }]])))).toEqual(["p", "  error"]);
   });
 
   test("of a run that called nothing there is nothing to open", () => {

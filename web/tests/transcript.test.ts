@@ -137,7 +137,13 @@ const kinds = (rows: Rows) => [...rows.values()].map((row: Row) => `${row.seq} $
 describe("the rows of a page", () => {
   it("have no headings where the run is one bare step", () => {
     expect(kinds(rowsOf(pageOf(COMMAND ?? []), true))).toEqual(["3 prompt", "4 output", "6 outcome"]);
-    expect(kinds(rowsOf(pageOf(AGENT ?? []), true))).toEqual(["3 prompt", "4 said", "6 call", "8 said", "10 outcome"]);
+    expect(kinds(rowsOf(pageOf(AGENT ?? []), true))).toEqual([
+      "3 prompt",
+      "4 message",
+      "6 call",
+      "8 message",
+      "10 outcome",
+    ]);
   });
 
   it("have the steps and sub-runs of a worker", () => {
@@ -165,7 +171,7 @@ describe("the rows of a page", () => {
     const first = rowsOf(pageOf(events.slice(0, 6), [result]), true);
     const call = first.get(6);
     expect(call?.kind === "call" && call.result).toBe(result);
-    expect(kinds(rowsOf(pageOf(events.slice(6)), true))).toEqual(["7 result", "8 said", "10 outcome"]);
+    expect(kinds(rowsOf(pageOf(events.slice(6)), true))).toEqual(["7 result", "8 message", "10 outcome"]);
   });
 
   it("stay the same where a page grows behind them", () => {
@@ -229,11 +235,11 @@ describe("what this page does not know", () => {
       strange("message.assistant", { blocks: [null] }),
     ].map((event, n) => ({ ...event, seq: n + 1 }));
     expect(kinds(rowsOf(pageOf(events), true))).toEqual([
-      "1 strange",
-      "2 strange",
-      "3 strange",
-      "4 strange",
-      "5 strange",
+      "1 unknown-event",
+      "2 unknown-event",
+      "3 unknown-event",
+      "4 unknown-event",
+      "5 unknown-event",
     ]);
   });
 
@@ -261,7 +267,7 @@ describe("what this page does not know", () => {
     });
     expect(kinds(rowsOf(pageOf([use(1)]), true))).toEqual([]);
     const ended = { ...strange("step.completed", { name: "x", kind: "agent", try: 1 }), seq: 2 };
-    expect(kinds(rowsOf(pageOf([use(1), ended]), true))).toEqual(["1 said"]);
+    expect(kinds(rowsOf(pageOf([use(1), ended]), true))).toEqual(["1 message"]);
   });
 });
 

@@ -49,8 +49,8 @@ export async function dataOf<T>(request: Promise<FetchResult<T>>): Promise<NonNu
     if (error instanceof SyntaxError)
       throw new Problem(
         "unreadable",
-        "The server's answer cannot be read: it is no JSON.",
-        "Is something else between here and the server?",
+        "The server's response is not valid JSON.",
+        "Check whether a proxy changes the server's responses.",
         200,
       );
     throw new Problem("unreachable", "The server cannot be reached.", "Is `shopfloor up` still running?", 0);
@@ -65,14 +65,14 @@ export function problemOf(error: unknown, status: number): Problem {
   if (status === 401) {
     return new Problem(
       "unauthorized",
-      "You are not logged in here.",
-      "Open a login link: `shopfloor login` prints one.",
+      "You are not logged in.",
+      "Open a login link. `shopfloor login` prints one.",
       status,
     );
   }
   return new Problem(
     body?.code ?? "unknown",
-    body?.message ?? `The server answered with ${status}.`,
+    body?.message ?? `The server answered with status ${status}.`,
     body?.hint ?? null,
     status,
   );

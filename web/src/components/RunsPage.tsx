@@ -44,7 +44,7 @@ export function RunsPage() {
           <RunList />
         </section>
         <section
-          aria-label="The chosen run"
+          aria-label="Selected run"
           onPointerDownCapture={() => enterZone("detail")}
           onFocusCapture={() => enterZone("detail")}
           className={clsx("min-h-0 min-w-0 flex-1 flex-col md:flex", selectedId ? "flex" : "hidden")}

@@ -36,12 +36,12 @@ export function TopBar({ onDispatch, onHelp }: { onDispatch: () => void; onHelp:
       <Button
         look="bare"
         onClick={() => setTheme(NEXT[theme])}
-        title={`Colours: ${theme}. Change to ${NEXT[theme]}.`}
-        aria-label={`Colours: ${theme}`}
+        title={`Theme: ${theme}. Switch to ${NEXT[theme]}.`}
+        aria-label={`Theme: ${theme}`}
       >
         <span aria-hidden>{ICONS[theme]}</span>
       </Button>
-      <Button look="bare" onClick={onHelp} title="Keys (?)" aria-label="Help: keys">
+      <Button look="bare" onClick={onHelp} title="Keyboard shortcuts (?)" aria-label="Keyboard shortcuts">
         ?
       </Button>
       <Button look="bare" onClick={() => void logOut()} title="End the session of this browser">
@@ -71,7 +71,7 @@ function ConnectionWarning() {
   if (!isShown) return null;
   return (
     <span role="status" className="rounded bg-running-back px-2 py-0.5 text-xs font-medium text-running">
-      Not connected. Trying again…
+      Not connected. Reconnecting…
     </span>
   );
 }

@@ -36,7 +36,7 @@ export function costOf(
 ): { short: string; full: string } | null {
   const own = costTexts(run.cost_usd, run.usage);
   const tree = costTexts(run.tree_cost_usd, run.tree_usage);
-  if (!own) return tree && { short: `Σ ${tree.short}`, full: `Its sub-runs: ${tree.full}` };
+  if (!own) return tree && { short: `Σ ${tree.short}`, full: `Sub-runs: ${tree.full}` };
   return !tree || tree.full === own.full ? own : { short: own.short, full: `${own.full}; with sub-runs ${tree.full}` };
 }
 

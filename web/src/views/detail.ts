@@ -25,7 +25,7 @@ const WAIT_LABELS: Record<string, string> = {
   question: "an answer",
   approval: "an approval",
   rate_limit: "the rate limit",
-  definition_changed: "its definition, which changed",
+  definition_changed: "a changed definition",
   run: "a sub-run",
 };
 

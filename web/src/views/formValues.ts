@@ -47,7 +47,7 @@ export function parseField(field: Field, text: string): ParsedField {
 }
 
 function parseEmpty(field: Field, text: string): ParsedField {
-  if (field.required) return { problem: "This is needed." };
+  if (field.required) return { problem: "Required." };
   // The user has emptied a field with a default: send the empty text, not the default.
   const isText = field.kind === "line" || field.kind === "prose";
   return { value: isText && field.hasDefault ? text : undefined };
@@ -55,10 +55,10 @@ function parseEmpty(field: Field, text: string): ParsedField {
 
 function parseNumber({ kind, min, max }: Field, text: string): ParsedField {
   const number = Number(text);
-  if (!Number.isFinite(number)) return { problem: "This is to be a number." };
-  if (kind === "integer" && !Number.isInteger(number)) return { problem: "This is to be a whole number." };
-  if (min !== null && number < min) return { problem: `This is to be at least ${min}.` };
-  if (max !== null && number > max) return { problem: `This is to be at most ${max}.` };
+  if (!Number.isFinite(number)) return { problem: "Must be a number." };
+  if (kind === "integer" && !Number.isInteger(number)) return { problem: "Must be a whole number." };
+  if (min !== null && number < min) return { problem: `Must be at least ${min}.` };
+  if (max !== null && number > max) return { problem: `Must be at most ${max}.` };
   return { value: number };
 }
 
@@ -67,10 +67,10 @@ function parseJsonField(kind: "array" | "object", text: string): ParsedField {
   try {
     value = JSON.parse(text);
   } catch (error) {
-    return { problem: `This is not JSON: ${error instanceof Error ? error.message : "it cannot be read"}` };
+    return { problem: `Invalid JSON: ${error instanceof Error ? error.message : String(error)}` };
   }
-  if (kind === "array" && !Array.isArray(value)) return { problem: 'This is to be a list, e.g. ["one", "two"].' };
-  if (kind === "object" && !isObject(value)) return { problem: 'This is to be an object, e.g. {"name": "value"}.' };
+  if (kind === "array" && !Array.isArray(value)) return { problem: 'Must be a list, e.g. ["one", "two"].' };
+  if (kind === "object" && !isObject(value)) return { problem: 'Must be an object, e.g. {"name": "value"}.' };
   return { value };
 }
 

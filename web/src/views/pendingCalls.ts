@@ -20,7 +20,7 @@ function textIn(input: unknown, names: readonly string[]): string | null {
   return isText(text) ? text : null;
 }
 
-const REASONS: Record<string, string> = { rate_limit: "Waits for the provider’s limit." };
+const REASONS: Record<string, string> = { rate_limit: "Waiting for the provider’s rate limit." };
 
 /** Return why a run waits: the message of the call, or a text by its kind; and its other fields as details. */
 export function reasonOf({ kind, name, input }: Pick<PendingCall, "kind" | "name" | "input">): {
@@ -28,7 +28,7 @@ export function reasonOf({ kind, name, input }: Pick<PendingCall, "kind" | "name
   details: string | null;
 } {
   const text = isText(input) ? input : textIn(input, ["message", "reason", "text", "question", "prompt", "title"]);
-  const reason = text ?? REASONS[kind] ?? `Waits: ${(kind || name).replaceAll("_", " ")}.`;
+  const reason = text ?? REASONS[kind] ?? `Waiting: ${(kind || name).replaceAll("_", " ")}.`;
   // The end of the wait is shown beside the reason.
   const rest = isRecord(input)
     ? Object.entries(input).filter(([field, value]) => field !== "until" && value !== text)

@@ -9,7 +9,7 @@ export function unavailableReason(name: string, providers: ProviderList | undefi
 
 function missingText({ kind, program, path, problem, login, install }: Provider): string {
   if (kind === "agent" && path == null) return `Not installed on the server's machine. To install it: ${install}`;
-  if (problem != null) return `It does not work on the server's machine: ${problem}`;
-  if (login != null) return "It cannot be used on the server's machine yet.";
-  return `It cannot log in: ${kind === "api" ? install : `start \`${program}\` once on the server's machine and log in, or set its key`}`;
+  if (problem != null) return `Does not work on the server's machine: ${problem}`;
+  if (login != null) return "Not usable on the server's machine yet.";
+  return `Not logged in: ${kind === "api" ? install : `start \`${program}\` once on the server's machine and log in, or set its key`}`;
 }

@@ -34,7 +34,7 @@ export function Actions({ run }: { run: RunDetail }) {
           look="bare"
           disabled={pinMutation.isPending}
           onClick={() => pinMutation.mutate()}
-          title={run.pinned ? "Kept when old runs are deleted" : "Keep it when old runs are deleted"}
+          title={run.pinned ? "Kept when old runs are deleted" : "Keep this run when old runs are deleted"}
         >
           {run.pinned ? "Unpin" : "Pin"}
         </Button>

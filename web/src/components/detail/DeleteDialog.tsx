@@ -27,7 +27,7 @@ export function DeleteDialog({ run, onClose }: { run: RunDetail; onClose: () => 
       <div className="mt-4 flex justify-end gap-2">
         <Button onClick={onClose}>Keep it</Button>
         <Button look="danger" disabled={deletion.isPending} onClick={() => deletion.mutate()}>
-          {deletion.isPending ? "Deleting…" : "Delete for good"}
+          {deletion.isPending ? "Deleting…" : "Delete permanently"}
         </Button>
       </div>
     </Dialog>
@@ -35,8 +35,8 @@ export function DeleteDialog({ run, onClose }: { run: RunDetail; onClose: () => 
 }
 
 function deletedText({ children }: RunDetail): string {
-  const own = "Its log, its transcript and its timeline are deleted";
+  const own = "This deletes its log, transcript and timeline";
   if (children === 0) return `${own}.`;
-  if (children === 1) return `${own}, and so is its sub-run, with all that it called.`;
-  return `${own}, and so are its ${children.toLocaleString("en")} sub-runs, with all that they called.`;
+  if (children === 1) return `${own}, and its sub-run with all runs below it.`;
+  return `${own}, and its ${children.toLocaleString("en")} sub-runs with all runs below them.`;
 }

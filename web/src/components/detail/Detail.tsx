@@ -52,7 +52,7 @@ export function Detail({ runId, event }: { runId: string; event: number | undefi
       <PendingCalls calls={query.data.awaits} runId={runId} />
       {isMissing && (
         <p role="status" className="shrink-0 px-3 py-1.5 text-xs text-ink-dull">
-          There is no event {event} in this run.
+          This run has no event {event}.
         </p>
       )}
       <Panes run={query.data} event={isMissing ? undefined : event} />
@@ -82,7 +82,7 @@ function RunNotFound() {
   return (
     <EmptyState>
       <Heading />
-      <p>This run is not here (any more).</p>
+      <p>Run not found. It may have been deleted.</p>
       <BackToRuns />
     </EmptyState>
   );

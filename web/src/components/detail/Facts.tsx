@@ -19,15 +19,15 @@ export function Facts({ run }: { run: RunDetail }) {
         <TimeAgo at={isQueued ? (run.queued_at ?? run.started_at) : run.started_at} />
       </Fact>
       {!isQueued && (
-        <Fact title="How long it took">
+        <Fact title="Duration">
           <Duration from={run.started_at} to={run.completed_at} ms={run.duration_ms} />
         </Fact>
       )}
       {tokens !== null && <Fact title={usageText(run)}>{tokens}</Fact>}
-      {cost !== null && <Fact title="Its own cost; with what the runs cost that it called">{cost}</Fact>}
-      {run.interruptions > 0 && <Fact title="It was cut off and begun again">attempt {run.attempt}</Fact>}
+      {cost !== null && <Fact title="Cost of this run; with sub-runs: including all runs that it called">{cost}</Fact>}
+      {run.interruptions > 0 && <Fact title="The run was interrupted and started again">attempt {run.attempt}</Fact>}
       {run.search_stopped_at !== null && (
-        <Fact title="It has more text than is indexed: what comes after this event is not found">
+        <Fact title="This run has more text than is indexed: the search finds nothing after this event">
           searched to #{run.search_stopped_at}
         </Fact>
       )}

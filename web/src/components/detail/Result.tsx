@@ -26,7 +26,7 @@ export function Result({ run }: { run: RunDetail }) {
         </p>
       )}
       {result !== null && result !== "" && <ResultText result={result} kind={run.kind} />}
-      {status === "done" && !result && <p className="mt-1 text-ink-faint">It gave nothing.</p>}
+      {status === "done" && !result && <p className="mt-1 text-ink-faint">This run has no result.</p>}
     </section>
   );
 }
@@ -35,7 +35,7 @@ function Failure({ error }: { error: RunDetail["error"] }) {
   return (
     <div className="my-1 rounded border-l-2 border-failed bg-failed-back px-2.5 py-1.5 text-failed">
       <p tabIndex={0} className="max-h-40 overflow-y-auto break-words whitespace-pre-wrap">
-        {error?.message ?? "It failed, and did not say why."}
+        {error?.message ?? "The run failed without an error message."}
       </p>
       {error?.code != null && <p className="mt-0.5 font-mono text-xs">{error.code}</p>}
       {error?.hint !== undefined && <p className="mt-1 break-words text-ink">Hint: {error.hint}</p>}

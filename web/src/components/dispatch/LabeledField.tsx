@@ -31,7 +31,7 @@ export function LabeledField({ label, name, description, isRequired, problem, ch
       <label htmlFor={id} className="text-xs font-medium text-ink-dull">
         {label}
         {isRequired && (
-          <span aria-hidden className="ml-0.5 text-failed" title="Needed">
+          <span aria-hidden className="ml-0.5 text-failed" title="Required">
             *
           </span>
         )}

@@ -97,8 +97,8 @@ export function NewRunDialog({ owner, onClose, onDispatched }: NewRunDialogProps
 function NoWorkers() {
   return (
     <p className="mb-4 rounded bg-quiet-back p-3 text-ink-dull">
-      There are no workers here. <Code>shopfloor workers new my-worker</Code> makes one in{" "}
-      <Code>./workers/my-worker</Code>; <Code>shopfloor up --workers ./workers</Code> looks for them there.
+      No workers found. <Code>shopfloor workers new my-worker</Code> creates one in <Code>./workers/my-worker</Code>;{" "}
+      <Code>shopfloor up --workers ./workers</Code> loads it.
     </p>
   );
 }

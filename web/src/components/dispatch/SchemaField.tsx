@@ -87,7 +87,7 @@ function controlOf(
           {...valueProps}
           rows={2}
           spellCheck={false}
-          placeholder="A text, or any JSON"
+          placeholder="Text or JSON"
           className={clsx(className, "field-sizing-content max-h-80 min-h-12")}
         />
       );

@@ -52,7 +52,7 @@ export function WorkerForm({
     onError: () => void (isSentRef.current = false),
   });
   const { input, problems } = readForm(fields, texts);
-  const cwdProblem = cwd !== "" && !cwd.startsWith("/") ? "This is to be an absolute path." : undefined;
+  const cwdProblem = cwd !== "" && !cwd.startsWith("/") ? "Must be an absolute path." : undefined;
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
     if (isSentRef.current || !isUsable) return;
@@ -79,14 +79,14 @@ export function WorkerForm({
         <div className="mt-3 flex flex-col gap-4">
           <TextField
             label="Working folder"
-            description="On the server's machine, as an absolute path; the folder that the server was started in by default."
+            description="Absolute path on the server's machine. Default: the folder in which the server was started."
             value={cwd}
             onChange={(text) => onDraft({ ...draft, cwd: text })}
             problem={wasSubmitted ? cwdProblem : undefined}
           />
           <TextField
             label="Owner"
-            description="Under whom it is listed; the worker itself by default."
+            description="The owner that the run is listed under. Default: the worker."
             value={owner}
             onChange={(text) => onDraft({ ...draft, owner: text })}
           />
@@ -122,7 +122,7 @@ interface FieldsProps {
 }
 
 function Fields({ fields, texts, problems, onType }: FieldsProps) {
-  if (fields.length === 0) return <p className="text-xs text-ink-faint">It needs nothing to begin with.</p>;
+  if (fields.length === 0) return <p className="text-xs text-ink-faint">This worker needs no input.</p>;
   return fields.map((field) => (
     <SchemaField
       key={field.name}

@@ -92,7 +92,7 @@ export function WorkerSelect({
         />
       </select>
       <p role="status" className="sr-only">
-        {searchText && (selected ? `${nameOf(selected)} is chosen` : "No worker matches")}
+        {searchText && (selected ? `${nameOf(selected)} is selected` : "No worker matches")}
       </p>
       {selected?.description && <p className="text-xs text-ink-dull">{selected.description}</p>}
       {unavailable !== null && <p className="text-xs break-words text-running">{unavailable}</p>}

@@ -17,13 +17,13 @@ export function EmptyList() {
   if (!isFiltered(address)) return <NoRuns owner={address.owner} />;
   return (
     <EmptyState>
-      <p className="font-medium text-ink-dull">No run matches</p>
+      <p className="font-medium text-ink-dull">No matching runs</p>
       {address.q !== undefined && (
         <p className="text-xs">
           The search finds any part of a task, and whole words or "quoted phrases" in everything else.
         </p>
       )}
-      <Button onClick={() => changeAddress(NO_FILTER)}>Clear the filters</Button>
+      <Button onClick={() => changeAddress(NO_FILTER)}>Clear filters</Button>
     </EmptyState>
   );
 }
@@ -34,9 +34,9 @@ function NoRuns({ owner }: { owner: string | undefined }) {
   return (
     <EmptyState>
       <p className="font-medium text-ink-dull">No runs yet</p>
-      {owner !== undefined && <p className="text-xs">{owner} has none.</p>}
+      {owner !== undefined && <p className="text-xs">{owner} has no runs.</p>}
       <Button look="primary" onClick={() => setIsDialogOpen(true)}>
-        Make one
+        Start a run
       </Button>
       <p className="mt-2 text-xs">or record a command:</p>
       <p className="flex max-w-full items-center gap-1">

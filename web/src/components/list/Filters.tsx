@@ -60,7 +60,7 @@ export function Filters({ total, seenRuns }: { total: number | undefined; seenRu
         <button
           type="button"
           aria-pressed={address.tree === true}
-          title={address.q ? "A search looks at all runs" : "Only runs that no other run called; the others below them"}
+          title={address.q ? "A search covers all runs, not a tree" : "Show sub-runs below the run that called them"}
           onClick={() => changeAddress({ tree: !address.tree })}
           className={clsx("rounded border px-2 py-1 text-xs font-medium", address.tree ? ACTIVE_CLASS : INACTIVE_CLASS)}
         >

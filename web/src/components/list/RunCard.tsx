@@ -73,7 +73,7 @@ export const RunCard = memo(function RunCard({
           className="line-clamp-2 text-[13px] leading-[18px] font-medium break-words text-ink"
         >
           {!isTree && run.parent_run_id !== null && (
-            <span className="text-ink-faint" title="Called by another run">
+            <span className="text-ink-faint" title="Sub-run of another run">
               ↳{" "}
             </span>
           )}
@@ -138,7 +138,7 @@ function Facts({ run, showsOwner, isSelected }: { run: Run; showsOwner: boolean;
       <Origin run={run} owner={showsOwner ? run.agent_id : null} />
       {run.pinned && <Pin />}
       {run.snippet !== null && run.search_stopped_at !== null && (
-        <span title="It has more text than is indexed: what comes after this event is not found">
+        <span title="This run has more text than is indexed: the search finds nothing after this event">
           searched to #{run.search_stopped_at}
         </span>
       )}

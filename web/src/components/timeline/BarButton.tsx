@@ -31,7 +31,7 @@ export const BarButton = memo(function BarButton({ bar, ending, top, isTabStop, 
   const kind = KINDS[span.kind];
   const isWaiting = isWait(span);
   const name = barName(bar);
-  const label = `${name}, ${isWaiting ? "waiting" : kind.word}, ${bar.isOpen ? "open for " : ""}${formatDuration(bar.ms)}${bar.count > 1 ? " together" : ""}${ending ? `, ${ending}` : ""}`;
+  const label = `${name}, ${isWaiting ? "waiting" : kind.word}, ${bar.isOpen ? "open for " : ""}${formatDuration(bar.ms)}${bar.count > 1 ? " in total" : ""}${ending ? `, ${ending}` : ""}`;
   return (
     <li
       className="@container absolute h-4 min-w-0.5"

@@ -144,7 +144,7 @@ function ChartCaption({
         <span>
           {bar.isOpen ? "for " : ""}
           {formatDuration(bar.ms)}
-          {bar.count > 1 && " together"}
+          {bar.count > 1 && " in total"}
         </span>
         <span>from {formatClock(bar.span.started_at)}</span>
         {isWait(bar.span) && <span>waiting</span>}
@@ -156,7 +156,7 @@ function ChartCaption({
   }
   return (
     <>
-      <span className="truncate">{formatDuration(chart.ms)} in all</span>
+      <span className="truncate">{formatDuration(chart.ms)} in total</span>
       {chart.bars.some((gap) => isWait(gap.span)) && (
         <span className="flex shrink-0 items-center gap-1">
           <span aria-hidden className={clsx("size-3 rounded-sm ring-1 ring-current/45 ring-inset", STRIPES)} /> waiting

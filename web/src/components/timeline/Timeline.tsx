@@ -104,7 +104,7 @@ function Content({
       )}
       {spans.isError && !spans.data && (
         <p className="flex shrink-0 items-center gap-2 border-b border-line px-3 pb-1.5 text-xs text-ink-faint">
-          Where the time went is not known: {problemOf(spans.error, 0).message}
+          Could not load where the time went: {problemOf(spans.error, 0).message}
           <Button onClick={() => void spans.refetch()}>Try again</Button>
         </p>
       )}

@@ -29,7 +29,7 @@ export function Call({ row, open }: { row: CallRow; open: boolean }) {
         title={fidelityLabel(call.payload.fidelity)}
         head={
           <CallHead name={call.payload.name} summary={summaryOf(row)} state={stateOf(row, context)}>
-            {isPending && <span className="rounded bg-waiting-back px-1.5 text-waiting">waits</span>}
+            {isPending && <span className="rounded bg-waiting-back px-1.5 text-waiting">waiting</span>}
             {result ? (
               <ResultFacts result={result} />
             ) : (
@@ -60,7 +60,7 @@ function CallQuestion({ call, isInStrip }: { call: EventOf<"tool.call">; isInStr
   if (isInStrip)
     return (
       <p className="py-1 text-xs text-waiting">
-        {isAnswerable(awaits?.kind ?? "") ? "Waiting for your answer, above." : "Waiting; the reason is above."}
+        {isAnswerable(awaits?.kind ?? "") ? "Waiting for your answer above." : "Waiting. The reason is above."}
       </p>
     );
   const pendingCall = {
@@ -88,7 +88,7 @@ export function Result({ row, open }: { row: ResultRow; open: boolean }) {
       head={
         <CallHead
           name={payload.name}
-          summary="result of a call further up"
+          summary="result of an earlier call"
           state={isFailed(row.result) ? "failed" : "done"}
         >
           <ResultFacts result={row.result} />

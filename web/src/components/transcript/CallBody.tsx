@@ -22,7 +22,7 @@ export function CallBody({ call, result }: { call: EventOf<"tool.call">; result:
     <div className="flex flex-col gap-2 border-t border-line p-2">
       {/* An edit is shown as a diff below, not as its input. */}
       {changes.length === 0 && !isEmpty(input) && (
-        <Section label={command ? "Command" : "Given"} copy={() => asText(command?.line ?? input)}>
+        <Section label={command ? "Command" : "Input"} copy={() => asText(command?.line ?? input)}>
           <Text text={command?.line ?? asText(input)} />
           {command && <OtherArguments values={command.rest} />}
         </Section>
@@ -63,7 +63,7 @@ export function ResultBody({ result, input }: { result: EventOf<"tool.result">; 
           ))}
         </Section>
       ) : (
-        changes.length === 0 && <p className="text-xs text-ink-faint">It gave nothing.</p>
+        changes.length === 0 && <p className="text-xs text-ink-faint">No output.</p>
       )}
       <TruncationNotice full={fullResult} />
     </>
@@ -83,7 +83,7 @@ function Section({
     <div className="min-w-0">
       <div className="flex items-center justify-between text-[11px] text-ink-faint">
         {label}
-        <CopyButton text={copy} label="Copy" title={`Copy: ${label.toLowerCase()}, as it is in the log`} />
+        <CopyButton text={copy} label="Copy" title={`Copy the ${label.toLowerCase()} as logged`} />
       </div>
       <div className="flex flex-col gap-1 rounded bg-app-side px-2 py-1">{children}</div>
     </div>
@@ -95,7 +95,7 @@ function OutputPartView({ part, lastLines }: { part: OutputPart; lastLines: numb
     return (
       <img
         src={part.src}
-        alt={`Picture that the tool gave (${formatBytes(part.bytes)})`}
+        alt={`Image from the tool (${formatBytes(part.bytes)})`}
         loading="lazy"
         className="max-h-96 max-w-full self-start rounded border border-line object-contain"
       />

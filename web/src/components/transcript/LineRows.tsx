@@ -140,7 +140,7 @@ export function Outcome({ row, open }: { row: OutcomeRow; open: boolean }) {
 export function UnknownEvent({ row, open }: { row: UnknownEventRow; open: boolean }) {
   return (
     <Line seq={row.seq} open={open} sign="?" look="text-running" event={row.event} bodyOf={payloadOrEvent}>
-      Event of an unknown kind: <span className="font-mono">{asText(row.event.type)}</span>
+      Unknown event type: <span className="font-mono">{asText(row.event.type)}</span>
     </Line>
   );
 }

@@ -33,14 +33,14 @@ export function Message({ row, open }: { row: MessageRow; open: boolean }) {
       )}
       {payload.synthetic && (
         <p className="text-[11px] text-ink-faint">
-          {payload.role === "user" ? "Said by the agent’s program" : "Written by the agent’s program"}
+          {payload.role === "user" ? "Sent by the agent’s program" : "Written by the agent’s program"}
         </p>
       )}
       {blocks.map((block, n) => (
         <BlockView key={n} block={block} message={full.event} seq={row.seq} open={open} />
       ))}
       {payload.role === "assistant" && payload.stop_reason === INTERRUPTED && (
-        <p className="text-[11px] text-running">The message was not completed</p>
+        <p className="text-[11px] text-running">The message is incomplete</p>
       )}
       <TruncationNotice full={full} />
     </div>
@@ -56,8 +56,7 @@ interface BlockProps {
 
 function BlockView({ block, message, seq, open }: BlockProps) {
   const title = fidelityLabel(block.fidelity);
-  if (!isKnownBlock(block))
-    return <UnknownBlock title={`Block of an unknown kind: ${asText(block.type)}`} value={block} />;
+  if (!isKnownBlock(block)) return <UnknownBlock title={`Unknown block type: ${asText(block.type)}`} value={block} />;
   switch (block.type) {
     case "text":
       if (isOutput(block)) return <Text text={block.text} isError={block.stream === "stderr"} isWide />;
@@ -77,7 +76,7 @@ function BlockView({ block, message, seq, open }: BlockProps) {
     case "tool_use":
       return (
         <UnknownBlock
-          title={`Wanted ${block.tool_name} ${headline(block.tool_input)}, and did not call it`}
+          title={`Requested ${block.tool_name} ${headline(block.tool_input)}, but did not call it`}
           value={block.tool_input}
         />
       );

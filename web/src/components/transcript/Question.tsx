@@ -26,13 +26,13 @@ export function Question({ call }: { call: PendingCall }) {
           (call.kind === "client_tool" && options.length === 0 ? (
             <ToolRequest name={call.name} />
           ) : (
-            `The result of ${call.name}`
+            `Result of ${call.name}`
           ))}
       </p>
       {question === null && <Text text={asText(call.input)} />}
       {call.answered || isSent ? (
         <p role="status" className="text-xs text-ink-dull">
-          Answered. The run takes it up as soon as it can.
+          Answered. The run continues as soon as it can.
         </p>
       ) : (
         <>
@@ -65,7 +65,7 @@ export function Question({ call }: { call: PendingCall }) {
               onAnswer={send}
             />
           )}
-          {call.until && <p className="text-xs text-ink-faint">It waits until {formatDateTime(call.until)}.</p>}
+          {call.until && <p className="text-xs text-ink-faint">Waiting until {formatDateTime(call.until)}.</p>}
         </>
       )}
       {problem && (
@@ -84,7 +84,7 @@ function WaitReason({ call }: { call: PendingCall }) {
     <div className="flex flex-col gap-1.5">
       <p className="[overflow-wrap:anywhere] whitespace-pre-wrap">{reason}</p>
       {details !== null && <Text text={details} />}
-      {call.until && <p className="text-xs text-ink-dull">It waits until {formatDateTime(call.until)}.</p>}
+      {call.until && <p className="text-xs text-ink-dull">Waiting until {formatDateTime(call.until)}.</p>}
     </div>
   );
 }
@@ -92,7 +92,7 @@ function WaitReason({ call }: { call: PendingCall }) {
 /** Explain why the user is asked for the result of a tool. */
 const ToolRequest = ({ name }: { name: string }) => (
   <span className="font-normal">
-    The worker called its tool <strong>{name}</strong>, and no program here executes it. Type what it should give back:
+    The worker called its tool <strong>{name}</strong>, which no program here executes. Type its result:
   </span>
 );
 
@@ -147,7 +147,7 @@ function AnswerField({ call, isText, wasJustOpened, disabled, onAnswer }: FieldP
         />
         <p id={hint} className="text-[11px] text-ink-faint">
           {isText
-            ? "Enter sends, Shift and Enter begin a new line."
+            ? "Enter sends, Shift+Enter adds a new line."
             : "Ctrl+Enter sends. Valid JSON is sent as JSON, anything else as text."}
         </p>
       </div>
@@ -156,7 +156,7 @@ function AnswerField({ call, isText, wasJustOpened, disabled, onAnswer }: FieldP
       </Button>
       {isBroken && (
         <p role="alert" className="flex basis-full items-center gap-2 text-xs text-failed">
-          This is not JSON. Send it as text?
+          This is not valid JSON. Send it as text?
           <Button disabled={disabled} onClick={() => onAnswer(text.trim())}>
             Send as text
           </Button>

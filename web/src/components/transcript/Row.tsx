@@ -77,7 +77,7 @@ function EventTime({ event }: { event: LogEvent }) {
   const at = event.timestamp;
   if (!at) return null;
   const isReadTime = "clock" in event.payload && event.payload.clock === "reader";
-  const tooltip = `${formatDateTime(at)}\nEvent ${event.seq}${isReadTime ? "\nThe time at which it was read: the agent tells none" : ""}`;
+  const tooltip = `${formatDateTime(at)}\nEvent ${event.seq}${isReadTime ? "\nThe time at which the event was read: the agent reports none" : ""}`;
   const className = "shrink-0 self-start rounded px-0.5 pt-0.5 text-[11px] leading-4 text-ink-faint tabular-nums";
   const time = (
     <time dateTime={at}>
@@ -94,7 +94,7 @@ function EventTime({ event }: { event: LogEvent }) {
   return (
     <button
       type="button"
-      title={`${tooltip}\nClick to link to it`}
+      title={`${tooltip}\nClick to link to this event`}
       onClick={() => onSelect(event.seq)}
       className={clsx(className, "hover:text-ink hover:underline")}
     >

@@ -40,7 +40,7 @@ export function SearchBar({ fieldRef, text, onText, search }: Props) {
           <Button
             look="bare"
             aria-label="Previous hit"
-            title="Previous hit (Shift and Enter)"
+            title="Previous hit (Shift+Enter)"
             disabled={!search.hits.length}
             onClick={() => search.go(-1)}
           >

@@ -56,7 +56,7 @@ export function SubRun({ row, open }: { row: SubRunRow; open: boolean }) {
         {child ? (
           <NestedTranscript runId={child} />
         ) : (
-          <p className="p-2 text-xs text-ink-faint">Its run is not named in the log.</p>
+          <p className="p-2 text-xs text-ink-faint">The log does not name the sub-run.</p>
         )}
       </div>
     </Fold>

@@ -70,7 +70,7 @@ export function Text({ text, isError = false, isWide = false, lastLines }: Props
         </pre>
       </div>
       <p className="flex flex-wrap items-center gap-2 pt-1 text-xs text-ink-dull">
-        <span>Its beginning and its end: {formatBytes(text.length)} in all</span>
+        <span>Beginning and end of {formatBytes(text.length)}</span>
         {text.length <= MAX_CHARS ? (
           <Button onClick={() => setIsExpanded(true)}>Show all</Button>
         ) : (

@@ -38,7 +38,7 @@ export function Toolbar({
       {isFollowing !== null && (
         <Button
           aria-pressed={isFollowing}
-          title="Stay at the end as more comes (f)"
+          title="Follow new events (f)"
           onClick={() => onFollow(!isFollowing)}
           className="aria-pressed:border-accent aria-pressed:text-accent"
         >
@@ -49,8 +49,8 @@ export function Toolbar({
         disabled={isAllExpanded === null}
         title={
           isAllExpanded === null
-            ? "There are no tool calls or thoughts to open"
-            : `${isAllExpanded ? "Close" : "Open"} all tool calls (e)`
+            ? "There are no tool calls or thoughts to expand"
+            : `${isAllExpanded ? "Collapse" : "Expand"} all tool calls (e)`
         }
         onClick={() => onExpandAll(!isAllExpanded)}
       >

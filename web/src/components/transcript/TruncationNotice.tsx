@@ -11,7 +11,7 @@ export function TruncationNotice({ full }: { full: FullEvent<LogEvent> }) {
       {full.problem ? (
         <span className="text-failed">{full.problem.message}</span>
       ) : (
-        <span>Cut: {formatBytes(full.truncatedBytes)} in all</span>
+        <span>Truncated: {formatBytes(full.truncatedBytes)} in total</span>
       )}
       <Button disabled={full.isLoading} onClick={full.load}>
         {full.isLoading ? "Loading…" : full.problem ? "Try again" : "Load all"}

@@ -4,7 +4,7 @@ import { formatDateTime } from "@/views/time";
 
 /** Say who observed the content. */
 export function fidelityLabel(fidelity: Block["fidelity"] | undefined): string {
-  return fidelity === "agent_emitted" ? "As the agent tells it" : "Seen by Shopfloor";
+  return fidelity === "agent_emitted" ? "Reported by the agent" : "Observed by Shopfloor";
 }
 
 /** Describe a note of the agent's program. */
@@ -13,8 +13,10 @@ export function noteText(note: Note): string {
     case "ready":
       return readyText(note.ready);
     case "retry": {
-      const failure = note.try ? `Try ${note.try}${note.tries ? ` of ${note.tries}` : ""} failed` : "It failed";
-      const after = note.retry_after ? `; the next in ${note.retry_after.toFixed(1)} s` : "";
+      const failure = note.try
+        ? `Attempt ${note.try}${note.tries ? ` of ${note.tries}` : ""} failed`
+        : "Attempt failed";
+      const after = note.retry_after ? `; next attempt in ${note.retry_after.toFixed(1)} s` : "";
       return `${failure}${note.message ? `: ${note.message}` : ""}${note.status ? ` (HTTP ${note.status})` : ""}${after}`;
     }
     case "limit":
@@ -22,7 +24,7 @@ export function noteText(note: Note): string {
     case "denied":
       return `Not allowed${note.message ? `: ${note.message}` : ""}`;
     case "left":
-      return note.message ?? "Left here, and gone on with later";
+      return note.message ?? "Paused here, continued later";
     default:
       return note.message ?? note.code ?? note.kind;
   }
@@ -35,7 +37,7 @@ function readyText(ready: Note["ready"]): string {
 }
 
 function limitText({ limit, message }: Note): string {
-  if (!limit) return message ?? "A limit of the provider";
+  if (!limit) return message ?? "Provider limit";
   const used =
     limit.current == null
       ? ""

@@ -19,7 +19,7 @@ export const TranscriptContext = createContext<TranscriptContextValue | null>(nu
 
 export function useTranscriptContext(): TranscriptContextValue {
   const context = useContext(TranscriptContext);
-  if (!context) throw new Error("a row stands outside of a transcript");
+  if (!context) throw new Error("a row must be inside of a TranscriptContext");
   return context;
 }
 

@@ -56,7 +56,7 @@ export function useTranscriptShortcuts({
     e: () => setAll(!folds.expandAll),
     c: () =>
       void copyToClipboard(runUrl(run.id, selection.selectedSeq ?? undefined)).then((wasCopied) =>
-        showMessage(wasCopied ? "Link copied" : "Cannot copy here"),
+        showMessage(wasCopied ? "Link copied" : "Could not copy"),
       ),
   });
 }

@@ -27,7 +27,7 @@ export function StatusBadge({ status, interrupted = false, waitsFor, isOutlined 
   return (
     <span
       data-status={status}
-      title={interrupted ? "The process that worked on it is gone" : kinds ? `${status}${kinds}` : undefined}
+      title={interrupted ? "The process that executed this run is gone" : kinds ? `${status}${kinds}` : undefined}
       className={clsx(
         "inline-flex items-center gap-1 rounded px-1.5 py-px text-xs font-medium whitespace-nowrap",
         kinds ? "min-w-[4.25rem]" : "shrink-0",

@@ -20,7 +20,7 @@ export function CopyButton({
     return () => clearTimeout(timer);
   }, [message]);
   const copy = async () => {
-    setMessage((await copyToClipboard(typeof text === "string" ? text : await text())) ? "Copied" : "Cannot copy here");
+    setMessage((await copyToClipboard(typeof text === "string" ? text : await text())) ? "Copied" : "Could not copy");
   };
   return (
     <Button look="bare" title={title} onClick={() => void copy()}>

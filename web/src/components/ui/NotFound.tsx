@@ -4,7 +4,7 @@ import { EmptyState } from "./EmptyState";
 export function NotFound() {
   return (
     <EmptyState>
-      <p>There is no such page.</p>
+      <p>Page not found.</p>
       <Link to="/" className="text-accent underline">
         All runs
       </Link>
