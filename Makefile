@@ -38,10 +38,11 @@ check: $(READY) ## Lint, format, types, imports
 	@echo "==> ruff" && $(BIN)/ruff check . && $(BIN)/ruff format --check .
 	@echo "==> pyright" && $(BIN)/pyright
 	@echo "==> import-linter" && $(BIN)/lint-imports --no-cache
-	@echo "==> tsc" && $(BIN)/python -m tools.page check
+	@echo "==> tsc, eslint, prettier" && $(BIN)/python -m tools.page check
 
 format: $(READY) ## Format the code
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
+	@$(BIN)/python -m tools.page format
 
 test: $(READY) check page ## Every check and every test
 	@tools/system-packages.sh $(SYSTEM)

@@ -3,7 +3,8 @@
     python -m tools.page build     build src/shopfloor/server/page, if web/ has changed
     python -m tools.page is-built  exit with 1 if web/ has changed since the build
     python -m tools.page types     generate web/src/api/schema.d.ts from the server's OpenAPI description
-    python -m tools.page check     types and style of web/
+    python -m tools.page check     check the types, the style and the format of web/
+    python -m tools.page format    format web/
     python -m tools.page test      the tests of web/
     python -m tools.page npm …     npm itself, in web/
 
@@ -54,6 +55,11 @@ def source_digest() -> str:
 def check() -> None:
     _install()
     npm("run", "--silent", "check")
+
+
+def reformat() -> None:
+    _install()
+    npm("run", "--silent", "format")
 
 
 def test() -> None:
@@ -122,7 +128,7 @@ def _print_progress(commands: str) -> None:
 
 
 def main(args: list[str]) -> int:
-    commands = {"build": build, "types": types, "check": check, "test": test}
+    commands = {"build": build, "types": types, "check": check, "format": reformat, "test": test}
     try:
         match args:
             case ["is-built"]:

@@ -9,16 +9,16 @@ export default defineConfig({
   plugins: [react(), tailwind()],
   resolve: { alias: { "@": here("./src") } },
   build: {
-    // The server serves this folder; it is made anew by each build and never committed.
+    // The server serves this folder. Each build replaces it; it is never committed.
     outDir: here("../src/shopfloor/server/page"),
     emptyOutDir: true,
-    // What would be inlined as a data: address is refused by the page's own security policy.
+    // The page's content security policy refuses data: URLs.
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     target: "es2023",
   },
   server: {
-    // `npm run dev` beside a running `shopfloor up`.
+    // For `npm run dev` beside a running `shopfloor up`.
     proxy: { "/api": "http://127.0.0.1:7420", "/login": "http://127.0.0.1:7420" },
   },
 });

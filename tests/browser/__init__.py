@@ -1,5 +1,5 @@
-"""The page in a real browser, before the installed `shopfloor up`.
+"""Tests of the page in a real browser, against the installed `shopfloor up`.
 
-A package, and not only a folder: fixtures of its scope end when the last of these tests does. Playwright keeps an event
-loop in its thread for as long as it is there, and tests of other rooms want to run loops of their own.
+A package, and not only a folder, so that its package-scoped fixtures end with the last of these tests. Playwright keeps an
+event loop in its thread while it is open, and tests of other folders run event loops of their own.
 """

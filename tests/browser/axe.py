@@ -1,4 +1,4 @@
-"""What axe finds wrong with a page for people who use it in other ways than most."""
+"""Accessibility problems that axe finds on a page."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
 
 
 def problems(page: Page) -> list[str]:
-    """Each as one line: the rule, what it is about, and how it says so."""
+    """Return the violations, one line each: the rule, the element and the reason."""
     if not AXE.is_file():
         pytest.fail(f"the tests of the page need axe-core in {AXE.parent}: make page", pytrace=False)
     page.evaluate(AXE.read_text(encoding="utf-8"))
     found = page.evaluate("axe.run(document, {resultTypes: ['violations']}).then((done) => done.violations)")
     return [
-        f"{one['id']} ({one['impact']}): {node['html'][:200]}: {node['failureSummary']}"
-        for one in found
-        for node in one["nodes"]
+        f"{violation['id']} ({violation['impact']}): {node['html'][:200]}: {node['failureSummary']}"
+        for violation in found
+        for node in violation["nodes"]
     ]

@@ -1,4 +1,4 @@
-"""What colour something is, as people would name it."""
+"""Colors of elements, with their common names."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from playwright.sync_api import Locator
 _NAMES = ((18, "red"), (65, "amber"), (170, "green"), (265, "blue"), (330, "purple"), (361, "red"))
 
 
-def rgb(locator: Locator, what: str = "color") -> tuple[float, float, float]:
-    """As it is computed, from 0 to 255; drawn on a canvas, so that it does not matter how it was said."""
-    said = locator.evaluate(
-        """(element, what) => {
+def rgb(locator: Locator, css_property: str = "color") -> tuple[float, float, float]:
+    """Return the computed color, each channel from 0 to 255. A canvas converts every CSS notation."""
+    channels = locator.evaluate(
+        """(element, property) => {
             const canvas = document.createElement("canvas").getContext("2d");
-            canvas.fillStyle = getComputedStyle(element)[what];
+            canvas.fillStyle = getComputedStyle(element)[property];
             canvas.fillRect(0, 0, 1, 1);
             return [...canvas.getImageData(0, 0, 1, 1).data].join(",");
         }""",
-        what,
+        css_property,
     )
-    red, green, blue, _ = map(float, re.split(",", said))
+    red, green, blue, _ = map(float, re.split(",", channels))
     return red, green, blue
 
 
@@ -33,15 +33,15 @@ def color_name(color: tuple[float, float, float]) -> str:
 
 
 def background(locator: Locator) -> tuple[float, float, float]:
-    """What something stands on: the first background, from itself outwards, that is not see-through."""
-    while locator.evaluate("one => getComputedStyle(one).backgroundColor") == "rgba(0, 0, 0, 0)":
+    """Return the first background that is not transparent, from the element outwards."""
+    while locator.evaluate("element => getComputedStyle(element).backgroundColor") == "rgba(0, 0, 0, 0)":
         locator = locator.locator("..")
     return rgb(locator, "backgroundColor")
 
 
-def contrast(one: tuple[float, float, float], other: tuple[float, float, float]) -> float:
-    """How well one is read on the other, as WCAG counts it: from 1 to 21."""
-    darker, lighter = sorted(_luminance(color) for color in (one, other))
+def contrast(first: tuple[float, float, float], second: tuple[float, float, float]) -> float:
+    """Return the contrast ratio of two colors as WCAG defines it, from 1 to 21."""
+    darker, lighter = sorted(_luminance(color) for color in (first, second))
     return (lighter + 0.05) / (darker + 0.05)
 
 

@@ -1,4 +1,4 @@
-"""What the tests of the page ask for: a browser, servers with runs to look at, and tabs that are watched."""
+"""Fixtures of the browser tests: a browser, servers with runs, and tabs whose errors fail the test."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ def model() -> Iterator[ModelServer]:
 
 @pytest.fixture(scope="package")
 def server(tmp_path_factory: pytest.TempPathFactory, model: ModelServer) -> Iterator[Server]:
-    """A server for runs that tests make; each makes its own, under an owner of its own."""
+    """A server shared by tests that start runs; each test uses an owner of its own."""
     with Server(tmp_path_factory.mktemp("floor"), **model.env) as server:
         yield server
 
 
 @pytest.fixture
 def own_server(tmp_path: Path) -> Iterator[Server]:
-    """A server of the test's own: to be killed, or to have nothing in it."""
+    """A server for one test: to be killed, or to be empty."""
     with Server(tmp_path) as server:
         yield server
 
 
 class RecordedRuns(msgspec.Struct, frozen=True):
-    """A server over logs that were there before it; no test changes them."""
+    """A server over logs that were written before it started; no test changes them."""
 
     server: Server
     stories: SampleRuns
@@ -68,7 +68,7 @@ def recorded_runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded
 
 @pytest.fixture(scope="package")
 def many_runs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server with very many runs."""
+    """A server with thousands of runs."""
     server = Server(tmp_path_factory.mktemp("many_runs"))
     many_runs.fill(server.storage)
     with server:
@@ -76,7 +76,7 @@ def many_runs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve
 
 
 class LargeRuns(msgspec.Struct, frozen=True):
-    """A server with runs that are very large."""
+    """A server with very large runs."""
 
     server: Server
     long: str
@@ -105,7 +105,7 @@ def tabs(browser: Browser, request: pytest.FixtureRequest, tmp_path: Path) -> It
 
 @pytest.fixture
 def owner(request: pytest.FixtureRequest) -> str:
-    """Whose runs a test makes, so that it sees no others."""
+    """The owner of the runs that a test starts, so that the test sees no others."""
     return request.node.name.removeprefix("test_").replace("[", "-").replace("]", "")[:80]
 
 

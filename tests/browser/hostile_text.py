@@ -1,4 +1,4 @@
-"""Transcripts of somebody who wants their text to do something: wherever a text can stand in a log."""
+"""Transcripts with malicious text in every place where a log can have text."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ from shopfloor.log import (
 )
 from shopfloor.record import Storage
 
-ELSEWHERE = "https://evil.example"
-RUNS = "window.pwned=1"
+OTHER_ORIGIN = "https://evil.example"
+SCRIPT = "window.pwned=1"
 HTML = [
-    f"<script>{RUNS}</script>",
-    f"<img src=x onerror='{RUNS}'>",
+    f"<script>{SCRIPT}</script>",
+    f"<img src=x onerror='{SCRIPT}'>",
     "<img src='/pwned.png'>",
-    f"<img src='{ELSEWHERE}/pwned.png'>",
-    f"<svg onload='{RUNS}'><script>{RUNS}</script><image href='{ELSEWHERE}/pwned.svg'/></svg>",
-    f"<math><mi xlink:href='javascript:{RUNS}'>click</mi></math>",
-    f"<iframe srcdoc='<script>parent.{RUNS}</script>'></iframe><iframe src='{ELSEWHERE}/pwned'></iframe>",
-    f"<object data='{ELSEWHERE}/pwned'></object><embed src='{ELSEWHERE}/pwned'>",
-    f"<form action='{ELSEWHERE}/pwned'><input autofocus onfocus='{RUNS}'><button>Run</button></form>",
-    f"<base href='{ELSEWHERE}/'><meta http-equiv='refresh' content='0;url={ELSEWHERE}/pwned'>",
-    f"<link rel='stylesheet' href='{ELSEWHERE}/pwned.css'><style>@import url('{ELSEWHERE}/pwned.css'); main{{display:none}}</style>",
-    f"<p style=\"background:url('{ELSEWHERE}/pwned.png');position:fixed;inset:0\">covered</p>",
-    f"<details open ontoggle='{RUNS}'><summary>x</summary></details><video><source onerror='{RUNS}'></video>",
-    f"<a href='javascript:{RUNS}'>click</a><a href='data:text/html,<script>{RUNS}</script>'>click</a>",
-    f"&lt;script&gt;{RUNS}&lt;/script&gt; &#60;img src=x onerror={RUNS}&#62;",
-    f"</textarea></title></style></script><script>{RUNS}</script>",
+    f"<img src='{OTHER_ORIGIN}/pwned.png'>",
+    f"<svg onload='{SCRIPT}'><script>{SCRIPT}</script><image href='{OTHER_ORIGIN}/pwned.svg'/></svg>",
+    f"<math><mi xlink:href='javascript:{SCRIPT}'>click</mi></math>",
+    f"<iframe srcdoc='<script>parent.{SCRIPT}</script>'></iframe><iframe src='{OTHER_ORIGIN}/pwned'></iframe>",
+    f"<object data='{OTHER_ORIGIN}/pwned'></object><embed src='{OTHER_ORIGIN}/pwned'>",
+    f"<form action='{OTHER_ORIGIN}/pwned'><input autofocus onfocus='{SCRIPT}'><button>Run</button></form>",
+    f"<base href='{OTHER_ORIGIN}/'><meta http-equiv='refresh' content='0;url={OTHER_ORIGIN}/pwned'>",
+    f"<link rel='stylesheet' href='{OTHER_ORIGIN}/pwned.css'><style>@import url('{OTHER_ORIGIN}/pwned.css'); main{{display:none}}</style>",
+    f"<p style=\"background:url('{OTHER_ORIGIN}/pwned.png');position:fixed;inset:0\">covered</p>",
+    f"<details open ontoggle='{SCRIPT}'><summary>x</summary></details><video><source onerror='{SCRIPT}'></video>",
+    f"<a href='javascript:{SCRIPT}'>click</a><a href='data:text/html,<script>{SCRIPT}</script>'>click</a>",
+    f"&lt;script&gt;{SCRIPT}&lt;/script&gt; &#60;img src=x onerror={SCRIPT}&#62;",
+    f"</textarea></title></style></script><script>{SCRIPT}</script>",
 ]
 MARKDOWN = [
-    f"[click](javascript:{RUNS})",
-    f"[click](JaVaScRiPt:{RUNS})",
-    f"[click](&#106;avascript:{RUNS})",
-    f"[click](\x01javascript:{RUNS})",
-    f"[click](vbscript:{RUNS}) [click](file:///etc/passwd) [click](data:text/html;base64,PHNjcmlwdD4=)",
-    f"<javascript:{RUNS}> <data:text/html,x>",
-    f"[a reference][evil]\n\n[evil]: javascript:{RUNS}",
-    f"![a picture]({ELSEWHERE}/pwned.png) ![a picture](//evil.example/pwned.png) ![a picture](/pwned.png)",
-    f"![a picture](javascript:{RUNS}) ![a picture](data:image/svg+xml,<svg onload={RUNS}>)",
-    f"[![nested]({ELSEWHERE}/pwned.png)](javascript:{RUNS})",
-    f"[a title]({ELSEWHERE} \"' onmouseover='{RUNS}\")",
-    f"```html\n<script>{RUNS}</script>\n```\n\n`<img src=x onerror={RUNS}>`",
+    f"[click](javascript:{SCRIPT})",
+    f"[click](JaVaScRiPt:{SCRIPT})",
+    f"[click](&#106;avascript:{SCRIPT})",
+    f"[click](\x01javascript:{SCRIPT})",
+    f"[click](vbscript:{SCRIPT}) [click](file:///etc/passwd) [click](data:text/html;base64,PHNjcmlwdD4=)",
+    f"<javascript:{SCRIPT}> <data:text/html,x>",
+    f"[a reference][evil]\n\n[evil]: javascript:{SCRIPT}",
+    f"![a picture]({OTHER_ORIGIN}/pwned.png) ![a picture](//evil.example/pwned.png) ![a picture](/pwned.png)",
+    f"![a picture](javascript:{SCRIPT}) ![a picture](data:image/svg+xml,<svg onload={SCRIPT}>)",
+    f"[![nested]({OTHER_ORIGIN}/pwned.png)](javascript:{SCRIPT})",
+    f"[a title]({OTHER_ORIGIN} \"' onmouseover='{SCRIPT}\")",
+    f"```html\n<script>{SCRIPT}</script>\n```\n\n`<img src=x onerror={SCRIPT}>`",
     "# constructor\n\n[^__proto__] and [^1]\n\n[^1]: a footnote\n\n- [ ] a box\n- [x] a box",
 ]
 TRICKS = [
@@ -70,23 +70,31 @@ ONE_LINE = "x" * 1_000_000
 
 def _events() -> Iterator[Payload]:
     everything = "\n\n".join([*HTML, *MARKDOWN])
-    for said in ALL:
-        yield text(said)
+    for hostile in ALL:
+        yield text(hostile)
     yield assistant_message(ThinkingBlock(fidelity="agent_emitted", thinking=everything))
     yield assistant_message(StreamBlock(fidelity="agent_emitted", chunk=everything, unparsed=True))
     yield AssistantMessage(note=Note(kind="warning", message=everything, code=HTML[0]), blocks=[])
-    for number, said in enumerate(ALL):
-        name = said[:60] if number % 4 == 0 else ("Bash", "Edit", "WebFetch", "__proto__")[number % 4]
-        given = {"command": said, "file_path": said, "url": said, "constructor": said, "__proto__": {"a": said}}
-        yield call(name, f"c{number}", **given)
-        change = FileChange(path=said, action="modify", diff=f"--- {said}\n+++ {said}\n@@ -1 +1 @@\n-{said}\n+{said}\n")
-        error = said if number % 3 == 0 else None
-        yield tool_result(name, f"c{number}", said, files=[change] if number % 2 else None, error=error)
-    for media in ("text/html", "image/svg+xml", f'image/png" onerror="{RUNS}'):
+    for number, hostile in enumerate(ALL):
+        name = hostile[:60] if number % 4 == 0 else ("Bash", "Edit", "WebFetch", "__proto__")[number % 4]
+        arguments = {
+            "command": hostile,
+            "file_path": hostile,
+            "url": hostile,
+            "constructor": hostile,
+            "__proto__": {"a": hostile},
+        }
+        yield call(name, f"c{number}", **arguments)
+        change = FileChange(
+            path=hostile, action="modify", diff=f"--- {hostile}\n+++ {hostile}\n@@ -1 +1 @@\n-{hostile}\n+{hostile}\n"
+        )
+        error = hostile if number % 3 == 0 else None
+        yield tool_result(name, f"c{number}", hostile, files=[change] if number % 2 else None, error=error)
+    for media in ("text/html", "image/svg+xml", f'image/png" onerror="{SCRIPT}'):
         picture = {"type": "image", "source": {"type": "base64", "media_type": media, "data": "PHNjcmlwdD4="}}
-        elsewhere = {"type": "image", "source": {"type": "url", "url": f"{ELSEWHERE}/pwned.png"}}
+        remote = {"type": "image", "source": {"type": "url", "url": f"{OTHER_ORIGIN}/pwned.png"}}
         yield call("Look", f"i-{media}", path=media)
-        yield tool_result("Look", f"i-{media}", [picture, elsewhere])
+        yield tool_result("Look", f"i-{media}", [picture, remote])
 
 
 def write_hostile_text(storage: Storage) -> str:
@@ -97,6 +105,6 @@ def write_hostile_text(storage: Storage) -> str:
 
 
 def write_shapes(storage: Storage) -> str:
-    """Nothing evil but the shape: a table of 5,000 rows, and a megabyte on one line."""
-    said = (text(TABLE), text(ONE_LINE), call("Bash", "l", command=ONE_LINE), tool_result("Bash", "l", ONE_LINE))
-    return write_log(storage, agent_run("Odd shapes", *said, text("after the shapes"), owner="malice"))
+    """Write a run with text of an extreme shape: a table of 5,000 rows, and a megabyte on one line."""
+    payloads = (text(TABLE), text(ONE_LINE), call("Bash", "l", command=ONE_LINE), tool_result("Bash", "l", ONE_LINE))
+    return write_log(storage, agent_run("Odd shapes", *payloads, text("after the shapes"), owner="malice"))

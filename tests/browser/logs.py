@@ -1,4 +1,4 @@
-"""Logs that are there before the server is: the recorded ones of agents, and such as nobody records in a test's time."""
+"""Logs that are written before the server starts: recorded logs of agents, and generated ones that would take too long to record."""
 
 from __future__ import annotations
 
@@ -38,24 +38,24 @@ COST = Cost(usd=0.0421, source="agent")
 
 
 def write_log(storage: Storage, payloads: Iterable[Payload], *, step_ms: int = 100, **envelope: Any) -> str:
-    """A run that is over: what it says, so many milliseconds apart, an hour ago. `child_run_id` goes to calls."""
+    """Write the log of an ended run that started an hour ago, with events `step_ms` apart. Calls get `child_run_id`."""
     run_id = envelope.pop("run_id", None) or new_run_id()
     child = envelope.pop("child_run_id", None)
-    began = int(time.time() * 1000) - HOUR_MS
+    started_ms = int(time.time() * 1000) - HOUR_MS
     storage.transcripts.mkdir(parents=True, exist_ok=True)
     with storage.log_path(run_id).open("wb") as file:
         for seq, payload in enumerate(payloads, 1):
             kind = payload.event_type
-            called = {"child_run_id": child} if child and kind.startswith("step.call_workflow") else {}
+            call_fields = {"child_run_id": child} if child and kind.startswith("step.call_workflow") else {}
             line = Line(
                 seq=seq,
                 run_id=run_id,
                 type=kind,
-                path="" if kind.startswith("run.") else f"{STEP}.call" if called else STEP,
+                path="" if kind.startswith("run.") else f"{STEP}.call" if call_fields else STEP,
                 iteration=0,
-                timestamp=format_timestamp(began + seq * step_ms),
+                timestamp=format_timestamp(started_ms + seq * step_ms),
                 payload=payload,
-                **called,
+                **call_fields,
                 **envelope,
             )
             file.write(encode(line) + b"\n")
@@ -63,9 +63,9 @@ def write_log(storage: Storage, payloads: Iterable[Payload], *, step_ms: int = 1
 
 
 def agent_run(
-    task: str, *said: Payload, result: Any = "It is done.", owner: str = "agent", **ended: Any
+    task: str, *payloads: Payload, result: Any = "It is done.", owner: str = "agent", **outcome_fields: Any
 ) -> Iterator[Payload]:
-    """A whole run of an agent around what it says and does."""
+    """Yield the payloads of a complete agent run around its own events."""
     yield RunStarted(
         name="claude-code",
         kind="agent",
@@ -79,38 +79,38 @@ def agent_run(
     )
     yield StepStarted(name=STEP, kind="agent", try_=1)
     yield UserMessage(blocks=[TextBlock(fidelity="router", text=task)])
-    yield from said
+    yield from payloads
     yield StepCompleted(name=STEP, kind="agent", try_=1, usage=USAGE, cost=COST)
-    outcome = {"status": "completed", "result": result, "usage": USAGE, "cost": COST, **ended}
+    outcome = {"status": "completed", "result": result, "usage": USAGE, "cost": COST, **outcome_fields}
     yield RunCompleted(name="claude-code", kind="agent", **outcome)
 
 
 FIRST_OWN_SEQ = 4
-"""The `seq` of the first event of `agent_run` that is its own."""
+"""The `seq` of the first payload that is passed to `agent_run`."""
 
 
 def assistant_message(*blocks: Block) -> AssistantMessage:
     return AssistantMessage(message_id="m", model="claude-test-1", blocks=list(blocks))
 
 
-def text(words: str) -> AssistantMessage:
-    return assistant_message(TextBlock(fidelity="agent_emitted", text=words))
+def text(content: str) -> AssistantMessage:
+    return assistant_message(TextBlock(fidelity="agent_emitted", text=content))
 
 
-def call(name: str, call_id: str, **given: Any) -> ToolCall:
-    return ToolCall(name=name, call_id=call_id, input=given, output=None, fidelity="agent_emitted")
+def call(name: str, call_id: str, **arguments: Any) -> ToolCall:
+    return ToolCall(name=name, call_id=call_id, input=arguments, output=None, fidelity="agent_emitted")
 
 
-def tool_result(name: str, call_id: str, output: Any, **more: Any) -> ToolResult:
-    more = {"duration_ms": 420, **more}
-    return ToolResult(name=name, call_id=call_id, input=None, output=output, fidelity="agent_emitted", **more)
+def tool_result(name: str, call_id: str, output: Any, **fields: Any) -> ToolResult:
+    fields = {"duration_ms": 420, **fields}
+    return ToolResult(name=name, call_id=call_id, input=None, output=output, fidelity="agent_emitted", **fields)
 
 
 def write_golden_log(storage: Storage, name: str) -> str:
-    """A recorded log and those of its sub-runs, each in a file of its own; the id of the first."""
-    whole = (GOLDEN / f"{name}.jsonl").read_text(encoding="utf-8").replace(RUN_ID, new_run_id())
+    """Write a recorded log and the logs of its sub-runs, and return the id of the first run."""
+    log = (GOLDEN / f"{name}.jsonl").read_text(encoding="utf-8").replace(RUN_ID, new_run_id())
     runs: dict[str, list[str]] = {}
-    for line in whole.splitlines(keepends=True):
+    for line in log.splitlines(keepends=True):
         runs.setdefault(json.loads(line)["run_id"], []).append(line)
     storage.transcripts.mkdir(parents=True, exist_ok=True)
     for run_id, lines in runs.items():
@@ -119,7 +119,7 @@ def write_golden_log(storage: Storage, name: str) -> str:
 
 
 def problems_of(storage: Storage, run_id: str) -> list[Any]:
-    """What the rules of the format have against a log."""
+    """Return the violations of the log format that the verifier finds."""
     verifier = Verifier(run_id)
     lines = storage.log_path(run_id).read_bytes().splitlines(keepends=True)
     return [problem for line in lines for problem in verifier.line(line)]

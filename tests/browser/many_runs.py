@@ -1,4 +1,4 @@
-"""A storage with very many runs in its list: rows as the store keeps them, and no logs."""
+"""A storage with thousands of rows and no logs."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _BATCH = 1_000
 
 
 def run_change(number: int, now_ms: int) -> ViewUpdate:
-    """The run that began so many minutes ago."""
-    began, run_id, status = now_ms - number * _MINUTE_MS, new_run_id(), _STATUSES[number % len(_STATUSES)]
+    """Return the row of a run that started `number` minutes ago."""
+    started_ms, run_id, status = now_ms - number * _MINUTE_MS, new_run_id(), _STATUSES[number % len(_STATUSES)]
     failed = status == "failed"
     row = RunRow(
         id=run_id,
@@ -37,8 +37,8 @@ def run_change(number: int, now_ms: int) -> ViewUpdate:
         status=status,
         error_code="tool_failed" if failed else None,
         error_message="the tests did not pass" if failed else None,
-        started_at=format_timestamp(began),
-        completed_at=format_timestamp(began + 30_000),
+        started_at=format_timestamp(started_ms),
+        completed_at=format_timestamp(started_ms + 30_000),
         duration_ms=30_000,
         spending=Spending(UsageTotal(Usage(input=1_000 + number, output=20), Cost(usd=0.01, source="agent"))),
         last_seq=10,

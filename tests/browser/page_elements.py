@@ -1,4 +1,4 @@
-"""The parts of the page, by the names that people and screen readers know them by."""
+"""Locators for the parts of the page, by their accessible names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def cards(page: Page) -> Locator:
 
 
 def selected(page: Page) -> Locator:
-    return region(page, "The chosen run")
+    return region(page, "Selected run")
 
 
 def task(page: Page) -> Locator:

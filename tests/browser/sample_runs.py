@@ -1,4 +1,4 @@
-"""What is written in the logs that tests look at: one of everything, something long, something large."""
+"""The sample logs: one with every kind of event, a long one, and a large one."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ See [the manual](https://example.org/manual) and ~~not~~ this picture: ![a chart
 THOUGHT = f"First I should look around{', and around' * 40}.\n\nThen I know more than I say."
 DIFF = "--- a/src/app.py\n+++ b/src/app.py\n@@ -1,3 +1,3 @@\n def answer():\n-    return 41\n+    return 42\n # end\n"
 ANSI = "\x1b[31mred alert\x1b[0m and \x1b[1;32mbold green\x1b[0m, plain again"
-CALLED = CallStarted(name="call", kind="call_workflow", try_=1, worker="helper", input={"PART": "one"})
+CALL_STARTED = CallStarted(name="call", kind="call_workflow", try_=1, worker="helper", input={"PART": "one"})
 LONG_COMMAND = "echo " + "x" * 5_000 + " the-end-of-it"
 
 
 class SampleRuns(msgspec.Struct, frozen=True, kw_only=True):
-    """The runs, by what they are about."""
+    """Ids of the sample runs."""
 
     everything: str
     child: str
@@ -70,7 +70,7 @@ class SampleRuns(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def png(side: int = 40) -> str:
-    """A picture in orange, in base64."""
+    """Return an orange image, in base64."""
     rows = b"".join(b"\0" + b"\xff\x80\x20" * side for _ in range(side))
 
     def chunk(kind: bytes, data: bytes) -> bytes:
@@ -82,7 +82,7 @@ def png(side: int = 40) -> str:
 
 
 def everything(child: str) -> Iterator[Payload]:
-    """One of everything that a transcript can hold. The numbers are the events' own, from 4 on."""
+    """Yield one of everything that a transcript can hold. The numbers in comments are the `seq` of the events."""
     picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": png()}}
     failure = "the second test failed\nexpected 42, got 41"
     yield assistant_message(ThinkingBlock(fidelity="agent_emitted", thinking=THOUGHT))  # 4
@@ -108,7 +108,7 @@ def everything(child: str) -> Iterator[Payload]:
         kind="retry", message="the model is overloaded", code="provider_overloaded", status=529, try_=1, tries=3
     )
     yield AssistantMessage(note=retry, blocks=[])  # 16
-    yield CALLED  # 17
+    yield CALL_STARTED  # 17
     yield CallCompleted(name="call", kind="call_workflow", try_=1, result="did one", duration_ms=900)  # 18
     yield call("Bash", "c5", command=LONG_COMMAND)  # 19
     yield tool_result("Bash", "c5", "".join(f"line {number} of output\n" for number in range(1, 1_001)))  # 20
@@ -116,16 +116,16 @@ def everything(child: str) -> Iterator[Payload]:
 
 
 def long_run(events: int) -> Iterator[Payload]:
-    """Messages and tool calls in turn, each with its number in it. One has the word that is looked for."""
+    """Yield a run of numbered messages and tool calls. One message has the word that tests search for."""
 
-    def said() -> Iterator[Payload]:
+    def payloads() -> Iterator[Payload]:
         for number in range(1, events // 3):
             word = f" Here is the {NEEDLE}." if number == events // 4 else ""
             yield text(f"Message {number} of a long run: I look at module {number} next.{word}")
             yield call("Bash", f"c{number}", command=f"make module-{number}")
             yield tool_result("Bash", f"c{number}", f"module {number} is up to date", duration_ms=12)
 
-    return agent_run("Build every module", *said(), result="All modules are built.", owner="long")
+    return agent_run("Build every module", *payloads(), result="All modules are built.", owner="long")
 
 
 def write_sample_runs(storage: Storage) -> SampleRuns:
@@ -146,8 +146,14 @@ def write_sample_runs(storage: Storage) -> SampleRuns:
     )
     outcome = {"status": "failed", "error": error, "result": None}
     failed = write_log(storage, agent_run("Ask too often", text("I try."), owner="stories", **outcome))
-    lost = (text("I call somebody."), CALLED, CallCompleted(name="call", kind="call_workflow", try_=1, result="?"))
-    no_messages = [one for one in agent_run("Nothing was said", owner="stories") if not isinstance(one, UserMessage)]
+    lost = (
+        text("I call somebody."),
+        CALL_STARTED,
+        CallCompleted(name="call", kind="call_workflow", try_=1, result="?"),
+    )
+    no_messages = [
+        payload for payload in agent_run("Nothing was said", owner="stories") if not isinstance(payload, UserMessage)
+    ]
     return SampleRuns(
         everything=parent,
         child=child,
@@ -164,8 +170,8 @@ def write_sample_runs(storage: Storage) -> SampleRuns:
 
 
 def write_large(storage: Storage, *, events: int = LONG_EVENTS) -> tuple[str, str]:
-    """A run of very many events, and one with a very long tool result."""
+    """Write a run of very many events, and one with a very long tool result."""
     line = f"{'y' * 79}\n"
     large = (call("Bash", "big", command="cat big.txt"), tool_result("Bash", "big", line * (LARGE_BYTES // len(line))))
-    said = agent_run("Print a lot", *large, text("That was large."), owner="long")
-    return write_log(storage, long_run(events), step_ms=10), write_log(storage, said)
+    large_run = agent_run("Print a lot", *large, text("That was large."), owner="long")
+    return write_log(storage, long_run(events), step_ms=10), write_log(storage, large_run)

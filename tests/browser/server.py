@@ -1,4 +1,4 @@
-"""The installed `shopfloor up` over a storage of its own: killed, started again on the same port, and asked by HTTP."""
+"""The installed `shopfloor up` over its own storage, with requests to it and commands beside it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENDED = {"done", "failed", "cancelled"}
 
 
 class Server:
-    """What a test does beside the browser it does with this."""
+    """A server that tests start, kill, restart on the same port, and query over HTTP."""
 
     def __init__(self, folder: Path, **env: str) -> None:
         self.folder = folder
@@ -44,7 +44,7 @@ class Server:
         self.close()
 
     def start(self) -> None:
-        """Starts it; again on the port that it had."""
+        """Start the server; a restart uses the same port."""
         words = ["up", "--port", str(self.port), "--workers", str(self.folder / "workers")]
         self._errors = (self.folder / "server.err").open("ab")
         self.process = subprocess.Popen(
@@ -80,7 +80,7 @@ class Server:
             command.communicate()
         self.kill()
 
-    # What it is asked
+    # Requests
 
     @property
     def http(self) -> httpx.Client:
@@ -98,14 +98,14 @@ class Server:
     def detail(self, run_id: str) -> dict[str, Any]:
         return self.get("/api/agents/workers/detail", worker_id=run_id, transcript=False)
 
-    def dispatch(self, worker: str, *, owner: str | None = None, task: str | None = None, **given: Any) -> str:
-        order = {"worker": worker, "input": given, "owner": owner, "task": task, "channel_id": "tests"}
-        answer = self.http.post("/api/runs", json={name: value for name, value in order.items() if value is not None})
+    def dispatch(self, worker: str, *, owner: str | None = None, task: str | None = None, **arguments: Any) -> str:
+        request = {"worker": worker, "input": arguments, "owner": owner, "task": task, "channel_id": "tests"}
+        answer = self.http.post("/api/runs", json={name: value for name, value in request.items() if value is not None})
         assert answer.status_code == 200, answer.text
         return answer.json()["run_id"]
 
     def wait_for_status(self, run_id: str, *statuses: str, seconds: float = TIMEOUT_SECONDS) -> dict[str, Any]:
-        """Waits until the run is listed in one of these states."""
+        """Wait until the run has one of these statuses, and return its details."""
         seen: list[dict[str, Any]] = []
 
         def condition() -> bool:
@@ -117,10 +117,10 @@ class Server:
         wait_until(condition, f"{run_id} to be {' or '.join(statuses)}", seconds)
         return seen[0]
 
-    # What other terminals do
+    # Commands in other terminals
 
     def command(self, line: str, *words: str) -> str:
-        """Has `shopfloor run --command` run to its end, and gives the run's id."""
+        """Run `shopfloor run --command` to its end, and return the id of the run."""
         done = subprocess.run(
             [SHOPFLOOR, "run", "--command", line, *words],
             env=self.env,
@@ -135,7 +135,7 @@ class Server:
         return run_id
 
     def start_command(self, line: str, *words: str, owner: str) -> str:
-        """Begins one in another terminal, and gives the id of its run once it is listed as running."""
+        """Start a command in the background, and return the id of its run once the run is listed."""
         words = ("run", "-q", "--command", line, "--owner", owner, *words)
         before = {run["id"] for run in self.runs(agent_id=owner)}
         silent = subprocess.DEVNULL

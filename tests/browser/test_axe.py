@@ -1,4 +1,4 @@
-"""axe finds nothing wrong with the page, whatever it shows, in light and in dark."""
+"""axe finds no accessibility problem in any state of the page, light or dark."""
 
 from __future__ import annotations
 
@@ -132,23 +132,21 @@ def test_a_run_of_each_status(tabs: Tabs, server: Server, owner: str, colors: st
 
 
 @pytest.mark.req("WT-72")
-def test_a_queued_run_and_one_that_waits_for_what_nobody_can_answer(
-    tabs: Tabs, server: Server, owner: str, colors: str
-) -> None:
+def test_a_queued_run_and_a_wait_without_an_answer_form(tabs: Tabs, server: Server, owner: str, colors: str) -> None:
     run_id = server.dispatch("asker", owner=owner)
     server.wait_for_status(run_id, "waiting")
-    told: dict[str, Any] = {}
+    overrides: dict[str, Any] = {}
 
-    def tell(route: Route) -> None:
-        got = route.fetch()
-        route.fulfill(response=got, json={**got.json(), **told})
+    def answer_detail(route: Route) -> None:
+        response = route.fetch()
+        route.fulfill(response=response, json={**response.json(), **overrides})
 
     context = tabs.context(color_scheme=colors)
-    context.route("**/api/agents/workers/detail?*", tell)
-    (asked,) = server.detail(run_id)["awaits"]
+    context.route("**/api/agents/workers/detail?*", answer_detail)
+    (pending,) = server.detail(run_id)["awaits"]
     text = "greet() in worker.py has changed since this run began."
-    changed = {**asked, "kind": "definition_changed", "input": {"message": text, "function": "greet"}}
-    told |= {"awaits": [changed], "waits_for": ["definition_changed"]}
+    changed = {**pending, "kind": "definition_changed", "input": {"message": text, "function": "greet"}}
+    overrides |= {"awaits": [changed], "waits_for": ["definition_changed"]}
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", context=context)
     waiting = page.get_by_role("region", name="Waiting", exact=True)
     expect(waiting).to_contain_text(text)
@@ -156,7 +154,7 @@ def test_a_queued_run_and_one_that_waits_for_what_nobody_can_answer(
     expect(waiting.get_by_role("textbox")).to_have_count(0)
     expect(waiting.get_by_role("button")).to_have_count(0)
     check(page, "a wait of another kind")
-    told |= {"status": "queued", "awaits": [], "waits_for": None}
+    overrides |= {"status": "queued", "awaits": [], "waits_for": None}
     page.reload()
     expect(selected(page).locator('[data-status="queued"]').first).to_be_visible()
     check(page, "a queued run")
@@ -177,7 +175,7 @@ def test_dialogs(tabs: Tabs, server: Server, owner: str, colors: str) -> None:
     check(page, "no worker matches")
     dialog.get_by_role("button", name="Cancel").click()
     page.keyboard.press("?")
-    expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
     check(page, "the keys")
 
 
@@ -196,13 +194,13 @@ def test_on_a_phone(tabs: Tabs, server: Server, recorded_runs: RecordedRuns, own
 
 
 @pytest.mark.req("WT-73")
-def test_what_is_on_its_way_and_what_cannot_be_had(tabs: Tabs, server: Server, owner: str, colors: str) -> None:
+def test_loading_states_and_errors(tabs: Tabs, server: Server, owner: str, colors: str) -> None:
     tabs.allow_errors("503", "ERR_FAILED|ERR_ABORTED")
     run_id = server.command("echo here", "--owner", owner)
     context = tabs.context(color_scheme=colors)
 
     def hold(_: Route) -> None:
-        """Leaves it unanswered."""
+        """Leave the request unanswered."""
 
     addresses = ("**/api/agents/workers?*", "**/api/agents/workers/detail?*")
     for address in addresses:

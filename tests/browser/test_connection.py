@@ -1,4 +1,4 @@
-"""What becomes of the page when its connection does not last, or was never there."""
+"""The page with a lost connection, or without any."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.browser.server import Server
 from tests.browser.tabs import Tabs
 from tests.timeouts import TIMEOUT_SECONDS
 
-# What a browser says of requests that reach nobody.
+# Errors that a browser logs for requests without a response.
 REFUSED = (
     r"ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE|ERR_FAILED|ERR_ABORTED"
 )
@@ -22,7 +22,7 @@ def not_connected(page: Page):
     return page.get_by_role("status").filter(has_text="Not connected")
 
 
-def test_after_a_restart_of_the_server_the_page_catches_up_by_itself(own_server: Server, tabs: Tabs) -> None:
+def test_the_page_catches_up_after_a_restart_of_the_server(own_server: Server, tabs: Tabs) -> None:
     tabs.allow_errors(REFUSED)
     before = own_server.command("echo before")
     page = tabs.open(own_server, f"/agents/all/workers?worker={before}")
@@ -39,9 +39,7 @@ def test_after_a_restart_of_the_server_the_page_catches_up_by_itself(own_server:
     expect(not_connected(page)).to_have_count(0)
 
 
-def test_a_transcript_that_could_not_be_had_comes_by_itself_when_the_server_is_back(
-    own_server: Server, tabs: Tabs
-) -> None:
+def test_a_transcript_that_failed_to_load_is_loaded_when_the_server_is_back(own_server: Server, tabs: Tabs) -> None:
     tabs.allow_errors(REFUSED)
     run_id = own_server.command("echo patience")
     context = tabs.context()
@@ -57,7 +55,7 @@ def test_a_transcript_that_could_not_be_had_comes_by_itself_when_the_server_is_b
     expect(transcript(page).get_by_role("alert")).to_have_count(0)
 
 
-def test_a_run_goes_on_while_the_server_is_away_and_nothing_of_it_is_missed(own_server: Server, tabs: Tabs) -> None:
+def test_a_run_continues_while_the_server_is_down_and_no_event_is_missed(own_server: Server, tabs: Tabs) -> None:
     tabs.allow_errors(REFUSED)
     line = "i=0; while [ $i -lt 60 ]; do i=$((i+1)); echo tick $i.; sleep 0.1; done"
     run_id = own_server.start_command(line, owner="o")
@@ -72,9 +70,7 @@ def test_a_run_goes_on_while_the_server_is_away_and_nothing_of_it_is_missed(own_
     expect(selected(page).locator('[data-status="done"]').first).to_be_visible()
 
 
-def test_a_run_that_is_chosen_while_the_server_is_away_is_said_to_be_out_of_reach(
-    own_server: Server, tabs: Tabs
-) -> None:
+def test_selecting_a_run_while_the_server_is_down_shows_an_error(own_server: Server, tabs: Tabs) -> None:
     tabs.allow_errors(REFUSED)
     first, second = (own_server.command(f"echo {word}") for word in ("first", "second"))
     context = tabs.context()
@@ -85,8 +81,8 @@ def test_a_run_that_is_chosen_while_the_server_is_away_is_said_to_be_out_of_reac
     page.clock.pause_at(time.time() + TIMEOUT_SECONDS)
     card(page, second).click()
     alert = selected(page).get_by_role("alert")
-    # At once, and not only when it has been tried often enough: by the page's own clock that takes longer.
-    tabs.step_until(page, lambda: alert.count() == 1, "the page to say that it has no answer")
+    # At once, and not only after the retries: on the page's clock those take longer.
+    tabs.step_until(page, lambda: alert.count() == 1, "the page to show an error")
     expect(alert).to_contain_text("cannot be reached")
     expect(not_connected(page)).to_be_visible()
     page.clock.run_for(10_000)
@@ -97,35 +93,36 @@ def test_a_run_that_is_chosen_while_the_server_is_away_is_said_to_be_out_of_reac
     expect(selected(page).get_by_role("alert")).to_have_count(0)
 
 
-def test_what_the_server_answers_in_pieces_is_said_and_the_page_goes_on_when_it_is_mended(
+def test_truncated_responses_show_an_error_until_they_are_complete_again(
     tabs: Tabs, server: Server, owner: str
 ) -> None:
     run_id = server.command("echo mended", "--owner", owner)
     context = tabs.context()
     addresses = ["**/api/agents/workers?*", "**/api/agents/workers/detail?*", "**/api/runs/*/log?*"]
-    are_mended = False
+    is_repaired = False
 
-    def cut(route: Route) -> None:
-        whole = route.fetch()
-        route.fulfill(response=whole, body=whole.body() if are_mended else whole.body()[:-20])
+    def truncate(route: Route) -> None:
+        response = route.fetch()
+        body = response.body()
+        route.fulfill(response=response, body=body if is_repaired else body[:-20])
 
     for address in addresses:
-        context.route(address, cut)
+        context.route(address, truncate)
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", context=context)
     runs = page.get_by_role("region", name="Runs")
     for place in (runs, selected(page)):
-        expect(place.get_by_role("alert")).to_contain_text("cannot be read")
+        expect(place.get_by_role("alert")).to_contain_text("not valid JSON")
         expect(place.get_by_role("alert")).to_contain_text("unreadable")
-    # All of it comes by itself.
-    are_mended = True
+    # The page recovers without a reload.
+    is_repaired = True
     expect(card(page, run_id)).to_be_visible()
     expect(row(page, 3)).to_contain_text("echo mended")
     expect(page.get_by_role("alert")).to_have_count(0)
 
 
-@pytest.mark.parametrize("is_asked_for", [False, True])
-def test_a_transcript_that_cannot_be_had_comes_by_itself_or_when_it_is_asked_for(
-    tabs: Tabs, server: Server, owner: str, is_asked_for: bool
+@pytest.mark.parametrize("on_request", [False, True])
+def test_a_failed_transcript_is_retried_after_a_while_or_on_request(
+    tabs: Tabs, server: Server, owner: str, on_request: bool
 ) -> None:
     tabs.allow_errors(REFUSED)
     run_id = server.command("echo mended", "--owner", owner)
@@ -134,26 +131,26 @@ def test_a_transcript_that_cannot_be_had_comes_by_itself_or_when_it_is_asked_for
     context.route("**/api/runs/*/log?*", lambda route: route.continue_() if is_mended else route.abort())
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", context=context)
     alert = transcript(page).get_by_role("alert")
-    tabs.step_until(page, lambda: alert.count() == 1, "the page to say that it has no answer")
+    tabs.step_until(page, lambda: alert.count() == 1, "the page to show an error")
     expect(alert).to_contain_text("cannot be reached")
     is_mended = True
-    if is_asked_for:
+    if on_request:
         alert.get_by_role("button", name="Try again").click()
-    # By itself after three seconds.
-    page.clock.run_for(100 if is_asked_for else 3_100)
+    # Otherwise after three seconds.
+    page.clock.run_for(100 if on_request else 3_100)
     expect(row(page, 3)).to_contain_text("echo mended")
     expect(page.get_by_role("alert")).to_have_count(0)
 
 
-def test_a_stream_that_tells_what_cannot_be_read_is_made_anew(tabs: Tabs, server: Server, owner: str) -> None:
+def test_the_page_reconnects_after_an_unreadable_stream_event(tabs: Tabs, server: Server, owner: str) -> None:
     context = tabs.context()
-    told = "event: ready\ndata: {}\n\nevent: run\ndata: {oops\n\n"
+    stream_text = "event: ready\ndata: {}\n\nevent: run\ndata: {oops\n\n"
     stream = "**/api/stream*"
     context.clock.install()
-    context.route(stream, lambda route: route.fulfill(body=told, content_type="text/event-stream"))
+    context.route(stream, lambda route: route.fulfill(body=stream_text, content_type="text/event-stream"))
     page = tabs.open(server, f"/agents/{owner}/workers", context=context)
     expect(not_connected(page)).to_be_visible()
-    # By its own clock: the next try is five seconds later.
+    # On the page's clock: the next attempt is five seconds later.
     page.clock.run_for(6_000)
     tabs.wait_until(lambda: len(tabs.paths("/api/stream")) >= 2, "the next try")
     assert len(tabs.paths("/api/stream")) <= 3
@@ -164,7 +161,7 @@ def test_a_stream_that_tells_what_cannot_be_read_is_made_anew(tabs: Tabs, server
 
 
 @pytest.mark.req("WT-45")
-def test_without_a_stream_the_list_is_asked_for_every_five_seconds(tabs: Tabs, server: Server, owner: str) -> None:
+def test_without_a_stream_the_list_is_polled_every_five_seconds(tabs: Tabs, server: Server, owner: str) -> None:
     tabs.allow_errors(REFUSED)
     context = tabs.context()
     context.clock.install()
@@ -173,23 +170,23 @@ def test_without_a_stream_the_list_is_asked_for_every_five_seconds(tabs: Tabs, s
     expect(not_connected(page)).to_be_visible()
     run_id = server.command("echo polled", "--owner", owner)
     expect(card(page, run_id)).to_be_visible()
-    assert 1 <= asked_within(page, tabs, 15, r"/api/agents/workers\?") <= 4
+    assert 1 <= requests_within(page, tabs, 15, r"/api/agents/workers\?") <= 4
 
 
-def asked_within(page: Page, tabs: Tabs, seconds: int, pattern: str) -> int:
-    """How often the page asks for that within so many seconds of its own clock."""
+def requests_within(page: Page, tabs: Tabs, seconds: int, pattern: str) -> int:
+    """Return how many matching requests the page makes within `seconds` of its own clock."""
     page.clock.pause_at(page.evaluate("Date.now()") / 1000 + 10)
     page.wait_for_load_state("networkidle")
     before = len(tabs.paths(pattern))
     for _ in range(seconds):
         page.clock.run_for(1_000)
-        # So that an answer can come before the next time.
+        # Let a response arrive before the next tick.
         page.wait_for_timeout(50)
     return len(tabs.paths(pattern)) - before
 
 
 @pytest.mark.req("WT-53")
-def test_without_a_stream_the_timeline_of_a_running_run_is_asked_for_every_three_seconds(
+def test_without_a_stream_the_timeline_of_a_running_run_is_polled_every_three_seconds(
     tabs: Tabs, server: Server, owner: str, tmp_path
 ) -> None:
     tabs.allow_errors(REFUSED)
@@ -200,23 +197,23 @@ def test_without_a_stream_the_timeline_of_a_running_run_is_asked_for_every_three
     run_id = server.dispatch("stepper", owner=owner, GO=str(go))
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", context=context)
     expect(timeline(page).locator("li[data-seq]").filter(has_text="Wait").first).to_be_visible()
-    assert 1 <= asked_within(page, tabs, 9, "/workers/events") <= 4
+    assert 1 <= requests_within(page, tabs, 9, "/workers/events") <= 4
     page.clock.resume()
     go.touch()
     expect(selected(page).locator('[data-status="done"]').first).to_be_visible()
     expect(transcript(page)).to_contain_text("through")
-    assert asked_within(page, tabs, 9, "/workers/events") <= 1
+    assert requests_within(page, tabs, 9, "/workers/events") <= 1
 
 
-def test_with_a_stream_nothing_is_asked_for_again_and_again(tabs: Tabs, server: Server, owner: str) -> None:
+def test_with_a_stream_nothing_is_polled(tabs: Tabs, server: Server, owner: str) -> None:
     run_id = server.start_command("sleep 600", owner=owner)
     context = tabs.context()
     context.clock.install()
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", context=context)
     expect(row(page, 3)).to_be_visible()
     page.wait_for_timeout(1_000)
-    # Less than a stream may be silent.
-    assert asked_within(page, tabs, 15, "/api/") == 0
+    # Shorter than the longest silence of a healthy stream.
+    assert requests_within(page, tabs, 15, "/api/") == 0
 
 
 def test_one_connection_serves_the_whole_page(tabs: Tabs, server: Server, owner: str) -> None:
@@ -229,7 +226,7 @@ def test_one_connection_serves_the_whole_page(tabs: Tabs, server: Server, owner:
     assert tabs.paths("/api/runs/[^/]+/stream") == []
 
 
-def test_a_list_that_cannot_be_had_says_why_and_is_tried_again(tabs: Tabs, server: Server, owner: str) -> None:
+def test_a_list_that_fails_to_load_shows_the_error_and_can_be_retried(tabs: Tabs, server: Server, owner: str) -> None:
     tabs.allow_errors("503|500", REFUSED)
     run_id = server.command("echo here", "--owner", owner)
     context = tabs.context()
@@ -245,20 +242,20 @@ def test_a_list_that_cannot_be_had_says_why_and_is_tried_again(tabs: Tabs, serve
     expect(cards(page)).to_have_count(1)
 
 
-def test_what_is_on_its_way_is_said_to_be(tabs: Tabs, server: Server, owner: str) -> None:
+def test_loading_messages_are_shown(tabs: Tabs, server: Server, owner: str) -> None:
     run_id = server.command("echo here", "--owner", owner)
     context = tabs.context()
-    held: list[Route] = []
+    routes: list[Route] = []
 
     def hold(route: Route) -> None:
-        held.append(route)
+        routes.append(route)
 
     context.route("**/api/agents/workers?*", hold)
     context.route("**/api/agents/workers/detail?*", hold)
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", context=context)
     expect(page.get_by_role("status").filter(has_text="Loading runs")).to_be_attached()
     expect(page.get_by_role("status").filter(has_text="Loading the run…")).to_be_visible()
-    for route in held:
+    for route in routes:
         route.continue_()
     expect(card(page, run_id)).to_be_visible()
     expect(transcript(page)).to_contain_text("here")

@@ -1,4 +1,4 @@
-"""The chosen run: its header, and what can be done with it."""
+"""The selected run: its header and its actions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.browser.tabs import Tabs, checked_tabs
 
 
 @pytest.mark.req("WT-47")
-def test_the_header_tells_all_about_the_run(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+def test_the_header_shows_the_facts_about_the_run(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
     page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={recorded_runs.stories.everything}")
     expect(task(page)).to_have_text("Find out what is wrong with the app")
     header = selected(page).get_by_role("banner").or_(selected(page).locator("header")).first
@@ -36,13 +36,13 @@ def test_a_sub_run_leads_to_its_parent(tabs: Tabs, recorded_runs: RecordedRuns) 
     expect(page.get_by_role("link", name="Parent run")).to_have_count(0)
 
 
-def test_the_duration_ticks_while_the_run_goes_on(tabs: Tabs, server: Server, owner: str) -> None:
+def test_the_duration_ticks_while_the_run_is_active(tabs: Tabs, server: Server, owner: str) -> None:
     run_id = server.start_command("sleep 600", owner=owner)
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
     expect(task(page)).to_have_text("sleep 600")
     header = selected(page).locator("header").first
     expect(header.locator('[data-status="running"]')).to_be_visible()
-    took = header.locator('li[title="How long it took"]')
+    took = header.locator('li[title="Duration"]')
     expect(took).to_contain_text(re.compile(r"\d s$"))
     first = seconds(took.inner_text())
     expect(took).not_to_contain_text(f"{first:.1f} s")
@@ -71,7 +71,7 @@ def test_a_running_run_is_cancelled_on_the_page(tabs: Tabs, server: Server, owne
     expect(card(page, run_id).locator('[data-status="cancelled"]')).to_be_visible()
     expect(button(page, "Cancel")).to_have_count(0)
     assert server.detail(run_id)["status"] == "cancelled"
-    # What was open then did not fail.
+    # Open calls are shown as cancelled, not as failed.
     for part in (transcript(page), timeline(page)):
         expect(part.get_by_text("cancelled by request").first).to_be_visible()
         assert color_name(rgb(part.get_by_text("cancelled by request").first)) != "red"
@@ -80,38 +80,38 @@ def test_a_running_run_is_cancelled_on_the_page(tabs: Tabs, server: Server, owne
     expect(timeline(page).get_by_role("button", name=re.compile("^Sleep, step, .*, cancelled$"))).to_be_visible()
 
 
-def test_an_event_that_is_not_there_is_said_to_be_missing(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+def test_a_missing_event_is_reported(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
     run_id = recorded_runs.stories.everything
     page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={run_id}&event=99999")
-    expect(page.get_by_role("status").filter(has_text="There is no event 99999 in this run")).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text="This run has no event 99999")).to_be_visible()
     expect(row(page, 4)).to_be_visible()
     expect(transcript(page).locator('[aria-current="true"]')).to_have_count(0)
 
 
-def test_an_event_that_is_yet_to_come_is_waited_for(tabs: Tabs, server: Server, owner: str, tmp_path: Path) -> None:
+def test_a_future_event_is_awaited(tabs: Tabs, server: Server, owner: str, tmp_path: Path) -> None:
     run_id = server.dispatch("stepper", owner=owner, GO=str(tmp_path / "go"))
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}&event=99999")
     expect(selected(page).locator('[data-status="running"]').first).to_be_visible()
     expect(transcript(page).locator("[data-seq]").first).to_be_visible()
     expect(transcript(page).locator('[aria-current="true"]')).to_have_count(0)
-    expect(page.get_by_text("There is no event")).to_have_count(0)
+    expect(page.get_by_text("This run has no event")).to_have_count(0)
     (tmp_path / "go").touch()
-    expect(page.get_by_text("There is no event 99999 in this run")).to_be_visible()
+    expect(page.get_by_text("This run has no event 99999")).to_be_visible()
 
 
-def test_an_address_that_can_be_no_runs_leads_back(tabs: Tabs, server: Server, owner: str) -> None:
+def test_a_malformed_run_id_shows_not_found(tabs: Tabs, server: Server, owner: str) -> None:
     tabs.allow_errors("422|400|404")
     page = tabs.open(server, f"/agents/{owner}/workers?worker=abc")
     expect(page.get_by_text("This run is not here")).to_be_visible()
     expect(button(page, "Try again")).to_have_count(0)
     page.get_by_role("link", name="Back to runs").click()
-    for said in ('{"a":1}', "[1]"):
+    for malformed_id in ('{"a":1}', "[1]"):
         expect(page.get_by_text("Select a worker to view details")).to_be_visible()
-        page.goto(f"{server.url}/agents/{owner}/workers?worker={quote(said)}")
+        page.goto(f"{server.url}/agents/{owner}/workers?worker={quote(malformed_id)}")
     expect(page.get_by_text("Select a worker to view details")).to_be_visible()
 
 
-def test_a_queued_run_is_shown_as_such_and_begins_before_ones_eyes(tmp_path: Path, browser: Browser) -> None:
+def test_a_queued_run_is_shown_and_starts_live(tmp_path: Path, browser: Browser) -> None:
     with Server(tmp_path, SHOPFLOOR_SLOTS="1") as server, checked_tabs(browser) as tabs:
         first = server.dispatch("sleeper")
         server.wait_for_status(first, "running")
@@ -159,17 +159,17 @@ def test_the_downloaded_log_is_the_one_on_disk(tabs: Tabs, recorded_runs: Record
     assert (tmp_path / "log").read_bytes() == recorded_runs.server.log(run_id)
 
 
-def test_deleting_is_asked_twice(tabs: Tabs, server: Server, owner: str) -> None:
+def test_deleting_needs_a_confirmation(tabs: Tabs, server: Server, owner: str) -> None:
     run_id = server.command("exit 7", "--owner", owner)
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
     button(page, "Delete").click()
-    asking = page.get_by_role("dialog", name="Delete this run?")
-    expect(asking).to_be_visible()
-    asking.get_by_role("button", name="Keep it").click()
-    expect(asking).to_have_count(0)
+    dialog = page.get_by_role("dialog", name="Delete this run?")
+    expect(dialog).to_be_visible()
+    dialog.get_by_role("button", name="Keep it").click()
+    expect(dialog).to_have_count(0)
     assert server.detail(run_id)["status"] == "failed"
     button(page, "Delete").click()
-    asking.get_by_role("button", name="Delete for good").click()
+    dialog.get_by_role("button", name="Delete permanently").click()
     expect(card(page, run_id)).to_have_count(0)
     expect(page.get_by_text("Select a worker to view details")).to_be_visible()
     assert not server.storage.log_path(run_id).exists()
@@ -191,14 +191,14 @@ def test_the_result_is_rendered_as_markdown(tabs: Tabs, recorded_runs: RecordedR
     expect(result(page).get_by_role("listitem").first).to_have_text("The first one")
 
 
-def test_an_error_is_shown_with_its_code_and_what_can_be_done(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+def test_an_error_is_shown_with_its_code_and_hint(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
     page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={recorded_runs.stories.failed}")
     expect(result(page)).to_contain_text("the provider refuses for now")
     expect(result(page)).to_contain_text("rate_limit_error")
     expect(result(page)).to_contain_text("Hint: wait a minute")
 
 
-def test_a_failed_command_tells_its_exit_code(tabs: Tabs, server: Server, owner: str) -> None:
+def test_a_failed_command_shows_its_exit_code(tabs: Tabs, server: Server, owner: str) -> None:
     run_id = server.command("echo a last word; exit 42", "--owner", owner)
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
     expect(result(page)).to_contain_text("exit code 42")

@@ -1,4 +1,4 @@
-"""Running a worker from the page: a form that is made of what the worker takes."""
+"""Start a run from the page, with a form made from the worker's schema."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def open_form(page: Page, worker: str) -> Locator:
     return form(page)
 
 
-def test_a_worker_is_run_with_what_the_form_says(tabs: Tabs, server: Server, owner: str) -> None:
+def test_a_worker_runs_with_the_values_of_the_form(tabs: Tabs, server: Server, owner: str) -> None:
     page = tabs.open(server, f"/agents/{owner}/workers")
     dialog = open_form(page, "form")
     expect(dialog).to_contain_text("Takes one of everything.")
@@ -49,8 +49,8 @@ def test_fields_have_names_for_people_and_for_programs(tabs: Tabs, server: Serve
         )
 
 
-def test_a_provider_that_is_not_there_cannot_be_run(browser: Browser, tmp_path: Path) -> None:
-    # Where no program is found, no agent is.
+def test_a_missing_provider_cannot_be_run(browser: Browser, tmp_path: Path) -> None:
+    # Without programs on the PATH there are no agents.
     with Server(tmp_path, PATH=str(tmp_path)) as server, checked_tabs(browser) as tabs:
         page = tabs.open(server)
         dialog = open_form(page, "codex")
@@ -66,7 +66,7 @@ def test_a_provider_that_is_not_there_cannot_be_run(browser: Browser, tmp_path: 
         expect(dialog.get_by_role("button", name="Run", exact=True)).to_be_enabled()
 
 
-def test_what_is_missing_is_said_before_anything_is_sent(tabs: Tabs, server: Server, owner: str) -> None:
+def test_missing_values_are_reported_before_anything_is_sent(tabs: Tabs, server: Server, owner: str) -> None:
     page = tabs.open(server, f"/agents/{owner}/workers")
     dialog = open_form(page, "form")
     dialog.get_by_role("button", name="Run", exact=True).click()
@@ -84,7 +84,7 @@ def test_what_is_missing_is_said_before_anything_is_sent(tabs: Tabs, server: Ser
     assert server.runs(agent_id=owner) == []
 
 
-def test_what_the_server_refuses_is_shown_in_the_form(tabs: Tabs, server: Server, owner: str) -> None:
+def test_a_refusal_of_the_server_is_shown_in_the_form(tabs: Tabs, server: Server, owner: str) -> None:
     tabs.allow_errors("422|400|404|409")
     page = tabs.open(server, f"/agents/{owner}/workers")
     dialog = open_form(page, "form")
@@ -99,7 +99,7 @@ def test_what_the_server_refuses_is_shown_in_the_form(tabs: Tabs, server: Server
     expect(dialog).to_have_count(0)
 
 
-def test_what_was_typed_outlives_a_click_beside_the_form(tabs: Tabs, server: Server, owner: str) -> None:
+def test_typed_values_survive_a_click_beside_the_form(tabs: Tabs, server: Server, owner: str) -> None:
     page = tabs.open(server, f"/agents/{owner}/workers")
     open_form(page, "form").get_by_label(re.compile("^Title")).fill("a long story")
     page.mouse.click(5, 5)
@@ -107,7 +107,7 @@ def test_what_was_typed_outlives_a_click_beside_the_form(tabs: Tabs, server: Ser
     expect(open_form(page, "form").get_by_label(re.compile("^Title"))).to_have_value("a long story")
 
 
-def test_the_form_is_left_by_escape(tabs: Tabs, server: Server, owner: str) -> None:
+def test_escape_closes_the_form(tabs: Tabs, server: Server, owner: str) -> None:
     page = tabs.open(server, f"/agents/{owner}/workers")
     open_form(page, "child")
     page.keyboard.press("Escape")
@@ -115,7 +115,7 @@ def test_the_form_is_left_by_escape(tabs: Tabs, server: Server, owner: str) -> N
     assert server.runs(agent_id=owner) == []
 
 
-def test_the_form_is_left_by_its_button_at_every_width(tabs: Tabs, server: Server, owner: str) -> None:
+def test_the_cancel_button_closes_the_form_at_every_width(tabs: Tabs, server: Server, owner: str) -> None:
     for width, height in ((1400, 900), (820, 900), (390, 500)):
         page = tabs.open(server, f"/agents/{owner}/workers", viewport={"width": width, "height": height})
         cancel = open_form(page, "form").get_by_role("button", name="Cancel")
@@ -126,37 +126,39 @@ def test_the_form_is_left_by_its_button_at_every_width(tabs: Tabs, server: Serve
 
 
 @pytest.fixture(scope="module")
-def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server with more workers than are looked through by eye."""
+def many_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with so many workers that the dialog has a search field."""
     server = Server(tmp_path_factory.mktemp("many"))
     for number in range(5):
         home = server.folder / "workers" / f"extra-{number}"
         home.mkdir(parents=True)
-        said = f"name: Extra {number}\nsteps:\n  Say: {{block: command, command: 'printf {number}', output: SAID}}\n"
-        (home / "worker.yaml").write_text(f"{said}output: SAID\n", encoding="utf-8")
+        definition = (
+            f"name: Extra {number}\nsteps:\n  Say: {{block: command, command: 'printf {number}', output: SAID}}\n"
+        )
+        (home / "worker.yaml").write_text(f"{definition}output: SAID\n", encoding="utf-8")
     with server:
         yield server
 
 
-def finding(page: Page, words: str) -> tuple[Locator, Locator]:
-    """The field with these words in it, and the choice of a worker."""
+def search_worker(page: Page, text: str) -> tuple[Locator, Locator]:
+    """Open the dialog, type into its search field, and return the field and the worker menu."""
     button(page, "New run").click()
     field = form(page).get_by_role("searchbox", name="Find a worker")
     expect(field).to_be_focused()
-    field.fill(words)
+    field.fill(text)
     return field, form(page).get_by_role("combobox", name="Worker")
 
 
-def is_run(page: Page, server: Server, owner: str, worker: str, *, gives: str) -> None:
-    """It, and nothing else."""
+def expect_run(page: Page, server: Server, owner: str, worker: str, *, result_text: str) -> None:
+    """Expect that the page shows a run of this worker, and that no other run was started."""
     expect(form(page)).to_have_count(0)
-    expect(result(page)).to_contain_text(gives)
+    expect(result(page)).to_contain_text(result_text)
     assert [run["name"] for run in server.runs(agent_id=owner)] == [worker]
 
 
-def test_what_is_typed_is_what_is_run(tabs: Tabs, many: Server, owner: str) -> None:
-    page = tabs.open(many, f"/agents/{owner}/workers")
-    field, choice = finding(page, "extra")
+def test_the_worker_that_matches_the_typed_text_is_run(tabs: Tabs, many_workers: Server, owner: str) -> None:
+    page = tabs.open(many_workers, f"/agents/{owner}/workers")
+    field, choice = search_worker(page, "extra")
     expect(choice).to_have_value("extra-0")
     expect(choice.get_by_role("option")).to_have_count(5)
     field.press("ArrowDown")
@@ -164,29 +166,29 @@ def test_what_is_typed_is_what_is_run(tabs: Tabs, many: Server, owner: str) -> N
     field.fill("extra-3")
     expect(choice).to_have_value("extra-3")
     field.press("Enter")
-    is_run(page, many, owner, "extra-3", gives="3")
+    expect_run(page, many_workers, owner, "extra-3", result_text="3")
 
 
-def test_who_has_found_a_worker_goes_on_to_its_first_field(tabs: Tabs, many: Server, owner: str) -> None:
-    page = tabs.open(many, f"/agents/{owner}/workers")
-    field, choice = finding(page, "child")
+def test_enter_moves_from_the_search_to_the_first_field(tabs: Tabs, many_workers: Server, owner: str) -> None:
+    page = tabs.open(many_workers, f"/agents/{owner}/workers")
+    field, choice = search_worker(page, "child")
     expect(choice).to_have_value("child")
     field.press("Enter")
     expect(form(page).get_by_label(re.compile("^Part"))).to_be_focused()
     field.fill("extra-2")
     field.press("Control+Enter")
-    is_run(page, many, owner, "extra-2", gives="2")
+    expect_run(page, many_workers, owner, "extra-2", result_text="2")
 
 
-def test_nothing_is_run_where_no_worker_matches(tabs: Tabs, many: Server, owner: str) -> None:
-    page = tabs.open(many, f"/agents/{owner}/workers")
-    field, choice = finding(page, "nobody at all")
+def test_nothing_is_run_where_no_worker_matches(tabs: Tabs, many_workers: Server, owner: str) -> None:
+    page = tabs.open(many_workers, f"/agents/{owner}/workers")
+    field, choice = search_worker(page, "nobody at all")
     expect(form(page).get_by_role("status")).to_have_text("No worker matches")
     expect(choice).to_be_disabled()
     expect(form(page).get_by_role("button", name="Run", exact=True)).to_be_disabled()
     for keys in ("Enter", "Control+Enter"):
         field.press(keys)
     page.wait_for_timeout(300)
-    assert many.runs(agent_id=owner) == []
+    assert many_workers.runs(agent_id=owner) == []
     field.fill("")
     expect(form(page).get_by_role("button", name="Run", exact=True)).to_be_enabled()

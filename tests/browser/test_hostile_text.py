@@ -1,4 +1,4 @@
-"""Texts that want to do something: on the page they are texts."""
+"""Malicious text is shown as text and has no effect."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_the_check_finds_what_it_looks_for(tabs: Tabs, page: Page) -> None:
         }"""
     )
     assert len(page.evaluate(HARM)) == 4
-    tabs.wait_until(lambda: tabs.page_errors != [], "the browser to say that it refused a style")
+    tabs.wait_until(lambda: tabs.page_errors != [], "the browser to report a refused style")
 
 
 def test_links_of_a_transcript_lead_to_web_pages_only(tabs: Tabs, recorded_runs: RecordedRuns, page: Page) -> None:
@@ -124,16 +124,16 @@ SEEN = "\ufffdgnp.exe\ufffd \ufffdx\ufffd \ufffd31m\ufffd"
 
 
 @pytest.mark.req("SF-24")
-def test_characters_that_turn_text_around_are_seen_and_turn_nothing(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+def test_bidirectional_controls_are_visible_and_without_effect(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
     server = recorded_runs.server
-    said = (
+    payloads = (
         message(f"a message {DECEPTIVE}"),
         call(f"tool {DECEPTIVE}", "c1", command=f"rm {DECEPTIVE}"),
         tool_result(f"tool {DECEPTIVE}", "c1", f"output {DECEPTIVE}"),
         message("שלום is Hebrew"),
     )
     run = write_log(
-        server.storage, agent_run(f"a task {DECEPTIVE}", *said, owner="deceiver", result=f"done {DECEPTIVE}")
+        server.storage, agent_run(f"a task {DECEPTIVE}", *payloads, owner="deceiver", result=f"done {DECEPTIVE}")
     )
     server.storage.announce(run)
     server.wait_for_status(run, "done")

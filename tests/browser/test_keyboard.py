@@ -1,4 +1,4 @@
-"""The page by the keyboard alone."""
+"""Using the page with the keyboard alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.timeouts import wait_until
 
 
 def focused_card(page: Page) -> str | None:
-    """The run that the keys are at: the card that has the focus."""
+    """Return the card that has the focus."""
     return page.evaluate("document.activeElement?.closest('[data-run]')?.dataset.run ?? null")
 
 
@@ -23,7 +23,7 @@ def press(page: Page, *keys: str) -> None:
         page.keyboard.press(key)
 
 
-def test_runs_are_walked_through_and_opened(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+def test_keys_move_through_runs_and_open_them(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
     page = tabs.open(recorded_runs.server, "/agents/stories/workers")
     expect(cards(page).first).to_be_visible()
     order = [run["id"] for run in recorded_runs.server.runs(agent_id="stories")]
@@ -41,7 +41,7 @@ def test_runs_are_walked_through_and_opened(tabs: Tabs, recorded_runs: RecordedR
     expect(card(page, order[0])).to_have_attribute("aria-current", "true")
 
 
-def test_a_transcript_is_walked_through(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+def test_keys_move_through_a_transcript(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
     page = tabs.open(recorded_runs.server, f"/agents/stories/workers?worker={recorded_runs.stories.everything}")
     expect(row(page, 3)).to_be_visible()
     transcript(page).click(position={"x": 5, "y": 5})
@@ -91,18 +91,18 @@ def test_slash_searches_runs_and_in_a_transcript_the_transcript(tabs: Tabs, reco
     expect(page.get_by_role("searchbox", name="Search in this run")).to_be_focused()
 
 
-def test_the_question_mark_tells_the_keys(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+def test_the_question_mark_shows_the_shortcuts(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
     page = tabs.open(recorded_runs.server, "/agents/stories/workers")
     expect(cards(page).first).to_be_visible()
     press(page, "?")
-    expect(page.get_by_role("dialog", name="Keys")).to_contain_text("gg / G")
+    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_contain_text("gg / G")
     press(page, "Escape")
-    expect(page.get_by_role("dialog", name="Keys")).to_have_count(0)
+    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_have_count(0)
     press(page, "n")
     expect(page.get_by_role("dialog", name="New run")).to_be_visible()
 
 
-def test_c_copies_the_link_to_the_chosen_event(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+def test_c_copies_the_link_to_the_selected_event(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
     run_id = recorded_runs.stories.everything
     page = tabs.open(recorded_runs.server, f"/agents/stories/workers?worker={run_id}&event=9")
     expect(row(page, 9)).to_have_attribute("aria-current", "true")
@@ -128,7 +128,7 @@ def test_f_follows_and_stops_following(tabs: Tabs, server: Server, owner: str) -
 
 
 @pytest.mark.req("WT-55")
-def test_somebody_without_a_mouse_finds_opens_reads_and_answers(tabs: Tabs, server: Server, owner: str) -> None:
+def test_without_a_mouse_a_run_is_found_opened_read_and_answered(tabs: Tabs, server: Server, owner: str) -> None:
     server.command("echo something else", "--owner", owner)
     run_id = server.dispatch("asker", owner=owner, task="Paint the fence")
     server.wait_for_status(run_id, "waiting")

@@ -1,4 +1,4 @@
-"""Where things are on the page, and how its address says what it shows."""
+"""The layout of the page, and the addresses of what it shows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def box_of(part: Locator) -> FloatRect:
 
 
 @pytest.mark.req("WT-38", "WT-46")
-def test_the_list_is_on_the_left_and_the_chosen_run_on_the_right(tabs: Tabs, server: Server, owner: str) -> None:
+def test_the_list_is_on_the_left_and_the_selected_run_on_the_right(tabs: Tabs, server: Server, owner: str) -> None:
     run_id = server.command("echo hello", "--owner", owner)
     page = tabs.open(server, f"/agents/{owner}/workers")
     expect(page.get_by_text(NOTHING_CHOSEN)).to_be_visible()
@@ -51,7 +51,7 @@ def test_the_front_page_has_the_runs_of_all_owners_and_an_owners_page_only_their
 
 
 @pytest.mark.req("WT-55")
-def test_the_chosen_run_is_in_the_address_and_back_and_forward_work(tabs: Tabs, server: Server, owner: str) -> None:
+def test_the_selected_run_is_in_the_address_and_back_and_forward_work(tabs: Tabs, server: Server, owner: str) -> None:
     first, second = (server.command(f"echo {word}", "--owner", owner) for word in ("first", "second"))
     page = tabs.open(server, f"/agents/{owner}/workers")
     card(page, first).click()
@@ -68,7 +68,7 @@ def test_the_chosen_run_is_in_the_address_and_back_and_forward_work(tabs: Tabs, 
 
 
 @pytest.mark.req("WT-55")
-def test_a_deep_link_opens_the_run_also_for_who_comes_with_nothing_else(tabs: Tabs, server: Server, owner: str) -> None:
+def test_a_deep_link_opens_the_run_in_a_fresh_tab(tabs: Tabs, server: Server, owner: str) -> None:
     run_id = server.command("echo linked", "--owner", owner)
     page = tabs.open(server, f"/agents/all/workers?worker={run_id}")
     expect(task(page)).to_have_text("echo linked")
@@ -77,20 +77,20 @@ def test_a_deep_link_opens_the_run_also_for_who_comes_with_nothing_else(tabs: Ta
     expect(page).to_have_title(re.compile("echo linked|Shopfloor"))
 
 
-def test_a_run_that_is_not_there_is_said_so(tabs: Tabs, server: Server) -> None:
+def test_an_unknown_run_shows_not_found(tabs: Tabs, server: Server) -> None:
     tabs.allow_errors("404")
     page = tabs.open(server, "/agents/all/workers?worker=5f3a1c9e-6d0b-4c55-9a6e-2f8d1b7c4e10")
     expect(selected(page)).to_contain_text("This run is not here")
 
 
-def test_who_is_not_logged_in_is_told_how(tabs: Tabs, server: Server) -> None:
+def test_without_a_login_the_page_explains_how_to_log_in(tabs: Tabs, server: Server) -> None:
     tabs.allow_errors("401")
     page = tabs.context().new_page()
     page.goto(server.url)
     expect(page.get_by_role("heading", name="You are not logged in")).to_be_visible()
 
 
-def test_an_address_that_leads_nowhere_leads_back(tabs: Tabs, server: Server, owner: str) -> None:
+def test_an_unknown_path_links_to_all_runs(tabs: Tabs, server: Server, owner: str) -> None:
     tabs.allow_errors("404")
     page = tabs.open(server, f"/agents/{owner}/workers")
     page.goto(f"{server.url}/agents/{owner}/nonsense")
@@ -116,7 +116,7 @@ SIZES = pytest.mark.parametrize(
 
 
 def order_of(page: Page) -> tuple[bool, bool]:
-    """Whether the timeline is above the transcript, and whether it is to its left."""
+    """Return whether the timeline is above the transcript, and whether it is to its left."""
     first, second = box_of(timeline(page)), box_of(transcript(page))
     return first["y"] + first["height"] <= second["y"] + 1, first["x"] + first["width"] <= second["x"] + 1
 
@@ -137,9 +137,11 @@ def test_the_panes_keep_their_places_when_the_run_ends(
     expect(result(page)).to_be_attached()
     expect(timeline(page).get_by_text("completed").first).to_be_attached()
     assert order_of(page) == before
-    # What it gave comes on top of both.
-    given = box_of(result(page))
-    assert all(given["y"] + given["height"] <= box_of(part)["y"] + 1 for part in (transcript(page), timeline(page)))
+    # The result is above both.
+    result_box = box_of(result(page))
+    assert all(
+        result_box["y"] + result_box["height"] <= box_of(part)["y"] + 1 for part in (transcript(page), timeline(page))
+    )
 
 
 @SIZES
@@ -167,7 +169,7 @@ def test_the_transcript_has_most_of_the_room(tabs: Tabs, recorded_runs: Recorded
     assert box_of(transcript(page))["height"] >= 450
 
 
-def test_a_timeline_is_no_higher_than_what_it_tells(tabs: Tabs, server: Server, owner: str) -> None:
+def test_a_timeline_is_no_higher_than_its_content(tabs: Tabs, server: Server, owner: str) -> None:
     run_id = server.command("echo hello", "--owner", owner)
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
     last = timeline(page).get_by_text("completed")

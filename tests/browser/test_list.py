@@ -1,4 +1,4 @@
-"""The list of runs: what a card shows, how the list is searched and filtered, and that it keeps itself up to date."""
+"""The list of runs: cards, search, filters and live updates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.browser.tabs import Tabs
 
 
 @pytest.mark.req("WT-39")
-def test_search_finds_words_of_the_task_and_shows_where_they_stand(tabs: Tabs, server: Server, owner: str) -> None:
+def test_search_finds_words_of_the_task_and_highlights_them(tabs: Tabs, server: Server, owner: str) -> None:
     found = server.command("echo looking for the armadillo in the garden", "--owner", owner)
     other = server.command("echo something else", "--owner", owner)
     page = tabs.open(server, f"/agents/{owner}/workers")
@@ -45,7 +45,7 @@ def test_a_search_is_undone_by_going_back(tabs: Tabs, server: Server, owner: str
     page.go_forward()
     expect(page).to_have_url(re.compile("q=aardvark$"))
     expect(card(page, other)).to_have_count(0)
-    # Another search is another step.
+    # Another search adds another history entry.
     card(page, found).click()
     search(page).fill("else")
     expect(card(page, other)).to_be_visible()
@@ -54,21 +54,21 @@ def test_a_search_is_undone_by_going_back(tabs: Tabs, server: Server, owner: str
     expect(task(page)).to_have_text("echo the aardvark")
 
 
-def test_search_finds_what_was_said_too(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+def test_search_finds_words_of_messages_too(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
     page = tabs.open(recorded_runs.server, "/agents/stories/workers")
     search(page).fill("quetzalcoatl")
     expect(cards(page)).to_have_count(1)
     expect(card(page, recorded_runs.stories.everything)).to_contain_text("quetzalcoatl")
 
 
-def test_what_is_found_in_the_task_is_marked_there_and_not_said_twice(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+def test_a_hit_in_the_task_is_highlighted_there_and_not_repeated(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
     page = tabs.open(recorded_runs.server, "/agents/stories/workers?q=nothing")
     found = card(page, recorded_runs.stories.no_messages)
     expect(found.locator("mark")).to_have_text(["Nothing"])
     assert found.inner_text().count("Nothing was said") == 1
 
 
-def test_a_search_that_finds_nothing_says_so(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+def test_a_search_without_results_shows_a_message(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
     page = tabs.open(recorded_runs.server, "/agents/stories/workers?q=neverheardof")
     expect(search(page)).to_have_value("neverheardof")
     expect(
@@ -162,7 +162,7 @@ def test_badges_are_amber_green_red_and_blue(tabs: Tabs, server: Server, owner: 
 
 
 @pytest.mark.req("WT-44")
-def test_the_chosen_run_is_highlighted(tabs: Tabs, server: Server, owner: str) -> None:
+def test_the_selected_run_is_highlighted(tabs: Tabs, server: Server, owner: str) -> None:
     first, second = (server.command(f"echo {word}", "--owner", owner) for word in ("first", "second"))
     page = tabs.open(server, f"/agents/{owner}/workers")
     card(page, first).click()
@@ -172,7 +172,7 @@ def test_the_chosen_run_is_highlighted(tabs: Tabs, server: Server, owner: str) -
     assert background(card(page, first)) != background(card(page, second))
 
 
-def test_the_chosen_card_tells_that_it_waits_and_where_it_came_from(tabs: Tabs, server: Server, owner: str) -> None:
+def test_the_selected_card_shows_its_wait_and_its_origin(tabs: Tabs, server: Server, owner: str) -> None:
     order = {"worker": "asker", "input": {}, "owner": owner, "channel_id": "irc:1", "channel_name": "#workshop"}
     run_id = server.http.post("/api/runs", json=order).json()["run_id"]
     server.wait_for_status(run_id, "waiting")
@@ -181,7 +181,7 @@ def test_the_chosen_card_tells_that_it_waits_and_where_it_came_from(tabs: Tabs, 
         expect(card(page, run_id)).to_have_attribute("aria-current", "true")
         badge = card(page, run_id).locator('[data-status="waiting"]')
         assert contrast(rgb(badge), rgb(badge, "backgroundColor")) >= 4.5
-        # Its own colour is like that of the selection: a line sets it off.
+        # The color of the badge is like that of the selection, so the badge has an outline.
         assert contrast(rgb(badge), background(card(page, run_id))) >= 4.5
         assert badge.evaluate("one => getComputedStyle(one).boxShadow") != "none"
         box = card(page, run_id).get_by_title("Channel: #workshop").bounding_box()
@@ -219,7 +219,7 @@ def test_the_tree_shows_sub_runs_under_the_run_that_called_them(tabs: Tabs, serv
     expect(page).to_have_url(re.compile("tree=true"))
 
 
-def test_the_tree_opens_down_to_the_chosen_run(tabs: Tabs, server: Server, owner: str) -> None:
+def test_the_tree_expands_down_to_the_selected_run(tabs: Tabs, server: Server, owner: str) -> None:
     top = server.dispatch("grandparent", owner=owner)
     server.wait_for_status(top, "done")
     (parent,) = [run["id"] for run in server.runs(parent=top)]
@@ -227,14 +227,14 @@ def test_the_tree_opens_down_to_the_chosen_run(tabs: Tabs, server: Server, owner
     page = tabs.open(server, f"/agents/{owner}/workers?tree=true&worker={child}")
     expect(card(page, child)).to_have_attribute("aria-current", "true")
     expect(card(page, child)).to_be_in_viewport()
-    # Who closes it again is left alone.
+    # A branch that the user collapses stays collapsed.
     button(page, "Hide sub-runs").first.click()
     expect(cards(page)).to_have_count(1)
     page.wait_for_timeout(500)
     expect(cards(page)).to_have_count(1)
     page.get_by_role("link", name="Parent run").click()
     expect(card(page, parent)).to_have_attribute("aria-current", "true")
-    # It is also opened where the list becomes a tree.
+    # The path also expands when the list becomes a tree.
     page.goto(f"{server.url}/agents/{owner}/workers?worker={other}")
     expect(cards(page)).to_have_count(4)
     button(page, "Tree").click()
@@ -243,7 +243,7 @@ def test_the_tree_opens_down_to_the_chosen_run(tabs: Tabs, server: Server, owner
 
 
 @pytest.mark.req("WT-45")
-def test_a_new_run_appears_by_itself_and_changes_as_it_goes_on(tabs: Tabs, server: Server, owner: str) -> None:
+def test_a_new_run_appears_live_and_is_updated(tabs: Tabs, server: Server, owner: str) -> None:
     page = tabs.open(server, f"/agents/{owner}/workers")
     expect(page.get_by_text("0 runs", exact=True)).to_be_visible()
     run_id = server.dispatch("asker", owner=owner)
@@ -256,26 +256,26 @@ def test_a_new_run_appears_by_itself_and_changes_as_it_goes_on(tabs: Tabs, serve
     expect(card(page, run_id)).to_contain_text("done")
 
 
-def test_a_run_that_is_deleted_in_one_tab_is_gone_in_the_others(tabs: Tabs, server: Server, owner: str) -> None:
-    kept, doomed = (server.command(f"echo {word}", "--owner", owner) for word in ("kept", "doomed"))
-    address = f"/agents/{owner}/workers?worker={doomed}"
+def test_a_run_that_is_deleted_in_one_tab_disappears_in_the_others(tabs: Tabs, server: Server, owner: str) -> None:
+    remaining, deleted = (server.command(f"echo {word}", "--owner", owner) for word in ("kept", "doomed"))
+    address = f"/agents/{owner}/workers?worker={deleted}"
     here = tabs.open(server, address)
     there = tabs.open(server, address, context=here.context)
     expect(task(there)).to_have_text("echo doomed")
-    expect(card(there, doomed)).to_be_visible()
+    expect(card(there, deleted)).to_be_visible()
     button(here, "Pin").click()
     expect(button(there, "Unpin")).to_be_visible()
     button(here, "Delete").click()
-    here.get_by_role("button", name="Delete for good").click()
+    here.get_by_role("button", name="Delete permanently").click()
     expect(here.get_by_text("Select a worker to view details")).to_be_visible()
     expect(selected(there)).to_contain_text("This run is not here")
     for page in (here, there):
-        expect(card(page, doomed)).to_have_count(0)
-        expect(card(page, kept)).to_be_visible()
+        expect(card(page, deleted)).to_have_count(0)
+        expect(card(page, remaining)).to_be_visible()
         expect(page.get_by_text("1 run", exact=True)).to_be_visible()
 
 
-def test_a_list_with_nothing_in_it_says_so(own_server: Server, tabs: Tabs) -> None:
+def test_an_empty_list_shows_a_message(own_server: Server, tabs: Tabs) -> None:
     page = tabs.open(own_server)
     expect(
         page.get_by_role("region", name="Runs").get_by_text(re.compile("no (run|worker)s", re.IGNORECASE)).first
@@ -283,7 +283,7 @@ def test_a_list_with_nothing_in_it_says_so(own_server: Server, tabs: Tabs) -> No
     expect(cards(page)).to_have_count(0)
 
 
-def test_the_list_is_one_for_screen_readers(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+def test_screen_readers_see_the_cards_as_a_list(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
     page = tabs.open(recorded_runs.server, "/agents/stories/workers")
     expect(run_list(page)).to_be_visible()
     expect(run_list(page).get_by_role("listitem").first).to_be_visible()

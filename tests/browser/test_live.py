@@ -1,4 +1,4 @@
-"""A run that goes on while somebody looks: text as it is typed, the end in sight, nothing lost and nothing twice."""
+"""Active runs: text streams in, the end stays in sight, and nothing is lost or shown twice."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TICKS = 60
 TALL = {"width": 1280, "height": 3_000}
 
 
-def ticking(count: int = TICKS, pause: float = 0.1) -> str:
+def ticking_command(count: int = TICKS, pause: float = 0.1) -> str:
     return f"i=0; while [ $i -lt {count} ]; do i=$((i+1)); echo tick $i.; sleep {pause}; done"
 
 
@@ -28,22 +28,22 @@ def ticks(page: Page) -> list[int]:
     return [int(found) for found in re.findall(r"tick (\d+)\.", transcript(page).inner_text())]
 
 
-def open_before_it_is_said(tabs: Tabs, server: Server, model: ModelServer, owner: str, text: str) -> tuple[Page, str]:
-    """The page of a run whose model says this, piece by piece, as soon as the page is there."""
+def open_before_answer(tabs: Tabs, server: Server, model: ModelServer, owner: str, text: str) -> tuple[Page, str]:
+    """Open the page of a run whose model streams this text once the page is open."""
     model.say(Turn(say=[Text(text=text)], chunk=8, pause=0.1, hang_after=0))
     run_id = server.dispatch("speaker", owner=owner, TOPIC="tea")
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", viewport=TALL)
     expect(transcript(page)).to_contain_text("Tell me of tea.")
     tabs.wait_until(lambda: tabs.paths(f"/api/stream.*{run_id}") != [], "the page to follow the run")
-    wait_until(lambda: model.requests() != [], "the model to be asked")
+    wait_until(lambda: model.requests() != [], "a request to the model")
     model.say()
     return page, run_id
 
 
-def test_text_appears_while_it_is_typed_and_before_the_log_has_it(
+def test_text_appears_while_it_streams_and_before_the_log_has_it(
     tabs: Tabs, server: Server, model: ModelServer, owner: str
 ) -> None:
-    page, run_id = open_before_it_is_said(tabs, server, model, owner, WORDS)
+    page, run_id = open_before_answer(tabs, server, model, owner, WORDS)
     expect(transcript(page)).to_contain_text("word1 word2 word3")
     assert b"end_turn" not in server.log(run_id)
     expect(transcript(page)).not_to_contain_text("word60")
@@ -53,13 +53,11 @@ def test_text_appears_while_it_is_typed_and_before_the_log_has_it(
     expect(result(page)).to_contain_text("word60")
 
 
-def test_a_reload_while_text_is_typed_loses_nothing_of_it(
-    tabs: Tabs, server: Server, model: ModelServer, owner: str
-) -> None:
-    page, _ = open_before_it_is_said(tabs, server, model, owner, WORDS)
+def test_a_reload_while_text_streams_loses_nothing(tabs: Tabs, server: Server, model: ModelServer, owner: str) -> None:
+    page, _ = open_before_answer(tabs, server, model, owner, WORDS)
     expect(transcript(page)).to_contain_text("word20")
     page.reload()
-    # From the log, and then live, while it is still being typed.
+    # From the log, and then live, while the text is still streaming.
     expect(transcript(page)).to_contain_text("word1 word2 word3")
     expect(transcript(page)).not_to_contain_text("word60")
     assert "………" not in transcript(page).inner_text()
@@ -68,22 +66,20 @@ def test_a_reload_while_text_is_typed_loses_nothing_of_it(
 
 
 @pytest.mark.req("TR-56")
-def test_a_message_that_was_cut_off_stays_and_says_so(
-    tabs: Tabs, server: Server, model: ModelServer, owner: str
-) -> None:
+def test_an_interrupted_message_stays_and_is_marked(tabs: Tabs, server: Server, model: ModelServer, owner: str) -> None:
     model.say(Turn(say=[Text(text=WORDS)], chunk=8, hang_after=6))
     run_id = server.dispatch("speaker", owner=owner, TOPIC="tea")
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", viewport=TALL)
     expect(transcript(page)).to_contain_text("word1 word2 word3 word4 word5")
     assert server.http.post(f"/api/runs/{run_id}/cancel", json={}).is_success
-    expect(transcript(page)).to_contain_text("The message was not completed")
+    expect(transcript(page)).to_contain_text("The message is incomplete")
     page.reload()
-    expect(transcript(page)).to_contain_text("The message was not completed")
+    expect(transcript(page)).to_contain_text("The message is incomplete")
     assert transcript(page).inner_text().count("word1 word2 word3 word4 word5") == 1
 
 
 def test_output_appears_line_by_line(tabs: Tabs, server: Server, owner: str) -> None:
-    run_id = server.start_command(ticking(30), owner=owner)
+    run_id = server.start_command(ticking_command(30), owner=owner)
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", viewport=TALL)
     expect(transcript(page)).to_contain_text("tick 5.")
     expect(transcript(page)).not_to_contain_text("tick 30.")
@@ -92,7 +88,7 @@ def test_output_appears_line_by_line(tabs: Tabs, server: Server, owner: str) -> 
 
 
 class Printer:
-    """A run that prints a line whenever the test says so; each is an event of its own."""
+    """A run that prints a line whenever the test calls `tick`; each line is an event."""
 
     def __init__(self, server: Server, folder: Path, owner: str) -> None:
         self._server = server
@@ -105,7 +101,7 @@ class Printer:
         return self._server.log(self.run_id).count(b"\n")
 
     def tick(self, number: int) -> None:
-        """Returns when the log has it."""
+        """Print a line, and return when the log has it."""
         line = f"tick {number}."
         self._pipe.write_text(f"{line}\n")
         wait_until(lambda: line.encode() in self._server.log(self.run_id), f"{line} to be in the log")
@@ -118,9 +114,7 @@ def printer(server: Server, tmp_path: Path, owner: str) -> Printer:
     return printer
 
 
-def test_rows_are_loaded_however_fast_events_follow_each_other(
-    tabs: Tabs, server: Server, owner: str, printer: Printer
-) -> None:
+def test_rows_are_loaded_however_fast_events_arrive(tabs: Tabs, server: Server, owner: str, printer: Printer) -> None:
     context = tabs.paused_clock_context(viewport=TALL)
     page = tabs.open(server, f"/agents/{owner}/workers?worker={printer.run_id}", context=context)
     known = transcript(page).get_by_text(f"{printer.events} events")
@@ -129,39 +123,39 @@ def test_rows_are_loaded_however_fast_events_follow_each_other(
     for number in range(2, 12):
         printer.tick(number)
         expect(transcript(page)).to_contain_text(f"{printer.events} events")
-        # Less than the page waits before it loads.
+        # Shorter than the delay of the page before it loads.
         page.clock.run_for(30)
     expect(transcript(page)).to_contain_text("tick 11.")
     assert ticks(page) == list(range(1, 12))
 
 
-def test_live_events_are_shown_where_the_log_is_answered_later_and_without_them(
+def test_live_events_are_shown_when_an_older_response_arrives_after_them(
     tabs: Tabs, server: Server, owner: str, printer: Printer
 ) -> None:
     context = tabs.context(viewport=TALL)
-    held: list[tuple[Route, APIResponse]] = []
+    delayed: list[tuple[Route, APIResponse]] = []
 
-    def hold_the_first(route: Route) -> None:
-        if held:
+    def delay_first(route: Route) -> None:
+        if delayed:
             route.continue_()
         else:
-            held.append((route, route.fetch()))
+            delayed.append((route, route.fetch()))
 
-    context.route(re.compile(rf"/api/runs/{printer.run_id}/log\?"), hold_the_first)
+    context.route(re.compile(rf"/api/runs/{printer.run_id}/log\?"), delay_first)
     page = tabs.open(server, f"/agents/{owner}/workers?worker={printer.run_id}", context=context)
-    tabs.wait_until(lambda: held != [], "the page to ask for the log")
+    tabs.wait_until(lambda: delayed != [], "a request for the log")
     for number in range(2, 5):
         printer.tick(number)
     expect(transcript(page)).to_contain_text(f"{printer.events} events")
     assert ticks(page) == []
-    route, answer = held[0]
+    route, answer = delayed[0]
     route.fulfill(response=answer)
     expect(transcript(page)).to_contain_text("tick 4.")
     assert ticks(page) == [1, 2, 3, 4]
 
 
 def test_a_reload_in_the_middle_loses_nothing_and_shows_nothing_twice(tabs: Tabs, server: Server, owner: str) -> None:
-    run_id = server.start_command(ticking(40), owner=owner)
+    run_id = server.start_command(ticking_command(40), owner=owner)
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", viewport=TALL)
     expect(transcript(page)).to_contain_text("tick 5.")
     page.reload()
@@ -172,7 +166,7 @@ def test_a_reload_in_the_middle_loses_nothing_and_shows_nothing_twice(tabs: Tabs
 
 
 def test_two_tabs_see_the_same(tabs: Tabs, server: Server, owner: str) -> None:
-    run_id = server.start_command(ticking(30), owner=owner)
+    run_id = server.start_command(ticking_command(30), owner=owner)
     first = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", viewport=TALL)
     second = tabs.open(server, f"/agents/{owner}/workers", context=first.context)
     card(second, run_id).click()
@@ -182,8 +176,8 @@ def test_two_tabs_see_the_same(tabs: Tabs, server: Server, owner: str) -> None:
         expect(card(page, run_id).locator('[data-status="done"]')).to_be_visible()
 
 
-def test_the_end_is_followed_until_somebody_scrolls_away(tabs: Tabs, server: Server, owner: str) -> None:
-    run_id = server.start_command("seq -f 'line %g.' 1 300; " + ticking(400, 0.05), owner=owner)
+def test_the_end_is_followed_until_the_reader_scrolls_away(tabs: Tabs, server: Server, owner: str) -> None:
+    run_id = server.start_command("seq -f 'line %g.' 1 300; " + ticking_command(400, 0.05), owner=owner)
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
     follow = button(page, "Follow")
     expect(follow).to_have_attribute("aria-pressed", "true")
@@ -202,7 +196,7 @@ def test_the_end_is_followed_until_somebody_scrolls_away(tabs: Tabs, server: Ser
     expect(newest.last).to_be_in_viewport()
 
 
-def test_nothing_jumps_while_text_is_typed(tabs: Tabs, server: Server, model: ModelServer, owner: str) -> None:
+def test_nothing_jumps_while_text_streams(tabs: Tabs, server: Server, model: ModelServer, owner: str) -> None:
     model.say(Turn(say=[Text(text=WORDS * 5)], chunk=30, pause=0.05))
     run_id = server.dispatch("speaker", owner=owner, TOPIC="calm")
     context = tabs.context()

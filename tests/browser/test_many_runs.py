@@ -1,4 +1,4 @@
-"""A list of very many runs."""
+"""A list of thousands of runs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from tests.browser.logs import agent_run, write_log
 from tests.browser.many_runs import MANY_RUNS
 from tests.browser.page_elements import button, card, cards, pill, run_list, search, task
-from tests.browser.sample_runs import CALLED
+from tests.browser.sample_runs import CALL_STARTED
 from tests.browser.server import Server
 from tests.browser.tabs import TIMEOUT_MS, Tabs, checked_tabs
 
 from shopfloor.log import CallCompleted, new_run_id
 
 MOST_IN_THE_PAGE = 150
-"""How many cards there may be at once: those that are seen, and a few around them."""
+"""The largest number of cards that may be rendered at once: those in sight, and a few around them."""
 
 
 @pytest.mark.req("WT-41", "WT-42")
@@ -40,7 +40,7 @@ def test_a_list_of_very_many_runs_scrolls_and_keeps_only_what_is_seen(tabs: Tabs
 
 def test_a_list_of_very_many_runs_is_searched_and_filtered_on_the_server(tabs: Tabs, many_runs_server: Server) -> None:
     page = tabs.open(many_runs_server)
-    # With a word beside it: a number alone may begin the id of another run.
+    # Together with a word: a number alone may match the id of another run.
     search(page).fill("number 9876")
     expect(cards(page)).to_have_count(1)
     expect(cards(page).first).to_contain_text("Task number 9876")
@@ -49,16 +49,16 @@ def test_a_list_of_very_many_runs_is_searched_and_filtered_on_the_server(tabs: T
     expect(page.get_by_text(re.compile(rf"^{MANY_RUNS // 5:,} runs$"))).to_be_visible()
 
 
-def numbered(page: Page, number: int) -> Locator:
+def card_of_task(page: Page, number: int) -> Locator:
     return cards(page).filter(has_text=re.compile(rf"Task number {number}:"))
 
 
-def in_sight(page: Page, number: int) -> None:
-    """The run is chosen, in the list and beside it."""
+def expect_selected(page: Page, number: int) -> None:
+    """Expect that the run is selected, in the list and in the detail pane."""
     expect(task(page)).to_contain_text(f"Task number {number}:")
-    # All the pages above it are loaded first.
-    expect(numbered(page, number)).to_be_in_viewport(timeout=3 * TIMEOUT_MS)
-    expect(numbered(page, number)).to_have_attribute("aria-current", "true")
+    # All pages above the run are loaded first.
+    expect(card_of_task(page, number)).to_be_in_viewport(timeout=3 * TIMEOUT_MS)
+    expect(card_of_task(page, number)).to_have_attribute("aria-current", "true")
     assert cards(page).count() < MOST_IN_THE_PAGE
 
 
@@ -74,9 +74,9 @@ def test_capital_g_goes_to_the_last_of_very_many_runs(
     page = tabs.open(many_runs_server, f"/agents/all/workers{selected}")
     expect(cards(page).first).to_be_visible()
     page.keyboard.press("G")
-    in_sight(page, last)
+    expect_selected(page, last)
     page.keyboard.press("k")
-    expect(numbered(page, last)).not_to_have_attribute("aria-current", "true")
+    expect(card_of_task(page, last)).not_to_have_attribute("aria-current", "true")
     page.keyboard.press("g")
     page.keyboard.press("g")
     expect(cards(page).first).to_have_attribute("aria-current", "true")
@@ -89,10 +89,10 @@ def test_a_deep_link_reveals_the_run_in_a_list_of_very_many(tabs: Tabs, many_run
     tabs.allow_errors("404")
     (run,) = many_runs_server.runs(offset=number - 1, limit=1)
     page = tabs.open(many_runs_server, f"/agents/all/workers?worker={run['id']}")
-    in_sight(page, number)
+    expect_selected(page, number)
 
 
-def test_a_run_that_the_list_leaves_out_is_not_looked_for_to_its_end(tabs: Tabs, many_runs_server: Server) -> None:
+def test_a_run_outside_of_the_filter_does_not_load_the_whole_list(tabs: Tabs, many_runs_server: Server) -> None:
     tabs.allow_errors("404")
     (run,) = many_runs_server.runs(offset=6_999, limit=1)
     page = tabs.open(many_runs_server, f"/agents/all/workers?status=cancelled&worker={run['id']}")
@@ -101,13 +101,13 @@ def test_a_run_that_the_list_leaves_out_is_not_looked_for_to_its_end(tabs: Tabs,
     assert len(tabs.paths(r"/api/agents/workers\?")) <= 3
 
 
-def test_whoever_scrolls_is_not_carried_off(tabs: Tabs, many_runs_server: Server) -> None:
+def test_scrolling_stops_the_jump_to_the_selected_run(tabs: Tabs, many_runs_server: Server) -> None:
     tabs.allow_errors("404")
     (run,) = many_runs_server.runs(offset=MANY_RUNS - 1, limit=1)
     context = tabs.context()
     page = tabs.open(many_runs_server, "/agents/all/workers", context=context)
     expect(cards(page).first).to_be_visible()
-    # Each page takes a while, so that there is time to scroll.
+    # Delay each page, so that there is time to scroll.
     context.route("**/api/agents/workers?*", lambda route: (page.wait_for_timeout(300), route.continue_()))
     page.keyboard.press("G")
     expect(task(page)).to_contain_text(f"Task number {MANY_RUNS}:")
@@ -119,11 +119,11 @@ def test_whoever_scrolls_is_not_carried_off(tabs: Tabs, many_runs_server: Server
 
 
 @pytest.mark.req("WT-67")
-def test_a_deep_link_to_a_sub_run_unfolds_the_tree_also_far_down_the_list(browser: Browser, tmp_path: Path) -> None:
+def test_a_deep_link_to_a_sub_run_expands_the_tree_also_far_down_the_list(browser: Browser, tmp_path: Path) -> None:
     server = Server(tmp_path)
     parent, child = new_run_id(), new_run_id()
     done = CallCompleted(name="call", kind="call_workflow", try_=1, result="?")
-    write_log(server.storage, agent_run("Call somebody", CALLED, done), run_id=parent, child_run_id=child)
+    write_log(server.storage, agent_run("Call somebody", CALL_STARTED, done), run_id=parent, child_run_id=child)
     write_log(server.storage, agent_run("Be called"), run_id=child, parent_run_id=parent)
     others = [write_log(server.storage, agent_run(f"Another task {number}")) for number in range(130)]
     with server, checked_tabs(browser) as tabs:

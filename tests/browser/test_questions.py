@@ -1,4 +1,4 @@
-"""Runs that wait for somebody: they are answered on the page, and go on."""
+"""Runs that wait for an answer are answered on the page and continue."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.browser.server import Server
 from tests.browser.tabs import Tabs
 
 
-def test_a_question_is_answered_on_the_page_and_the_run_goes_on(tabs: Tabs, server: Server, owner: str) -> None:
+def test_a_question_is_answered_on_the_page_and_the_run_continues(tabs: Tabs, server: Server, owner: str) -> None:
     run_id = server.dispatch("asker", owner=owner)
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
     expect(selected(page).get_by_text("Which colour shall it be?").first).to_be_visible()
@@ -19,7 +19,7 @@ def test_a_question_is_answered_on_the_page_and_the_run_goes_on(tabs: Tabs, serv
     expect(page.get_by_role("textbox", name="Your answer")).to_have_count(0)
 
 
-def test_a_half_typed_answer_is_there_when_one_comes_back(tabs: Tabs, server: Server, owner: str) -> None:
+def test_a_half_typed_answer_survives_a_look_at_another_run(tabs: Tabs, server: Server, owner: str) -> None:
     other = server.command("echo beside", "--owner", owner)
     run_id = server.dispatch("asker", owner=owner)
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
@@ -40,7 +40,7 @@ def test_a_question_with_options_is_answered_by_a_click(tabs: Tabs, server: Serv
     assert server.wait_for_status(run_id, "done")["result"] == "Yes, go on"
 
 
-def test_what_somebody_else_answered_is_asked_no_more(tabs: Tabs, server: Server, owner: str) -> None:
+def test_a_question_that_is_answered_elsewhere_disappears(tabs: Tabs, server: Server, owner: str) -> None:
     run_id = server.dispatch("asker", owner=owner)
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
     expect(page.get_by_role("textbox", name="Your answer")).to_be_visible()

@@ -1,4 +1,4 @@
-"""Small screens, dark ones, and people who use the page in other ways than most."""
+"""Small screens and the dark theme."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.browser.tabs import PHONE, Tabs
 
 
 def overflow(page: Page) -> list[str]:
-    """What is wider than the screen and cannot be scrolled to by itself."""
+    """Return the elements that are wider than the screen and not in a scroll container."""
     return page.evaluate(
         """() => {
             const wide = document.documentElement.scrollWidth > innerWidth || document.body.scrollWidth > innerWidth;
@@ -26,7 +26,7 @@ def overflow(page: Page) -> list[str]:
     )
 
 
-def test_on_a_phone_it_is_the_list_or_the_run(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+def test_a_phone_shows_either_the_list_or_the_run(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
     page = tabs.open(recorded_runs.server, "/agents/stories/workers", viewport=PHONE, has_touch=True, is_mobile=True)
     expect(run_list(page)).to_be_visible()
     expect(selected(page)).not_to_be_visible()
@@ -41,7 +41,7 @@ def test_on_a_phone_it_is_the_list_or_the_run(tabs: Tabs, recorded_runs: Recorde
     expect(page).not_to_have_url(re.compile("worker="))
 
 
-def test_on_a_phone_nothing_of_a_transcript_hangs_over(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+def test_on_a_phone_no_part_of_a_transcript_overflows(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
     page = tabs.open(
         recorded_runs.server, f"/agents/stories/workers?worker={recorded_runs.stories.everything}", viewport=PHONE
     )
@@ -58,7 +58,7 @@ def test_on_a_phone_nothing_of_a_transcript_hangs_over(tabs: Tabs, recorded_runs
     assert overflow(page) == []
 
 
-def test_the_dark_is_as_the_machine_says_and_can_be_chosen(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+def test_the_theme_follows_the_system_and_can_be_changed(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
     def is_dark(page: Page) -> bool:
         return sum(rgb(page.locator("body"), "backgroundColor")) < 200
 

@@ -1,4 +1,4 @@
-"""Pictures of the main states, for people to look at; kept in docs/images/ with `SHOPFLOOR_SCREENSHOTS=1`."""
+"""Screenshots of the main states; saved to docs/images/ with `SHOPFLOOR_SCREENSHOTS=1`."""
 
 from __future__ import annotations
 
@@ -15,63 +15,63 @@ from tests.model_server.script import Text, Turn
 from tests.model_server.server import ModelServer
 from tests.sample_events import ROOT
 
-KEPT = ROOT / "docs" / "images"
+IMAGES = ROOT / "docs" / "images"
 
 
 @pytest.fixture
-def album(tmp_path: Path) -> Path:
-    return KEPT if os.environ.get("SHOPFLOOR_SCREENSHOTS") == "1" else tmp_path
+def folder(tmp_path: Path) -> Path:
+    return IMAGES if os.environ.get("SHOPFLOOR_SCREENSHOTS") == "1" else tmp_path
 
 
-def take_screenshot(page: Page, album: Path, name: str) -> None:
+def take_screenshot(page: Page, folder: Path, name: str) -> None:
     page.mouse.move(0, 0)
-    path = album / f"page-{name}.png"
+    path = folder / f"page-{name}.png"
     page.screenshot(path=path, animations="disabled", caret="hide")
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("colors", ["light", "dark"])
-def test_a_run_that_has_ended(tabs: Tabs, recorded_runs: RecordedRuns, album: Path, colors: str) -> None:
+def test_a_run_that_has_ended(tabs: Tabs, recorded_runs: RecordedRuns, folder: Path, colors: str) -> None:
     page = tabs.open(recorded_runs.server, "/agents/stories/workers", color_scheme=colors)
     card(page, recorded_runs.stories.everything).click()
     expect(result(page)).to_be_visible()
     expect(row(page, 3)).to_be_attached()
-    take_screenshot(page, album, colors)
+    take_screenshot(page, folder, colors)
 
 
-def test_a_transcript_with_tools(tabs: Tabs, recorded_runs: RecordedRuns, album: Path) -> None:
+def test_a_transcript_with_tools(tabs: Tabs, recorded_runs: RecordedRuns, folder: Path) -> None:
     page = tabs.open(
         recorded_runs.server, f"/agents/stories/workers?worker={recorded_runs.stories.everything}&event=11"
     )
     expect(row(page, 11)).to_be_in_viewport()
-    take_screenshot(page, album, "transcript")
+    take_screenshot(page, folder, "transcript")
 
 
-def test_a_run_that_goes_on(tabs: Tabs, server: Server, model: ModelServer, album: Path) -> None:
+def test_an_active_run(tabs: Tabs, server: Server, model: ModelServer, folder: Path) -> None:
     model.say(Turn(say=[Text(text="Tea was first drunk as a medicine. " * 20)], chunk=12, pause=0.1))
     run_id = server.dispatch("speaker", owner="research", TOPIC="tea", task="Tell me of tea")
     page = tabs.open(server, f"/agents/research/workers?worker={run_id}")
     expect(transcript(page)).to_contain_text("as a medicine")
-    take_screenshot(page, album, "running")
+    take_screenshot(page, folder, "running")
 
 
-def test_the_timeline(tabs: Tabs, recorded_runs: RecordedRuns, album: Path) -> None:
+def test_the_timeline(tabs: Tabs, recorded_runs: RecordedRuns, folder: Path) -> None:
     page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={recorded_runs.stories.no_messages}")
     expect(timeline(page).locator("li[data-seq]").first).to_be_visible()
-    take_screenshot(page, album, "timeline")
+    take_screenshot(page, folder, "timeline")
 
 
-def test_the_form(tabs: Tabs, server: Server, album: Path) -> None:
+def test_the_form(tabs: Tabs, server: Server, folder: Path) -> None:
     page = tabs.open(server, "/agents/research/workers")
     button(page, "New run").click()
     page.get_by_role("dialog").get_by_role("combobox", name="Worker").select_option(value="form")
-    take_screenshot(page, album, "dispatch")
+    take_screenshot(page, folder, "dispatch")
 
 
-def test_a_phone(tabs: Tabs, recorded_runs: RecordedRuns, album: Path) -> None:
+def test_a_phone(tabs: Tabs, recorded_runs: RecordedRuns, folder: Path) -> None:
     page = tabs.open(recorded_runs.server, "/agents/stories/workers", viewport=PHONE, device_scale_factor=2)
     expect(cards(page).first).to_be_visible()
-    take_screenshot(page, album, "phone-list")
+    take_screenshot(page, folder, "phone-list")
     card(page, recorded_runs.stories.everything).click()
     expect(result(page)).to_be_attached()
-    take_screenshot(page, album, "phone-run")
+    take_screenshot(page, folder, "phone-run")

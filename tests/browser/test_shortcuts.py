@@ -1,4 +1,4 @@
-"""Keys that are shortcuts elsewhere are only letters where somebody types, chooses, or answers a dialog."""
+"""Shortcuts do not fire while the user types, uses a menu, or has a dialog open."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 from tests.browser.conftest import RecordedRuns
-from tests.browser.page_elements import button, cards, row, transcript
+from tests.browser.page_elements import button, cards, region, row, transcript
 from tests.browser.server import Server
 from tests.browser.tabs import Tabs
 
 SHORTCUTS = ("j", "k", "g", "g", "G", "/", "f", "e", "c", "n", "?")
 TYPED = "".join(SHORTCUTS)
-NOT_COPIED = "what was copied before"
+NOT_COPIED = "clipboard before the test"
 
 
 @pytest.fixture
 def page(tabs: Tabs, recorded_runs: RecordedRuns) -> Page:
-    """A run with one of everything, chosen, with an event of it."""
+    """The page with a run of every kind of event, and one event selected."""
     page = tabs.open(recorded_runs.server, f"/agents/stories/workers?worker={recorded_runs.stories.everything}&event=9")
     expect(row(page, 9)).to_have_attribute("aria-current", "true")
     expect(cards(page).first).to_be_visible()
     return page
 
 
-def place(page: Page) -> dict[str, Any]:
-    """All that a shortcut could have changed."""
+def page_state(page: Page) -> dict[str, Any]:
+    """Return everything that a shortcut could change."""
     address = parse_qs(urlsplit(page.url).query)
     return {
         "run": address.get("worker"),
@@ -41,13 +41,13 @@ def place(page: Page) -> dict[str, Any]:
     }
 
 
-def is_deaf_to_shortcuts(page: Page) -> bool:
-    """Presses them all; what has the focus keeps it, and nothing else happens."""
+def ignores_shortcuts(page: Page) -> bool:
+    """Press all shortcuts, and assert that the focus and the rest of the page stay the same."""
     page.evaluate(f"navigator.clipboard.writeText({NOT_COPIED!r})")
-    before = place(page)
+    before = page_state(page)
     for key in SHORTCUTS:
         page.keyboard.press(key)
-    assert place(page) == before
+    assert page_state(page) == before
     return True
 
 
@@ -56,26 +56,26 @@ def is_deaf_to_shortcuts(page: Page) -> bool:
 def test_a_search_field_takes_every_letter(page: Page, name: str) -> None:
     field = page.get_by_role("searchbox", name=name)
     field.focus()
-    # What it searches for may move the transcript: here nothing is found.
+    # A hit would move the transcript: search for text that does not exist.
     page.keyboard.type("zzz")
     page.wait_for_timeout(600)
-    assert is_deaf_to_shortcuts(page)
+    assert ignores_shortcuts(page)
     expect(field).to_have_value(f"zzz{TYPED}")
 
 
 @pytest.mark.parametrize("name", ["Worker", "Channel"])
 def test_a_menu_takes_every_letter(page: Page, name: str) -> None:
     page.get_by_role("combobox", name=name).focus()
-    assert is_deaf_to_shortcuts(page)
+    assert ignores_shortcuts(page)
 
 
 def test_a_text_that_is_edited_in_place_takes_every_letter(page: Page) -> None:
     page.evaluate("document.body.insertAdjacentHTML('beforeend', '<div contenteditable id=edited></div>')")
     page.locator("#edited").focus()
-    before = place(page)["dialogs"]
+    before = page_state(page)["dialogs"]
     page.keyboard.type(TYPED)
     expect(page.locator("#edited")).to_have_text(TYPED)
-    assert place(page)["dialogs"] == before
+    assert page_state(page)["dialogs"] == before
 
 
 def test_an_answer_takes_every_letter(tabs: Tabs, server: Server, owner: str) -> None:
@@ -83,7 +83,7 @@ def test_an_answer_takes_every_letter(tabs: Tabs, server: Server, owner: str) ->
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
     answer = page.get_by_role("textbox", name="Your answer")
     answer.focus()
-    assert is_deaf_to_shortcuts(page)
+    assert ignores_shortcuts(page)
     expect(answer).to_have_value(TYPED)
 
 
@@ -96,26 +96,30 @@ def test_every_field_of_a_form_takes_every_letter(page: Page) -> None:
     fields = dialog.locator("input, textarea, select, button")
     assert fields.count() >= 7
     for number in range(fields.count()):
-        # What is typed above the fields may choose another worker, with other fields.
+        # Typing into the search may select another worker with other fields.
         dialog.get_by_role("searchbox", name="Find a worker").fill("form")
         field = fields.nth(number)
         if field.is_enabled():
             field.focus()
-            assert is_deaf_to_shortcuts(page)
+            assert ignores_shortcuts(page)
 
 
 def test_a_dialog_takes_every_key_also_where_nothing_in_it_has_the_focus(page: Page) -> None:
-    for opener, name in (("Help: keys", "Keys"), ("New run", "New run"), ("Delete", "Delete this run?")):
+    for opener, name in (
+        ("Keyboard shortcuts", "Keyboard shortcuts"),
+        ("New run", "New run"),
+        ("Delete", "Delete this run?"),
+    ):
         button(page, opener).click()
         page.get_by_role("dialog", name=name).get_by_role("heading").first.click()
-        assert is_deaf_to_shortcuts(page)
+        assert ignores_shortcuts(page)
         page.keyboard.press("Escape")
         expect(page.get_by_role("dialog")).to_have_count(0)
 
 
 @pytest.mark.req("WT-66")
 @pytest.mark.parametrize("by", ["mouse", "keyboard"])
-def test_another_answer_is_typed_right_away(tabs: Tabs, server: Server, owner: str, by: str) -> None:
+def test_another_answer_can_be_typed_at_once(tabs: Tabs, server: Server, owner: str, by: str) -> None:
     run_id = server.dispatch("chooser", owner=owner)
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
     other = button(page, "Another answer…")
@@ -130,9 +134,45 @@ def test_another_answer_is_typed_right_away(tabs: Tabs, server: Server, owner: s
     assert server.wait_for_status(run_id, "done")["result"] == "not now, never"
 
 
-def test_an_answer_that_is_only_there_does_not_take_the_focus(tabs: Tabs, server: Server, owner: str) -> None:
+def test_an_answer_keeps_the_focus_when_its_form_moves_above_the_transcript(
+    tabs: Tabs, server: Server, owner: str
+) -> None:
+    """The transcript may have a question before the run's details list it; then the form moves while the user types."""
+    run_id = server.dispatch("chooser", owner=owner)
+    server.wait_for_status(run_id, "waiting")
+    requests: list[Route] = []
+    is_released = False
+
+    def answer_detail(route: Route) -> None:
+        """Answer the first request without the question, and hold the later ones until they are released."""
+        requests.append(route)
+        if len(requests) == 1:
+            route.fulfill(json={**route.fetch().json(), "awaits": []})
+        elif is_released:
+            route.continue_()
+
+    context = tabs.context()
+    context.route("**/api/agents/workers/detail?*", answer_detail)
+    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", context=context)
+    transcript(page).get_by_role("button", name="Another answer…").press("Enter")
+    answer = page.get_by_role("textbox", name="Your answer")
+    expect(answer).to_be_focused()
+    page.keyboard.type("not now, ")
+    tabs.wait_until(lambda: len(requests) > 1, "a second request for the run")
+    is_released = True
+    for route in requests[1:]:
+        route.continue_()
+    expect(region(page, "Waiting for your answer").get_by_role("textbox", name="Your answer")).to_be_focused()
+    page.keyboard.type("never")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(answer).to_have_value("not now, never")
+    page.keyboard.press("Enter")
+    assert server.wait_for_status(run_id, "done")["result"] == "not now, never"
+
+
+def test_an_answer_form_does_not_take_the_focus_by_itself(tabs: Tabs, server: Server, owner: str) -> None:
     run_id = server.dispatch("asker", owner=owner)
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
     expect(page.get_by_role("textbox", name="Your answer")).to_be_visible()
     page.keyboard.press("?")
-    expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()

@@ -1,4 +1,4 @@
-"""The timeline of a run: what happened, in order, and where the time went."""
+"""The timeline of a run: its lines in order, and the chart of where the time went."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def rows(page: Page) -> Locator:
     return timeline(page).locator("li[data-seq]")
 
 
-def shown_row(page: Page, seq: int) -> Locator:
+def line(page: Page, seq: int) -> Locator:
     return timeline(page).locator(f'li[data-seq="{seq}"]')
 
 
@@ -29,13 +29,13 @@ def top(locator: Locator) -> float:
 
 
 @pytest.mark.req("WT-51", "WT-52")
-def test_the_timeline_tells_statuses_tools_and_errors_in_order(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+def test_the_timeline_shows_statuses_tools_and_errors_in_order(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
     page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={recorded_runs.stories.everything}")
     expect(timeline(page)).to_be_visible()
-    expect(shown_row(page, 1)).to_contain_text("starting")
-    expect(shown_row(page, 2)).to_contain_text("agent")
-    expect(shown_row(page, 7).or_(shown_row(page, 8)).first).to_contain_text("Bash")
-    expect(shown_row(page, 8).or_(shown_row(page, 7)).last).to_contain_text("420 ms")
+    expect(line(page, 1)).to_contain_text("starting")
+    expect(line(page, 2)).to_contain_text("agent")
+    expect(line(page, 7).or_(line(page, 8)).first).to_contain_text("Bash")
+    expect(line(page, 8).or_(line(page, 7)).last).to_contain_text("420 ms")
     seqs = rows(page).evaluate_all("rows => rows.map((row) => Number(row.dataset.seq))")
     assert seqs == sorted(seqs)
     failed = rows(page).filter(has_text="the second test failed").first
@@ -52,7 +52,7 @@ def test_the_error_of_a_run_is_red_in_its_timeline(tabs: Tabs, recorded_runs: Re
 
 
 @pytest.mark.req("WT-51", "WT-52")
-def test_the_timeline_leads_while_the_run_goes_on_and_follows_what_it_does(
+def test_the_timeline_of_an_active_run_is_first_and_grows(
     tabs: Tabs, server: Server, owner: str, tmp_path: Path
 ) -> None:
     go = tmp_path / "go"
@@ -69,7 +69,7 @@ def test_the_timeline_leads_while_the_run_goes_on_and_follows_what_it_does(
 
 
 @pytest.mark.req("WT-15")
-def test_without_a_transcript_the_timeline_leads(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+def test_without_a_transcript_the_timeline_is_first(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
     page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={recorded_runs.stories.no_messages}")
     expect(rows(page).first).to_be_in_viewport()
     expect(transcript(page)).to_have_count(0)
@@ -109,15 +109,17 @@ def test_clicking_a_row_again_goes_to_its_event_again(tabs: Tabs, recorded_runs:
 
 
 @pytest.mark.req("WT-67")
-@pytest.mark.parametrize(("event", "told"), [(1, 1), (7, 7), (8, 8), (11, 11), (19, 19), (20, 20), (21, 20), (23, 23)])
+@pytest.mark.parametrize(
+    ("event", "line_seq"), [(1, 1), (7, 7), (8, 8), (11, 11), (19, 19), (20, 20), (21, 20), (23, 23)]
+)
 def test_a_deep_link_to_an_event_reveals_it_in_the_timeline(
-    tabs: Tabs, recorded_runs: RecordedRuns, event: int, told: int
+    tabs: Tabs, recorded_runs: RecordedRuns, event: int, line_seq: int
 ) -> None:
-    """What was said has no line of its own: then it is the line before."""
+    """A message has no line: the line before it is selected."""
     run_id = recorded_runs.stories.everything
     page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={run_id}&event={event}")
-    expect(shown_row(page, told)).to_be_in_viewport()
-    expect(shown_row(page, told).get_by_role("button")).to_have_attribute("aria-current", "true")
+    expect(line(page, line_seq)).to_be_in_viewport()
+    expect(line(page, line_seq).get_by_role("button")).to_have_attribute("aria-current", "true")
     expect(transcript(page).locator('[data-seq][aria-current="true"]')).to_be_in_viewport()
 
 
@@ -126,35 +128,35 @@ def test_a_deep_link_stays_in_sight_when_the_chart_above_is_loaded_later(
     tabs: Tabs, recorded_runs: RecordedRuns
 ) -> None:
     context = tabs.context()
-    held: list[Route] = []
+    routes: list[Route] = []
 
     def hold(route: Route) -> None:
-        held.append(route)
+        routes.append(route)
 
     context.route("**/spans", hold)
     run_id = recorded_runs.stories.everything
     page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={run_id}&event=20", context=context)
-    expect(shown_row(page, 20)).to_be_in_viewport()
-    for route in held:
+    expect(line(page, 20)).to_be_in_viewport()
+    for route in routes:
         route.continue_()
     bars = page.get_by_role("img", name="Where the time went").or_(page.get_by_role("list", name="Where the time went"))
     expect(bars).to_be_visible()
-    expect(shown_row(page, 20)).to_be_in_viewport()
+    expect(line(page, 20)).to_be_in_viewport()
 
 
-def test_a_deep_link_into_a_run_that_goes_on_stays_at_its_event(tabs: Tabs, server: Server, owner: str) -> None:
+def test_a_deep_link_into_an_active_run_stays_at_its_event(tabs: Tabs, server: Server, owner: str) -> None:
     run_id = server.dispatch("stepper", owner=owner, GO="/nonexistent")
     server.wait_for_status(run_id, "running")
     page = tabs.open(
         server, f"/agents/{owner}/workers?worker={run_id}&event=2", viewport={"width": 1280, "height": 500}
     )
     expect(rows(page).filter(has_text="Wait").first).to_be_attached()
-    expect(shown_row(page, 2)).to_be_in_viewport()
+    expect(line(page, 2)).to_be_in_viewport()
     server.http.post(f"/api/runs/{run_id}/cancel", json={})
     server.wait_for_status(run_id, "cancelled")
 
 
-def test_bars_show_what_was_only_waited_for(tabs: Tabs, server: Server, owner: str) -> None:
+def test_bars_mark_time_spent_waiting(tabs: Tabs, server: Server, owner: str) -> None:
     run_id = server.dispatch("asker", owner=owner)
     (question,) = server.wait_for_status(run_id, "waiting")["awaits"]
     server.http.post(f"/api/runs/{run_id}/answer", json={"call_id": question["call_id"], "answer": "blue"})
@@ -173,6 +175,6 @@ def test_bars_show_what_was_only_waited_for(tabs: Tabs, server: Server, owner: s
 def test_times_are_in_the_readers_zone(tabs: Tabs, recorded_runs: RecordedRuns, zone: str, clock: str) -> None:
     path = f"/agents/all/workers?worker={recorded_runs.stories.steps}"
     page = tabs.open(recorded_runs.server, path, timezone_id=zone)
-    time = shown_row(page, 1).locator("time")
+    time = line(page, 1).locator("time")
     expect(time).to_have_text(clock)
     expect(time).to_have_attribute("title", re.compile(f"15 November 2026.*{clock}"))

@@ -1,4 +1,4 @@
-"""What was said and done in a run, as the page shows it."""
+"""The transcript of a run."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ TALL = {"width": 1280, "height": 3_000}
 
 @pytest.fixture
 def page(tabs: Tabs, recorded_runs: RecordedRuns) -> Page:
-    """The run that has one of everything, on a screen that holds most of it, once all of it is loaded.
+    """The run with every kind of event, on a tall screen, fully loaded.
 
-    What is loaded late moves what is below it: a click between two of its places would be none.
+    Content that loads late moves the rows below it, and a click in between would miss.
     """
     page = tabs.open(
         recorded_runs.server, f"/agents/all/workers?worker={recorded_runs.stories.everything}", viewport=TALL
@@ -34,7 +34,7 @@ def head(page: Page, seq: int):
 
 
 @pytest.mark.req("WT-48")
-def test_prompts_and_answers_are_there_in_order(page: Page) -> None:
+def test_prompts_and_answers_are_in_order(page: Page) -> None:
     expect(row(page, 3)).to_contain_text("Find out what is wrong with the app")
     expect(row(page, 21)).to_contain_text("And that was all, said the quetzalcoatl.")
     seqs = transcript(page).locator("[data-seq]").evaluate_all("rows => rows.map((row) => Number(row.dataset.seq))")
@@ -43,21 +43,21 @@ def test_prompts_and_answers_are_there_in_order(page: Page) -> None:
 
 
 @pytest.mark.req("WT-50")
-def test_what_the_assistant_says_is_rendered_as_markdown(page: Page) -> None:
-    said = row(page, 5)
-    expect(said.get_by_role("heading", name="The findings")).to_be_visible()
-    expect(said.locator("strong")).to_have_text("two")
-    expect(said.locator("li").first).to_have_text("The first one")
-    expect(said.get_by_role("table")).to_contain_text("good")
-    expect(said.locator("pre code")).to_contain_text("return 42")
-    link = said.get_by_role("link", name="the manual")
+def test_messages_of_the_assistant_are_rendered_as_markdown(page: Page) -> None:
+    message = row(page, 5)
+    expect(message.get_by_role("heading", name="The findings")).to_be_visible()
+    expect(message.locator("strong")).to_have_text("two")
+    expect(message.locator("li").first).to_have_text("The first one")
+    expect(message.get_by_role("table")).to_contain_text("good")
+    expect(message.locator("pre code")).to_contain_text("return 42")
+    link = message.get_by_role("link", name="the manual")
     expect(link).to_have_attribute("href", "https://example.org/manual")
     expect(link).to_have_attribute("rel", re.compile("noopener|noreferrer"))
-    expect(said.locator("img")).to_have_count(0)
-    expect(said).to_contain_text("a chart")
+    expect(message.locator("img")).to_have_count(0)
+    expect(message).to_contain_text("a chart")
 
 
-def test_thinking_is_folded_until_somebody_wants_to_read_it(page: Page) -> None:
+def test_thinking_is_collapsed_at_first(page: Page) -> None:
     expect(head(page, 4)).to_have_attribute("aria-expanded", "false")
     expect(head(page, 4)).to_contain_text("Thinking")
     expect(row(page, 4).get_by_text("Then I know more than I say.")).not_to_be_in_viewport()
@@ -66,7 +66,7 @@ def test_thinking_is_folded_until_somebody_wants_to_read_it(page: Page) -> None:
 
 
 @pytest.mark.req("WT-49")
-def test_a_tool_call_is_folded_and_opens(page: Page) -> None:
+def test_a_tool_call_is_collapsed_and_opens(page: Page) -> None:
     first = head(page, 7)
     expect(first).to_have_attribute("aria-expanded", "false")
     for text in ("Bash", "ls --color", "420 ms", "✓"):
@@ -93,7 +93,7 @@ def test_a_failed_tool_call_is_open_and_marked(page: Page) -> None:
     expect(row(page, 9)).to_contain_text("expected 42, got 41")
 
 
-def test_the_output_of_a_shell_has_its_colours(page: Page) -> None:
+def test_the_output_of_a_shell_has_its_colors(page: Page) -> None:
     head(page, 7).click()
     red, green = (row(page, 7).get_by_text(text, exact=True) for text in ("red alert", "bold green"))
     assert color_name(rgb(red)) == "red"
@@ -102,7 +102,7 @@ def test_the_output_of_a_shell_has_its_colours(page: Page) -> None:
     expect(row(page, 7)).not_to_contain_text("[31m")
 
 
-def test_an_edit_is_shown_as_a_difference(page: Page) -> None:
+def test_an_edit_is_shown_as_a_diff(page: Page) -> None:
     first = head(page, 11)
     expect(first).to_contain_text("src/app.py")
     first.click() if first.get_attribute("aria-expanded") == "false" else None
@@ -113,7 +113,7 @@ def test_an_edit_is_shown_as_a_difference(page: Page) -> None:
     assert (color_name(background(removed)), color_name(background(added))) == ("red", "green")
 
 
-def test_a_picture_is_shown(page: Page) -> None:
+def test_an_image_is_shown(page: Page) -> None:
     first = head(page, 13)
     first.click() if first.get_attribute("aria-expanded") == "false" else None
     picture = row(page, 13).get_by_role("img").and_(page.locator("img"))
@@ -122,12 +122,12 @@ def test_a_picture_is_shown(page: Page) -> None:
     expect(picture).to_have_attribute("src", re.compile("^(data:image/png|blob:)"))
 
 
-def test_what_was_not_understood_has_a_badge(page: Page) -> None:
+def test_unparsed_output_has_a_badge(page: Page) -> None:
     expect(row(page, 15)).to_contain_text(re.compile("unparsed|not understood", re.IGNORECASE))
     expect(row(page, 15)).to_contain_text("mystery")
 
 
-def test_what_the_program_says_of_itself_is_shown(page: Page) -> None:
+def test_notes_of_the_agents_program_are_shown(page: Page) -> None:
     expect(row(page, 16)).to_contain_text("the model is overloaded")
 
 
@@ -140,7 +140,7 @@ def test_a_sub_run_is_shown_where_it_was_called(page: Page, recorded_runs: Recor
     expect(called.locator(f'a[href*="{recorded_runs.stories.child}"]').first).to_be_visible()
 
 
-def test_a_sub_run_whose_log_is_gone_is_no_reason_to_break(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+def test_a_sub_run_without_a_log_shows_an_error(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
     tabs.allow_errors("404")
     page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={recorded_runs.stories.lost_child}")
     expect(row(page, 5)).to_contain_text("helper")
@@ -156,24 +156,24 @@ def test_long_arguments_and_results_are_loaded_when_they_are_opened(page: Page, 
     assert tabs.paths(r"/log\?(?!.*brief=true)") != []
 
 
-def test_what_is_cut_is_marked_and_can_be_had_whole(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+def test_truncated_text_is_marked_and_can_be_loaded(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
     page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={recorded_runs.stories.long_text}")
-    said = row(page, 4)
-    expect(said).to_contain_text(re.compile(r"Cut: 3\d KB in all"))
-    expect(said).not_to_contain_text("and an end.")
-    said.get_by_role("button", name="Load all").click()
-    expect(said).to_contain_text("and an end.")
-    expect(said).not_to_contain_text("Cut:")
+    message = row(page, 4)
+    expect(message).to_contain_text(re.compile(r"Truncated: 3\d KB in total"))
+    expect(message).not_to_contain_text("and an end.")
+    message.get_by_role("button", name="Load all").click()
+    expect(message).to_contain_text("and an end.")
+    expect(message).not_to_contain_text("Truncated:")
 
 
-def test_who_vouches_for_it_is_said_on_hover(page: Page) -> None:
+def test_a_tooltip_tells_who_observed_the_content(page: Page) -> None:
     expect(row(page, 5).locator('[title*="agent" i]').first).to_be_attached()
     expect(
         row(page, 3).locator('[title*="router" i], [title*="recorded" i], [title*="Shopfloor" i]').first
     ).to_be_attached()
 
 
-def test_everything_is_opened_and_closed_at_once(page: Page) -> None:
+def test_everything_is_expanded_and_collapsed_at_once(page: Page) -> None:
     expect(head(page, 7)).to_have_attribute("aria-expanded", "false")
     page.get_by_role("button", name="Expand all").click()
     expect(head(page, 7)).to_have_attribute("aria-expanded", "true")
@@ -182,7 +182,7 @@ def test_everything_is_opened_and_closed_at_once(page: Page) -> None:
     expect(head(page, 7)).to_have_attribute("aria-expanded", "false")
 
 
-def test_words_are_found_in_the_run(page: Page) -> None:
+def test_search_finds_words_in_the_run(page: Page) -> None:
     field = page.get_by_role("searchbox", name="Search in this run")
     field.fill("quetzalcoatl")
     expect(page.get_by_text("1 of 1", exact=True)).to_be_visible()
@@ -196,7 +196,7 @@ def test_words_are_found_in_the_run(page: Page) -> None:
     expect(page.get_by_text(re.compile(r"^1 of [2-9]$"))).to_be_visible()
 
 
-def test_a_deep_link_to_an_event_opens_what_hides_it(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+def test_a_deep_link_to_an_event_expands_its_row(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
     run_id = recorded_runs.stories.everything
     page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={run_id}&event=8")
     expect(row(page, 7)).to_have_attribute("aria-current", "true")
@@ -213,7 +213,7 @@ def test_a_recorded_session_of_claude_code_is_shown(tabs: Tabs, recorded_runs: R
     expect(transcript(page).get_by_text("line two").first).to_be_visible()
 
 
-def test_what_a_command_printed_is_shown_with_its_streams(tabs: Tabs, server: Server, owner: str) -> None:
+def test_output_of_a_command_is_shown_with_its_streams(tabs: Tabs, server: Server, owner: str) -> None:
     run_id = server.command("printf '\\033[32mgreen leaf\\033[0m\\n'; echo oops >&2", "--owner", owner)
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
     leaf = transcript(page).get_by_text("green leaf", exact=True)
@@ -223,13 +223,13 @@ def test_what_a_command_printed_is_shown_with_its_streams(tabs: Tabs, server: Se
 
 
 @pytest.mark.req("WT-15", "WT-48")
-def test_without_anything_said_there_is_no_transcript(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+def test_without_messages_there_is_no_transcript(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
     page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={recorded_runs.stories.no_messages}")
     expect(page.get_by_role("region", name="Event timeline").locator("li[data-seq]").first).to_be_visible()
     expect(transcript(page)).to_have_count(0)
 
 
-def test_where_nothing_folds_there_is_nothing_to_expand(
+def test_expand_all_is_disabled_where_nothing_can_be_expanded(
     tabs: Tabs, server: Server, recorded_runs: RecordedRuns, owner: str
 ) -> None:
     run_id = server.command("echo plain", "--owner", owner)
@@ -242,7 +242,7 @@ def test_where_nothing_folds_there_is_nothing_to_expand(
 
 
 @pytest.mark.req("WT-70")
-def test_what_a_command_printed_is_shown_from_its_end(page: Page) -> None:
+def test_output_of_a_command_is_shown_from_its_end(page: Page) -> None:
     head(page, 19).click()
     shown = row(page, 19)
     expect(shown).to_contain_text("line 1000 of output")
@@ -254,7 +254,7 @@ def test_what_a_command_printed_is_shown_from_its_end(page: Page) -> None:
     expect(button(page, "988 earlier lines")).to_have_count(0)
 
 
-def test_what_is_searched_is_not_hidden_among_the_earlier_lines(page: Page) -> None:
+def test_search_hits_in_hidden_lines_are_shown(page: Page) -> None:
     page.get_by_role("searchbox", name="Search in this run").fill("line 77 of")
     expect(page.get_by_text("1 of 1", exact=True)).to_be_visible()
     expect(row(page, 19)).to_contain_text("line 77 of output")
@@ -285,7 +285,7 @@ def test_a_run_that_a_search_found_opens_at_the_hit(
 ) -> None:
     run_id = recorded_runs.stories.everything
     page = tabs.open(recorded_runs.server, "/agents/stories/workers")
-    # Also where it was open already.
+    # Also where the run was open already.
     card(page, run_id).click()
     expect(row(page, 3)).to_be_visible()
     expect(row(page, 21)).not_to_be_in_viewport()
@@ -300,13 +300,13 @@ def test_a_run_that_a_search_found_opens_at_the_hit(
         marked = "() => [...(CSS.highlights.get('found') ?? [])].map(String)"
         page.wait_for_function(f"({marked})().some(text => text.toLowerCase() === {found!r})")
         page.reload()
-    # Words that somebody types here are nobody else's.
+    # Text typed into this search stays in this run.
     field.fill("nothing of the kind")
     expect(page.get_by_text("No hits")).to_be_visible()
     expect(field).to_have_value("nothing of the kind")
 
 
-def test_a_run_that_is_walked_to_in_a_search_opens_at_the_hit(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+def test_a_run_that_is_selected_by_key_in_a_search_opens_at_the_hit(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
     page = tabs.open(recorded_runs.server, "/agents/stories/workers?q=quetzalcoatl")
     expect(cards(page)).to_have_count(1)
     page.keyboard.press("j")
@@ -314,7 +314,7 @@ def test_a_run_that_is_walked_to_in_a_search_opens_at_the_hit(tabs: Tabs, record
     expect(row(page, 21)).to_be_in_viewport()
 
 
-def test_what_a_search_found_by_its_id_opens_as_always(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+def test_a_run_found_by_its_id_opens_at_its_beginning(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
     run_id = recorded_runs.stories.everything
     page = tabs.open(recorded_runs.server, f"/agents/stories/workers?q={run_id[:8]}")
     card(page, run_id).click()

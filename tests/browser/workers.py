@@ -1,4 +1,4 @@
-"""The workers that these tests have run."""
+"""The workers that the browser tests run."""
 
 from __future__ import annotations
 

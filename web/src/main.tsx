@@ -11,10 +11,10 @@ const queries = new QueryClient({
   defaultOptions: {
     queries: {
       staleTime: 30_000,
-      // What the server refuses it refuses again; what did not reach it is tried once more.
+      // A refused request would be refused again; retry only what did not reach the server.
       retry: (failures, error) => failures < 2 && error instanceof Problem && error.status === 0,
       refetchOnWindowFocus: false,
-      // The server is most often on the same machine: it is there also where the network is not.
+      // The server is usually on the same machine and reachable without a network.
       networkMode: "always",
     },
     mutations: { networkMode: "always" },

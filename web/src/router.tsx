@@ -1,29 +1,28 @@
-/** Where the page is: everything that it shows can be linked to. */
+/** The routes of the page: everything it shows has an address. */
 import { createRootRoute, createRoute, createRouter, redirect } from "@tanstack/react-router";
-import { NotFound } from "@/parts/ui/NotFound";
-import { Workers } from "@/parts/Workers";
-import { EVERYBODY, type Search, STATUSES, searchOf } from "@/views/address";
+import { NotFound } from "@/components/ui/NotFound";
+import { RunsPage } from "@/components/RunsPage";
+import { ALL_OWNERS, type AddressParams, STATUSES, paramsOf } from "@/views/address";
 
-export { EVERYBODY, STATUSES, type Search, searchOf };
+export { ALL_OWNERS as EVERYBODY, STATUSES, type AddressParams as Search, paramsOf as searchOf };
 
-const root = createRootRoute({ notFoundComponent: NotFound });
+const rootRoute = createRootRoute({ notFoundComponent: NotFound });
 
-const front = createRoute({
-  getParentRoute: () => root,
+const homeRoute = createRoute({
+  getParentRoute: () => rootRoute,
   path: "/",
-  beforeLoad: () => {
-    throw redirect({ to: "/agents/$agentId/workers", params: { agentId: EVERYBODY }, replace: true });
-  },
+  beforeLoad: () =>
+    redirect({ to: "/agents/$agentId/workers", params: { agentId: ALL_OWNERS }, replace: true, throw: true }),
 });
 
 export const workersRoute = createRoute({
-  getParentRoute: () => root,
+  getParentRoute: () => rootRoute,
   path: "/agents/$agentId/workers",
-  validateSearch: searchOf,
-  component: Workers,
+  validateSearch: paramsOf,
+  component: RunsPage,
 });
 
-export const router = createRouter({ routeTree: root.addChildren([front, workersRoute]) });
+export const router = createRouter({ routeTree: rootRoute.addChildren([homeRoute, workersRoute]) });
 
 declare module "@tanstack/react-router" {
   interface Register {

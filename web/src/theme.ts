@@ -1,30 +1,30 @@
-/** Light or dark: as the machine says, unless somebody chose otherwise here. */
+/** The color theme: the system's, unless the user has chosen one. */
 import { useSyncExternalStore } from "react";
 
 export type Theme = "light" | "dark" | "system";
 
-const KEY = "shopfloor.theme";
-const dark = matchMedia("(prefers-color-scheme: dark)");
+const STORAGE_KEY = "shopfloor.theme";
+const darkQuery = matchMedia("(prefers-color-scheme: dark)");
 const listeners = new Set<() => void>();
 
-export function chosenTheme(): Theme {
-  const said = localStorage.getItem(KEY);
-  return said === "light" || said === "dark" ? said : "system";
+export function storedTheme(): Theme {
+  const stored = localStorage.getItem(STORAGE_KEY);
+  return stored === "light" || stored === "dark" ? stored : "system";
 }
 
-export function chooseTheme(theme: Theme): void {
-  if (theme === "system") localStorage.removeItem(KEY);
-  else localStorage.setItem(KEY, theme);
+export function setTheme(theme: Theme): void {
+  if (theme === "system") localStorage.removeItem(STORAGE_KEY);
+  else localStorage.setItem(STORAGE_KEY, theme);
   applyTheme();
   for (const listener of listeners) listener();
 }
 
 export function applyTheme(): void {
-  const theme = chosenTheme();
-  document.documentElement.dataset.theme = theme === "system" ? (dark.matches ? "dark" : "light") : theme;
+  const theme = storedTheme();
+  document.documentElement.dataset.theme = theme === "system" ? (darkQuery.matches ? "dark" : "light") : theme;
 }
 
-dark.addEventListener("change", applyTheme);
+darkQuery.addEventListener("change", applyTheme);
 
 export const useTheme = () =>
   useSyncExternalStore(
@@ -32,5 +32,5 @@ export const useTheme = () =>
       listeners.add(listener);
       return () => void listeners.delete(listener);
     },
-    () => chosenTheme(),
+    () => storedTheme(),
   );

@@ -1,7 +1,17 @@
 import { describe, expect, it } from "vitest";
 import type { RunDetail, Usage } from "@/api";
-import { cancelReason, costWords, goesOn, isOfCancel, resultOf, titleOf, tokenWords, usageWords, waitWords } from "@/views/detail";
-import { WHOLE_CHARS } from "@/views/sizes";
+import {
+  cancelReason,
+  costText,
+  isActive,
+  isCancellation,
+  viewOfResult,
+  titleOf,
+  tokenText,
+  usageText,
+  waitText,
+} from "@/views/detail";
+import { MAX_FULL_CHARS } from "@/views/textLimits";
 
 const NONE: Usage = { input: 0, output: 0, cache_read: 0, cache_write: 0, reasoning: 0 };
 
@@ -34,10 +44,10 @@ function run(change: Partial<RunDetail>): RunDetail {
     model: null,
     children: 0,
     waits_for: null,
-  asks: null,
-  interrupted: false,
-  interruptions: 0,
-  search_stopped_at: null,
+    asks: null,
+    interrupted: false,
+    interruptions: 0,
+    search_stopped_at: null,
     result: null,
     transcript: null,
     transcript_omitted: null,
@@ -52,7 +62,11 @@ function run(change: Partial<RunDetail>): RunDetail {
 
 describe("the head of a run", () => {
   it("goes on until it has ended", () => {
-    expect((["queued", "running", "waiting", "done", "failed", "cancelled"] as const).filter(goesOn)).toEqual(["queued", "running", "waiting"]);
+    expect((["queued", "running", "waiting", "done", "failed", "cancelled"] as const).filter(isActive)).toEqual([
+      "queued",
+      "running",
+      "waiting",
+    ]);
   });
 
   it("gives the tab its title, on one line, by the worker's name where there is no task", () => {
@@ -62,11 +76,11 @@ describe("the head of a run", () => {
   });
 
   it("says what it waits for", () => {
-    expect(waitWords(null)).toBeNull();
-    expect(waitWords([])).toBeNull();
-    expect(waitWords(["question", "run"])).toBe("waits for an answer, a sub-run");
-    expect(waitWords(["definition_changed"])).toBe("waits for its definition, which changed");
-    expect(waitWords(["some_thing"])).toBe("waits for some thing");
+    expect(waitText(null)).toBeNull();
+    expect(waitText([])).toBeNull();
+    expect(waitText(["question", "run"])).toBe("waits for an answer, a sub-run");
+    expect(waitText(["definition_changed"])).toBe("waits for a changed definition");
+    expect(waitText(["some_thing"])).toBe("waits for some thing");
   });
 });
 
@@ -76,20 +90,20 @@ describe("what ended with a run that was cancelled", () => {
   it("says the same as the run does", () => {
     const reason = cancelReason(run({ status: "cancelled", error }));
     expect(reason).toBe("somebody cancelled it");
-    expect(isOfCancel(reason, "somebody cancelled it", "execution_error")).toBe(true);
-    expect(isOfCancel(reason, "it was stopped", "cancelled")).toBe(true);
-    expect(isOfCancel(reason, "exit code 1", "command_failed")).toBe(false);
-    expect(isOfCancel(reason, null)).toBe(false);
+    expect(isCancellation(reason, "somebody cancelled it", "execution_error")).toBe(true);
+    expect(isCancellation(reason, "it was stopped", "cancelled")).toBe(true);
+    expect(isCancellation(reason, "exit code 1", "command_failed")).toBe(false);
+    expect(isCancellation(reason, null)).toBe(false);
   });
 
   it("is nothing where the run was not", () => {
     expect(cancelReason(run({ status: "failed", error }))).toBeNull();
-    expect(isOfCancel(null, "somebody cancelled it", "execution_error")).toBe(false);
-    expect(isOfCancel(null, "exit code 1", "command_failed")).toBe(false);
+    expect(isCancellation(null, "somebody cancelled it", "execution_error")).toBe(false);
+    expect(isCancellation(null, "exit code 1", "command_failed")).toBe(false);
   });
 
   it("is also what was stopped because another branch failed", () => {
-    expect(isOfCancel(null, "stopped because the sibling `bad` failed", "cancelled")).toBe(true);
+    expect(isCancellation(null, "stopped because the sibling `bad` failed", "cancelled")).toBe(true);
   });
 });
 
@@ -97,51 +111,55 @@ describe("cost", () => {
   const spent = { ...NONE, input: 100 };
 
   it("is left out where there is none", () => {
-    expect(costWords(run({}))).toBeNull();
-    expect(costWords(run({ children: 3 }))).toBeNull();
+    expect(costText(run({}))).toBeNull();
+    expect(costText(run({ children: 3 }))).toBeNull();
   });
 
   it("is left out where it is not known, and told to who asks for more", () => {
     const unknown = run({ usage: spent, tree_usage: spent });
-    expect(costWords(unknown)).toBeNull();
-    expect(tokenWords(unknown)).toBe("100 tokens");
-    expect(usageWords(unknown)).toBe("100 input\ncost unknown");
+    expect(costText(unknown)).toBeNull();
+    expect(tokenText(unknown)).toBe("100 tokens");
+    expect(usageText(unknown)).toBe("100 input\ncost unknown");
   });
 
   it("is the run's own, and with its sub-runs where it has some", () => {
-    expect(costWords(run({ usage: spent, cost_usd: 0.12 }))).toBe("$0.12");
-    expect(costWords(run({ usage: spent, cost_usd: 0.12, children: 2, tree_cost_usd: 0.34 }))).toBe("$0.12, with sub-runs $0.34");
+    expect(costText(run({ usage: spent, cost_usd: 0.12 }))).toBe("$0.12");
+    expect(costText(run({ usage: spent, cost_usd: 0.12, children: 2, tree_cost_usd: 0.34 }))).toBe(
+      "$0.12, with sub-runs $0.34",
+    );
   });
 
   it("is only that of the sub-runs where the run spends nothing itself", () => {
-    expect(costWords(run({ children: 2, tree_usage: spent, tree_cost_usd: 0.34 }))).toBe("with sub-runs $0.34");
+    expect(costText(run({ children: 2, tree_usage: spent, tree_cost_usd: 0.34 }))).toBe("with sub-runs $0.34");
     const unknown = run({ children: 2, tree_usage: spent });
-    expect(costWords(unknown)).toBeNull();
-    expect(tokenWords(unknown)).toBe("with sub-runs 100 tokens");
-    expect(usageWords(unknown)).toBe("100 input\ncost unknown");
+    expect(costText(unknown)).toBeNull();
+    expect(tokenText(unknown)).toBe("with sub-runs 100 tokens");
+    expect(usageText(unknown)).toBe("100 input\ncost unknown");
   });
 });
 
 describe("tokens", () => {
   it("are counted, and told by class", () => {
-    expect(tokenWords(run({}))).toBeNull();
+    expect(tokenText(run({}))).toBeNull();
     const usage = { input: 1200, output: 300, cache_read: 11_000, cache_write: 0, reasoning: 200 };
     const spent = run({ usage, cost_usd: 0.1 });
-    expect(tokenWords(spent)).toBe("13k tokens");
-    expect(usageWords(spent)).toBe("1,200 input\n300 output\n11,000 read from the cache\n200 reasoning (part of output)");
+    expect(tokenText(spent)).toBe("13k tokens");
+    expect(usageText(spent)).toBe(
+      "1,200 input\n300 output\n11,000 read from the cache\n200 reasoning (part of output)",
+    );
   });
 });
 
 describe("a result", () => {
   it("is Markdown, unless it is JSON or what a command printed", () => {
-    expect(resultOf("# Report", "worker")).toEqual({ as: "markdown", text: "# Report" });
-    expect(resultOf('{"a":[1]}', "worker")).toEqual({ as: "text", text: '{\n  "a": [\n    1\n  ]\n}' });
-    expect(resultOf("# not a heading", "command").as).toBe("text");
-    expect(resultOf("{broken", "worker").as).toBe("markdown");
-    expect(resultOf("42", "worker").as).toBe("markdown");
+    expect(viewOfResult("# Report", "worker")).toEqual({ as: "markdown", text: "# Report" });
+    expect(viewOfResult('{"a":[1]}', "worker")).toEqual({ as: "text", text: '{\n  "a": [\n    1\n  ]\n}' });
+    expect(viewOfResult("# not a heading", "command").as).toBe("text");
+    expect(viewOfResult("{broken", "worker").as).toBe("markdown");
+    expect(viewOfResult("42", "worker").as).toBe("markdown");
   });
 
   it("is shown as it is where it is very long", () => {
-    expect(resultOf("x".repeat(WHOLE_CHARS + 1), "worker").as).toBe("text");
+    expect(viewOfResult("x".repeat(MAX_FULL_CHARS + 1), "worker").as).toBe("text");
   });
 });

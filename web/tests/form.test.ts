@@ -1,14 +1,19 @@
 import { describe, expect, test } from "vitest";
-import { filled } from "../src/views/formValues";
+import { readForm } from "../src/views/formValues";
 import { type Field, fieldsOf } from "../src/views/schemaForm";
 
-const schemaOf = (properties: Record<string, unknown>, required: string[] = []) => ({ type: "object", properties, required });
+const schemaOf = (properties: Record<string, unknown>, required: string[] = []) => ({
+  type: "object",
+  properties,
+  required,
+});
 const fieldOf = (said: unknown, name = "x", required = false): Field => {
   const [field] = fieldsOf(schemaOf({ [name]: said }, required ? [name] : []));
   if (!field) throw new Error("there is no field");
   return field;
 };
-const given = (said: unknown, text?: string, required = false) => filled([fieldOf(said, "x", required)], text === undefined ? {} : { x: text });
+const given = (said: unknown, text?: string, required = false) =>
+  readForm([fieldOf(said, "x", required)], text === undefined ? {} : { x: text });
 
 describe("which fields there are", () => {
   test.each([
@@ -51,7 +56,13 @@ describe("which fields there are", () => {
   ])("%s is called %s", (name, label) => expect(fieldOf({ type: "string" }, name).label).toBe(label));
 
   test("what is said of them", () => {
-    expect(fieldOf({ type: "integer", title: "Lines", description: "How many", minimum: 1, maximum: 9, default: 3 }, "LINES", true)).toMatchObject({
+    expect(
+      fieldOf(
+        { type: "integer", title: "Lines", description: "How many", minimum: 1, maximum: 9, default: 3 },
+        "LINES",
+        true,
+      ),
+    ).toMatchObject({
       name: "LINES",
       label: "Lines",
       description: "How many",
@@ -60,11 +71,18 @@ describe("which fields there are", () => {
       min: 1,
       max: 9,
     });
-    expect(fieldOf({ type: "string" }, "NAME")).toMatchObject({ name: "NAME", label: "Name", description: null, required: false, initial: "" });
+    expect(fieldOf({ type: "string" }, "NAME")).toMatchObject({
+      name: "NAME",
+      label: "Name",
+      description: null,
+      required: false,
+      initial: "",
+    });
   });
 
   test("a schema that says nothing has none", () => {
-    for (const schema of [{}, { properties: null }, { type: "object", properties: {} }]) expect(fieldsOf(schema)).toEqual([]);
+    for (const schema of [{}, { properties: null }, { type: "object", properties: {} }])
+      expect(fieldsOf(schema)).toEqual([]);
   });
 });
 
@@ -98,33 +116,47 @@ describe("what was typed", () => {
     [{}, "5", 5],
     [{}, "five", "five"],
     [{}, "[1", "[1"],
-  ])("%j with %j is %j", (said, text, value) => expect(given(said, text)).toEqual({ input: { x: value }, problems: {} }));
+  ])("%j with %j is %j", (said, text, value) =>
+    expect(given(said, text)).toEqual({ input: { x: value }, problems: {} }),
+  );
 
   test.each([
-    [{ type: "number" }, "one", "This is to be a number."],
-    [{ type: "number" }, "Infinity", "This is to be a number."],
-    [{ type: "integer" }, "1.5", "This is to be a whole number."],
-    [{ type: "integer", minimum: 1 }, "0", "This is to be at least 1."],
-    [{ type: "number", maximum: 9 }, "9.1", "This is to be at most 9."],
-    [{ type: "array" }, '{"a": 1}', 'This is to be a list, e.g. ["one", "two"].'],
-    [{ type: "object" }, "[1]", 'This is to be an object, e.g. {"name": "value"}.'],
-    [{ type: "object" }, "null", 'This is to be an object, e.g. {"name": "value"}.'],
-  ])("%j with %j: %s", (said, text, problem) => expect(given(said, text)).toEqual({ input: {}, problems: { x: problem } }));
+    [{ type: "number" }, "one", "Must be a number."],
+    [{ type: "number" }, "Infinity", "Must be a number."],
+    [{ type: "integer" }, "1.5", "Must be a whole number."],
+    [{ type: "integer", minimum: 1 }, "0", "Must be at least 1."],
+    [{ type: "number", maximum: 9 }, "9.1", "Must be at most 9."],
+    [{ type: "array" }, '{"a": 1}', 'Must be a list, e.g. ["one", "two"].'],
+    [{ type: "object" }, "[1]", 'Must be an object, e.g. {"name": "value"}.'],
+    [{ type: "object" }, "null", 'Must be an object, e.g. {"name": "value"}.'],
+  ])("%j with %j: %s", (said, text, problem) =>
+    expect(given(said, text)).toEqual({ input: {}, problems: { x: problem } }),
+  );
 
-  test("what is no JSON says where", () => expect(given({ type: "array" }, "[1,").problems.x).toMatch(/^This is not JSON: ./));
+  test("what is no JSON says where", () =>
+    expect(given({ type: "array" }, "[1,").problems.x).toMatch(/^Invalid JSON: ./));
 });
 
 describe("what was left empty", () => {
-  test.each([[{ type: "string" }], [{ type: "number" }], [{ type: "array" }], [{ enum: ["a"] }], [{ type: "boolean" }], [{}]])("%j is left out", (said) =>
-    expect(given(said)).toEqual({ input: {}, problems: {} }),
+  test.each([
+    [{ type: "string" }],
+    [{ type: "number" }],
+    [{ type: "array" }],
+    [{ enum: ["a"] }],
+    [{ type: "boolean" }],
+    [{}],
+  ])("%j is left out", (said) => expect(given(said)).toEqual({ input: {}, problems: {} }));
+
+  test.each([[{ type: "string" }], [{ type: "integer" }], [{ type: "object" }], [{ enum: ["a"] }], [{}]])(
+    "%j is missed where it is needed",
+    (said) => {
+      expect(given(said, undefined, true).problems).toEqual({ x: "Required." });
+      expect(given(said, "  ", true).problems).toEqual({ x: "Required." });
+    },
   );
 
-  test.each([[{ type: "string" }], [{ type: "integer" }], [{ type: "object" }], [{ enum: ["a"] }], [{}]])("%j is missed where it is needed", (said) => {
-    expect(given(said, undefined, true).problems).toEqual({ x: "This is needed." });
-    expect(given(said, "  ", true).problems).toEqual({ x: "This is needed." });
-  });
-
-  test("a truth that is needed is false", () => expect(given({ type: "boolean" }, undefined, true).input).toEqual({ x: false }));
+  test("a truth that is needed is false", () =>
+    expect(given({ type: "boolean" }, undefined, true).input).toEqual({ x: false }));
 
   test("a default is given as it is", () => {
     expect(given({ type: "string", default: "brief" }).input).toEqual({ x: "brief" });

@@ -14,9 +14,28 @@ describe("the headline of a call", () => {
     [{ pattern: "TODO", path: "src" }, "TODO in src"],
     [{ pattern: "**/*.ts" }, "**/*.ts"],
     [{ query: "shop floor", action: { type: "search", query: "shop floor" } }, "shop floor"],
-    [{ changes: [{ path: "/a.txt", kind: "add" }, { path: "/b.txt", kind: "update" }] }, "/a.txt, /b.txt"],
-    [{ patchText: "*** Begin Patch\n*** Add File: new.txt\n+one\n*** Delete File: d.txt\n*** End Patch" }, "new.txt, d.txt"],
-    [{ todos: [{ content: "step 1", status: "in_progress" }, { content: "step 2", status: "completed" }] }, "1 of 2 done: step 1"],
+    [
+      {
+        changes: [
+          { path: "/a.txt", kind: "add" },
+          { path: "/b.txt", kind: "update" },
+        ],
+      },
+      "/a.txt, /b.txt",
+    ],
+    [
+      { patchText: "*** Begin Patch\n*** Add File: new.txt\n+one\n*** Delete File: d.txt\n*** End Patch" },
+      "new.txt, d.txt",
+    ],
+    [
+      {
+        todos: [
+          { content: "step 1", status: "in_progress" },
+          { content: "step 2", status: "completed" },
+        ],
+      },
+      "1 of 2 done: step 1",
+    ],
     [{ items: [{ text: "a", completed: true }] }, "1 of 1 done"],
     [{ a: 1, b: 2 }, "a: 1, b: 2"],
     [{ receiver_thread_ids: ["x"] }, ""],

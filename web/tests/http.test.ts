@@ -1,9 +1,9 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { isPassing, Problem } from "@/api";
-import { answered, client } from "@/api/http";
+import { dataOf, client } from "@/api/http";
 
-const asked = () => answered(client.GET("/api/channels")).catch((error: unknown) => error as Problem);
-const answers = (answer: () => Response) => vi.stubGlobal("fetch", async () => answer());
+const asked = () => dataOf(client.GET("/api/channels")).catch((error: unknown) => error as Problem);
+const answers = (answer: () => Response) => vi.stubGlobal("fetch", () => Promise.resolve(answer()));
 
 afterEach(() => vi.unstubAllGlobals());
 
@@ -29,7 +29,9 @@ describe("what the server says", () => {
   });
 
   it("may be another thing when it is asked again, unless it means it", () => {
-    const passing = ["unreachable", "unreadable", "run_not_found"].map((code) => isPassing(new Problem(code, "", null, 0)));
+    const passing = ["unreachable", "unreadable", "run_not_found"].map((code) =>
+      isPassing(new Problem(code, "", null, 0)),
+    );
     expect([...passing, isPassing(null)]).toEqual([true, true, false, false]);
   });
 });

@@ -1,8 +1,16 @@
 import { describe, expect, test } from "vitest";
 import type { Provider } from "@/api";
-import { lackOf } from "@/views/providers";
+import { unavailableReason } from "@/views/providers";
 
-const AGENT: Provider = { name: "codex", kind: "agent", program: "codex", path: "/bin/codex", login: "a file", install: "install codex", capabilities: {} };
+const AGENT: Provider = {
+  name: "codex",
+  kind: "agent",
+  program: "codex",
+  path: "/bin/codex",
+  login: "a file",
+  install: "install codex",
+  capabilities: {},
+};
 const API: Provider = { name: "openai", kind: "api", login: null, install: "set OPENAI_API_KEY", capabilities: {} };
 
 describe("what a provider needs before it can be used", () => {
@@ -10,12 +18,14 @@ describe("what a provider needs before it can be used", () => {
     [{ ...AGENT, path: null, login: null }, "To install it: install codex"],
     [{ ...AGENT, problem: "it crashes" }, "it crashes"],
     [{ ...AGENT, login: null }, "start `codex` once"],
-    [API, "It cannot log in: set OPENAI_API_KEY"],
-  ])("%j", (provider, words) => expect(lackOf(provider.name, { providers: [provider], usable: [] })).toContain(words));
+    [API, "Not logged in: set OPENAI_API_KEY"],
+  ])("%j", (provider, words) =>
+    expect(unavailableReason(provider.name, { providers: [provider], usable: [] })).toContain(words),
+  );
 
   test("is nothing where it can be, or nothing is known of it", () => {
-    expect(lackOf("codex", { providers: [AGENT], usable: ["codex"] })).toBeNull();
-    expect(lackOf("mine", { providers: [AGENT], usable: [] })).toBeNull();
-    expect(lackOf("codex", undefined)).toBeNull();
+    expect(unavailableReason("codex", { providers: [AGENT], usable: ["codex"] })).toBeNull();
+    expect(unavailableReason("mine", { providers: [AGENT], usable: [] })).toBeNull();
+    expect(unavailableReason("codex", undefined)).toBeNull();
   });
 });

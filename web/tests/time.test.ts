@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { ago, clock, duration, exact } from "../src/views/time";
+import { formatAgo, formatClock, formatDuration, formatDateTime } from "../src/views/time";
 
 const NOW = Date.parse("2026-03-01T12:00:00.000Z");
 const before = (seconds: number) => new Date(NOW - seconds * 1_000).toISOString();
@@ -16,9 +16,10 @@ describe("how long ago", () => {
     [86_400, "1d ago"],
     [2_592_000, "1mo ago"],
     [31_536_000, "1y ago"],
-  ])("%d s: %s", (seconds, words) => expect(ago(before(seconds), NOW)).toBe(words));
+  ])("%d s: %s", (seconds, words) => expect(formatAgo(before(seconds), NOW)).toBe(words));
 
-  test("a clock that is ahead of ours makes no future of it", () => expect(ago(before(-30), NOW)).toBe("just now"));
+  test("a clock that is ahead of ours makes no future of it", () =>
+    expect(formatAgo(before(-30), NOW)).toBe("just now"));
 });
 
 describe("how long it took", () => {
@@ -38,15 +39,15 @@ describe("how long it took", () => {
     [86_399_000, "23h 59m"],
     [86_400_000, "1d 0h"],
     [273_600_000, "3d 4h"],
-  ])("%d ms: %s", (ms, words) => expect(duration(ms)).toBe(words));
+  ])("%d ms: %s", (ms, words) => expect(formatDuration(ms)).toBe(words));
 
-  test("less than a millisecond under a second is not 1000 ms", () => expect(duration(999.7)).toBe("1.0 s"));
+  test("less than a millisecond under a second is not 1000 ms", () => expect(formatDuration(999.7)).toBe("1.0 s"));
 });
 
 test("the exact time and the time of day are in the reader's zone", () => {
   const at = "2026-03-01T12:34:56.000Z";
   const here = new Date(at);
-  expect(clock(at)).toContain(String(here.getHours()).padStart(2, "0"));
-  expect(clock(at)).toContain("34");
-  expect(exact(at)).toContain("2026");
+  expect(formatClock(at)).toContain(String(here.getHours()).padStart(2, "0"));
+  expect(formatClock(at)).toContain("34");
+  expect(formatDateTime(at)).toContain("2026");
 });

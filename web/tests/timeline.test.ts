@@ -16,27 +16,37 @@ describe("a row of the timeline", () => {
       tone: "status",
       name: null,
       text: "Run the linter",
-      took: null,
+      duration: null,
       seq: 12,
     });
   });
 
   it("tells a tool that starts, with the most telling part of its input", () => {
-    expect(lineOf(row("tool_started", { tool_name: "Bash", preview: "ls -a" }))).toMatchObject({ tone: "started", name: "Bash", text: "ls -a", seq: 12 });
+    expect(lineOf(row("tool_started", { tool_name: "Bash", preview: "ls -a" }))).toMatchObject({
+      tone: "started",
+      name: "Bash",
+      text: "ls -a",
+      seq: 12,
+    });
   });
 
   it("tells how long a tool took, and goes to its call", () => {
     const line = lineOf(row("tool_completed", { tool_name: "Bash", duration_ms: 4200, call_seq: 7 }));
-    expect(line).toEqual({ tone: "completed", name: "Bash", text: "", took: "4.2 s", seq: 7 });
+    expect(line).toEqual({ tone: "completed", name: "Bash", text: "", duration: "4.2 s", seq: 7 });
   });
 
   it("goes to the result where the call is not known", () => {
-    expect(lineOf(row("tool_completed", { tool_name: "Bash", duration_ms: null, call_seq: null }))).toMatchObject({ seq: 12, took: null });
+    expect(lineOf(row("tool_completed", { tool_name: "Bash", duration_ms: null, call_seq: null }))).toMatchObject({
+      seq: 12,
+      duration: null,
+    });
   });
 
   it("tells a failed tool with its error, on one line", () => {
-    const line = lineOf(row("tool_completed", { tool_name: "Bash", duration_ms: 10, error: "exit code 1\n  no such file" }));
-    expect(line).toMatchObject({ tone: "failed", text: "exit code 1 no such file", took: "10 ms" });
+    const line = lineOf(
+      row("tool_completed", { tool_name: "Bash", duration_ms: 10, error: "exit code 1\n  no such file" }),
+    );
+    expect(line).toMatchObject({ tone: "failed", text: "exit code 1 no such file", duration: "10 ms" });
   });
 
   it("takes an empty error for an error", () => {
@@ -61,6 +71,10 @@ describe("a row of the timeline", () => {
   it("can do with data of any shape", () => {
     expect(lineOf(row("status", { status: { odd: 1 } })).text).toBe('{"odd":1}');
     expect(lineOf(row("tool_started", {}))).toMatchObject({ name: "tool", text: "" });
-    expect(lineOf(row("tool_completed", { tool_name: 5, duration_ms: "x", call_seq: "y" }))).toMatchObject({ name: "5", took: null, seq: 12 });
+    expect(lineOf(row("tool_completed", { tool_name: 5, duration_ms: "x", call_seq: "y" }))).toMatchObject({
+      name: "5",
+      duration: null,
+      seq: 12,
+    });
   });
 });

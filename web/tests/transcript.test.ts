@@ -22,7 +22,7 @@ import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import type { EventOf, LogEvent, Page } from "@/api";
 import { asText } from "@/views/json";
-import { isSameRow, opens, type Row, type Rows } from "@/views/rows";
+import { isSameRow, canExpand, type Row, type Rows } from "@/views/transcriptRows";
 import { rowShowing, rowsOf } from "@/views/transcript";
 import archives from "./golden/archives.json";
 
@@ -58,7 +58,7 @@ function logsIn(name: string): Map<string, LogEvent[]> {
 }
 
 const LOGGED = LOGS.flatMap((name) => [...logsIn(name)].map(([run, events]) => [`${name} ${run}`, events] as const));
-const pageOf = (events: LogEvent[], later: Page["later"] = []): Page => ({ events, later });
+const pageOf = (events: LogEvent[], later: Page["laterEnds"] = []): Page => ({ events, laterEnds: later });
 
 interface Told {
   texts: string[];
@@ -69,7 +69,8 @@ interface Told {
 
 function toldBy(rows: Rows): Told {
   const told: Told = { texts: [], thoughts: [], calls: [], results: [] };
-  const result = ({ seq, payload }: EventOf<"tool.result">) => told.results.push([seq, payload.call_id, payload.error ?? asText(payload.output)]);
+  const result = ({ seq, payload }: EventOf<"tool.result">) =>
+    told.results.push([seq, payload.call_id, payload.error ?? asText(payload.output)]);
   for (const row of rows.values()) {
     if (row.kind === "output") told.texts.push(...row.pieces.map((piece) => piece.text));
     if (row.kind === "call") told.calls.push(row.call.payload.call_id);
@@ -92,10 +93,16 @@ describe.each(LOGGED)("%s", (name, events) => {
   it("has every text, thought, call and result in one row, in order", () => {
     const told = toldBy(rows);
     const blocks = events.flatMap((event) => ("blocks" in event.payload ? event.payload.blocks : []));
-    expect(told.texts.join("")).toBe(blocks.map((block) => (block.type === "text" ? block.text : block.type === "command" ? block.command : "")).join(""));
+    expect(told.texts.join("")).toBe(
+      blocks
+        .map((block) => (block.type === "text" ? block.text : block.type === "command" ? block.command : ""))
+        .join(""),
+    );
     expect(told.thoughts).toEqual(blocks.flatMap((block) => (block.type === "thinking" ? [block.thinking] : [])));
     expect(told.calls).toEqual(events.flatMap((event) => (event.type === "tool.call" ? [event.payload.call_id] : [])));
-    expect(told.results.map(([seq]) => seq)).toEqual(events.flatMap((event) => (event.type === "tool.result" ? [event.seq] : [])));
+    expect(told.results.map(([seq]) => seq)).toEqual(
+      events.flatMap((event) => (event.type === "tool.result" ? [event.seq] : [])),
+    );
     const numbers = [...rows.keys()];
     expect(numbers).toEqual(numbers.toSorted((one, other) => one - other));
     for (const row of rows.values()) expect(row.events[0]?.seq).toBe(row.seq);
@@ -130,7 +137,13 @@ const kinds = (rows: Rows) => [...rows.values()].map((row: Row) => `${row.seq} $
 describe("the rows of a page", () => {
   it("have no headings where the run is one bare step", () => {
     expect(kinds(rowsOf(pageOf(COMMAND ?? []), true))).toEqual(["3 prompt", "4 output", "6 outcome"]);
-    expect(kinds(rowsOf(pageOf(AGENT ?? []), true))).toEqual(["3 prompt", "4 said", "6 call", "8 said", "10 outcome"]);
+    expect(kinds(rowsOf(pageOf(AGENT ?? []), true))).toEqual([
+      "3 prompt",
+      "4 message",
+      "6 call",
+      "8 message",
+      "10 outcome",
+    ]);
   });
 
   it("have the steps and sub-runs of a worker", () => {
@@ -158,7 +171,7 @@ describe("the rows of a page", () => {
     const first = rowsOf(pageOf(events.slice(0, 6), [result]), true);
     const call = first.get(6);
     expect(call?.kind === "call" && call.result).toBe(result);
-    expect(kinds(rowsOf(pageOf(events.slice(6)), true))).toEqual(["7 result", "8 said", "10 outcome"]);
+    expect(kinds(rowsOf(pageOf(events.slice(6)), true))).toEqual(["7 result", "8 message", "10 outcome"]);
   });
 
   it("stay the same where a page grows behind them", () => {
@@ -184,7 +197,10 @@ function printed(seq: number, text: string, stream: "stdout" | "stderr" = "stdou
 
 describe("a command's output", () => {
   it("is joined, with what came from elsewhere told apart", () => {
-    const rows = rowsOf(pageOf([printed(1, "one\n"), printed(2, "two\n"), printed(3, "oops\n", "stderr"), printed(4, "three\n")]), true);
+    const rows = rowsOf(
+      pageOf([printed(1, "one\n"), printed(2, "two\n"), printed(3, "oops\n", "stderr"), printed(4, "three\n")]),
+      true,
+    );
     const row = rows.get(1);
     expect(rows.size).toBe(1);
     expect(row?.kind === "output" && row.pieces).toEqual([
@@ -196,9 +212,12 @@ describe("a command's output", () => {
   });
 
   it("begins anew where a step does, and where a row would be too long", () => {
-    const other = rowsOf(pageOf([printed(1, "a"), printed(2, "b", "stdout", "other"), printed(3, "c", "stdout", "other")]), false);
+    const other = rowsOf(
+      pageOf([printed(1, "a"), printed(2, "b", "stdout", "other"), printed(3, "c", "stdout", "other")]),
+      false,
+    );
     expect(kinds(other)).toEqual(["1 output", "2 output"]);
-    expect(other.get(2)?.place).toBe("other");
+    expect(other.get(2)?.stepPath).toBe("other");
     const long = rowsOf(pageOf([1, 2, 3, 4].map((seq) => printed(seq, "x".repeat(5_000)))), true);
     expect(kinds(long)).toEqual(["1 output", "2 output", "3 output", "4 output"]);
   });
@@ -215,7 +234,13 @@ describe("what this page does not know", () => {
       strange("tool.call", { name: "x" }),
       strange("message.assistant", { blocks: [null] }),
     ].map((event, n) => ({ ...event, seq: n + 1 }));
-    expect(kinds(rowsOf(pageOf(events), true))).toEqual(["1 strange", "2 strange", "3 strange", "4 strange", "5 strange"]);
+    expect(kinds(rowsOf(pageOf(events), true))).toEqual([
+      "1 unknown-event",
+      "2 unknown-event",
+      "3 unknown-event",
+      "4 unknown-event",
+      "5 unknown-event",
+    ]);
   });
 
   it("is a block of a message, too", () => {
@@ -224,20 +249,31 @@ describe("what this page does not know", () => {
   });
 
   it("or a line that was not understood", () => {
-    const event = strange("message.assistant", { role: "assistant", blocks: [{ type: "stream", chunk: "?", unparsed: true }] });
+    const event = strange("message.assistant", {
+      role: "assistant",
+      blocks: [{ type: "stream", chunk: "?", unparsed: true }],
+    });
     expect(kinds(rowsOf(pageOf([event]), true))).toEqual(["1 unparsed"]);
   });
 
   it("or a tool use that came to no call", () => {
-    const use = (seq: number) => ({ ...strange("message.assistant", { role: "assistant", message_id: "m1", blocks: [{ type: "tool_use", tool_name: "Bash", tool_id: "t1", tool_input: {} }] }), seq });
+    const use = (seq: number) => ({
+      ...strange("message.assistant", {
+        role: "assistant",
+        message_id: "m1",
+        blocks: [{ type: "tool_use", tool_name: "Bash", tool_id: "t1", tool_input: {} }],
+      }),
+      seq,
+    });
     expect(kinds(rowsOf(pageOf([use(1)]), true))).toEqual([]);
     const ended = { ...strange("step.completed", { name: "x", kind: "agent", try: 1 }), seq: 2 };
-    expect(kinds(rowsOf(pageOf([use(1), ended]), true))).toEqual(["1 said"]);
+    expect(kinds(rowsOf(pageOf([use(1), ended]), true))).toEqual(["1 message"]);
   });
 });
 
 it("has something to open with all others where tools were called, or something was thought", () => {
-  const opening = (name: string) => [...logsIn(name).values()].some((events) => [...rowsOf(pageOf(events), false).values()].some(opens));
+  const opening = (name: string) =>
+    [...logsIn(name).values()].some((events) => [...rowsOf(pageOf(events), false).values()].some(canExpand));
   expect(opening("command")).toBe(false);
   expect(opening("providers/claude-code/files")).toBe(true);
   expect(opening("providers/claude-code/thinking")).toBe(true);
@@ -249,13 +285,21 @@ describe("pieces of a message", () => {
     ...at,
     seq,
     type: "message.assistant",
-    payload: { role: "assistant", message_id: "m", blocks: [{ type: "stream", fidelity: "agent_emitted", kind: "text", block: 0, offset, chunk }] },
+    payload: {
+      role: "assistant",
+      message_id: "m",
+      blocks: [{ type: "stream", fidelity: "agent_emitted", kind: "text", block: 0, offset, chunk }],
+    },
   });
   const whole = (seq: number): LogEvent => ({
     ...at,
     seq,
     type: "message.assistant",
-    payload: { role: "assistant", message_id: "m", blocks: [{ type: "text", fidelity: "agent_emitted", text: "Hello" }] },
+    payload: {
+      role: "assistant",
+      message_id: "m",
+      blocks: [{ type: "text", fidelity: "agent_emitted", text: "Hello" }],
+    },
   });
 
   it("make no row: their message does, on whichever page it stands", () => {

@@ -1,22 +1,22 @@
-/** Asking the server, and what it says where it cannot do what was asked. */
+/** The HTTP client of the page, and errors as the server reports them. */
 import createClient from "openapi-fetch";
-import { withVisibleControls } from "@/views/directions";
+import { withVisibleControls } from "@/views/deceptiveText";
 import type { paths } from "./schema";
 
 export const client = createClient<paths>({
-  baseUrl: globalThis.location?.origin ?? "http://localhost",
-  // Looked up when it is needed, so that tests can answer.
-  fetch: async (request) => readable(await globalThis.fetch(request)),
+  baseUrl: typeof location === "undefined" ? "http://localhost" : location.origin,
+  // Looked up for each request, so that tests can replace it.
+  fetch: async (request) => withReadableText(await globalThis.fetch(request)),
 });
 
-/** The answer, where it is JSON with its deceptive characters made visible: whatever the page shows is untrusted. */
-async function readable(answer: Response): Promise<Response> {
-  if (!answer.headers.get("Content-Type")?.startsWith("application/json")) return answer;
-  const { status, statusText, headers } = answer;
-  return new Response(withVisibleControls(await answer.text()), { status, statusText, headers });
+/** Make deceptive characters in a JSON response visible: everything the page shows is untrusted. */
+async function withReadableText(response: Response): Promise<Response> {
+  if (!response.headers.get("Content-Type")?.startsWith("application/json")) return response;
+  const { status, statusText, headers } = response;
+  return new Response(withVisibleControls(await response.text()), { status, statusText, headers });
 }
 
-/** What went wrong, in words for people; `code` is what a program goes by. */
+/** An error with a message for users; programs go by `code`. */
 export class Problem extends Error {
   constructor(
     readonly code: string,
@@ -29,45 +29,57 @@ export class Problem extends Error {
   }
 }
 
-/** Whether it is nothing that the server means: asked again, it may be over. */
-export const isPassing = (error: unknown) => error instanceof Problem && (error.code === "unreachable" || error.code === "unreadable");
+/** Whether the error may be gone at the next request: it does not come from the server's own logic. */
+export const isTransient = (error: unknown) =>
+  error instanceof Problem && (error.code === "unreachable" || error.code === "unreadable");
 
-interface Answer<T> {
+interface FetchResult<T> {
   data?: T;
   error?: unknown;
   response: Response;
 }
 
-/** What was answered, or the `Problem` that was. */
-export async function answered<T>(asked: Promise<Answer<T>>): Promise<NonNullable<T>> {
-  let answer: Answer<T>;
+/** Return the data of a response; throw a `Problem` where the request failed. */
+export async function dataOf<T>(request: Promise<FetchResult<T>>): Promise<NonNullable<T>> {
+  let response: FetchResult<T>;
   try {
-    answer = await asked;
+    response = await request;
   } catch (error) {
-    // It answered, but not with what it promises; of a failed answer it would have said so itself.
-    if (error instanceof SyntaxError) throw new Problem("unreadable", "The server's answer cannot be read: it is no JSON.", "Is something else between here and the server?", 200);
+    // A successful response that is not JSON; for failed responses openapi-fetch does not throw.
+    if (error instanceof SyntaxError)
+      throw new Problem(
+        "unreadable",
+        "The server's response is not valid JSON.",
+        "Check whether a proxy changes the server's responses.",
+        200,
+      );
     throw new Problem("unreachable", "The server cannot be reached.", "Is `shopfloor up` still running?", 0);
   }
-  if (answer.data !== undefined && answer.data !== null) return answer.data;
-  throw problemOf(answer.error, answer.response.status);
+  if (response.data !== undefined && response.data !== null) return response.data;
+  throw problemOf(response.error, response.response.status);
 }
 
-export function problemOf(said: unknown, status: number): Problem {
-  if (said instanceof Problem) return said;
-  const told = (said as { error?: { code?: string; message?: string; hint?: string | null } } | undefined)?.error;
+export function problemOf(error: unknown, status: number): Problem {
+  if (error instanceof Problem) return error;
+  const body = (error as { error?: { code?: string; message?: string; hint?: string | null } } | undefined)?.error;
   if (status === 401) {
-    return new Problem("unauthorized", "You are not logged in here.", "Open a login link: `shopfloor login` prints one.", status);
+    return new Problem(
+      "unauthorized",
+      "You are not logged in.",
+      "Open a login link. `shopfloor login` prints one.",
+      status,
+    );
   }
   return new Problem(
-    told?.code ?? "unknown",
-    told?.message ?? `The server answered with ${status}.`,
-    told?.hint ?? null,
+    body?.code ?? "unknown",
+    body?.message ?? `The server answered with status ${status}.`,
+    body?.hint ?? null,
     status,
   );
 }
 
-/** Ends the session of this browser, then shows the login page. Where the server cannot be reached, nothing changes. */
+/** End the session of this browser, then open the login page. Does nothing where the server cannot be reached. */
 export async function logOut(): Promise<void> {
-  const answer = await fetch("/logout", { method: "POST" }).catch(() => undefined);
-  if (answer?.ok || answer?.status === 401) location.assign("/login");
+  const response = await fetch("/logout", { method: "POST" }).catch(() => undefined);
+  if (response?.ok || response?.status === 401) location.assign("/login");
 }

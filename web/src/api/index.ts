@@ -1,9 +1,15 @@
-/** The one folder that talks to the server. */
-export { forgetRuns, patchRuns } from "./caches";
-export * from "./hooks";
-export { isPassing, logOut, Problem, problemOf } from "./http";
-export { pollMs, startLive, theLive, useConnection, type Connection } from "./live";
-export * from "./log";
-export * from "./runs";
+/** The only folder that talks to the server. */
+export { removeRuns as forgetRuns, patchRuns } from "./cacheUpdates";
+export * from "./useLog";
+export { isTransient as isPassing, logOut, Problem, problemOf } from "./http";
+export {
+  pollMs,
+  startLiveStream as startLive,
+  liveStream as theLive,
+  useConnection,
+  type Connection,
+} from "./liveStream";
+export * from "./runLog";
+export * from "./requests";
 export * from "./types";
-export type { Typing } from "@/views/typing";
+export type { StreamingBlock as Typing } from "@/views/streamingText";

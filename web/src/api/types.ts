@@ -1,4 +1,4 @@
-/** The server's shapes, under the names that the page uses for them. */
+/** The server's types, under the names that the page uses. */
 import type { components } from "./schema";
 
 type Schemas = components["schemas"];
@@ -8,7 +8,7 @@ export type RunDetail = Schemas["WorkerDetail"];
 export type RunList = Schemas["WorkerList"];
 export type Status = Run["status"];
 export type TimelineRow = Schemas["WorkerEvent"];
-export type Awaited = Schemas["Awaited"];
+export type PendingCall = Schemas["Awaited"];
 export type Worker = Schemas["WorkerInfo"];
 export type Provider = Schemas["ProviderInfo"];
 export type ProviderList = Schemas["ProviderList"];
@@ -16,14 +16,14 @@ export type Channel = Schemas["ChannelItem"];
 export type Usage = Schemas["TokenUsage"];
 export type Span = Schemas["Span"];
 export type Spans = Schemas["SpanList"];
-export type Found = Schemas["FoundEvents"];
+export type SearchHits = Schemas["FoundEvents"];
 
-/** An event of a log. `cut` is there where it was shortened on its way: then it is the size of the whole. */
+/** An event of a log. Where the server shortened the event, `cut` is its full size. */
 export type LogEvent = Schemas["LogEvent"];
 export type EventOf<T extends LogEvent["type"]> = Extract<LogEvent, { type: T }>;
 export type Block = EventOf<"message.assistant">["payload"]["blocks"][number];
 export type FileChange = Schemas["FileChange"];
 export type Note = Schemas["Note"];
 
-/** A piece of a message that is being typed; never in a log. */
+/** A piece of a message that is being generated; never in a log. */
 export type Delta = Schemas["Delta"];

@@ -1,48 +1,48 @@
-/** What an address says, and which runs a list is to be of because of it. */
+/** The parameters of the page's address, and the filter of the list that follows from them. */
 import type { RunFilter, Status } from "@/api";
 
 export const STATUSES: readonly Status[] = ["running", "waiting", "queued", "done", "failed", "cancelled"];
-/** As `$agentId`: the runs of all owners. */
-export const EVERYBODY = "all";
+/** The `$agentId` that stands for all owners. */
+export const ALL_OWNERS = "all";
 
-/** What the address says beside the owner. */
-export interface Search {
-  /** The chosen run. */
+/** The query parameters of the address. */
+export interface AddressParams {
+  /** The selected run. */
   worker?: string;
-  /** The event of it to go to. */
+  /** The event of the selected run to go to. */
   event?: number;
-  /** What to look for in the chosen run: it was chosen among those that a search found. */
+  /** The search text in the selected run: set where the run was selected from search results. */
   find?: string;
   q?: string;
   status?: Status;
-  /** Only runs of the worker of this name. */
+  /** Only runs of the worker with this name. */
   of?: string;
   channel?: string;
   tree?: boolean;
 }
 
-export interface Place extends Search {
-  /** Whose runs; undefined for all. */
+export interface Address extends AddressParams {
+  /** The owner whose runs are listed; undefined for all. */
   owner: string | undefined;
 }
 
-/** Whatever stands in an address, as what the page goes by; what makes no sense is left out. */
-export function searchOf(said: Record<string, unknown>): Search {
-  const search: Search = {};
-  const status = STATUSES.find((one) => one === said.status);
-  const event = seqOf(said.event);
-  if (textOf(said.worker)) search.worker = textOf(said.worker);
-  if (event !== undefined) search.event = event;
-  if (textOf(said.find)) search.find = textOf(said.find);
-  if (textOf(said.q)) search.q = textOf(said.q);
-  if (status) search.status = status;
-  if (textOf(said.of)) search.of = textOf(said.of);
-  if (textOf(said.channel)) search.channel = textOf(said.channel);
-  if (said.tree === true || said.tree === "true") search.tree = true;
-  return search;
+/** Return the valid parameters of an address; others are left out. */
+export function paramsOf(raw: Record<string, unknown>): AddressParams {
+  const params: AddressParams = {};
+  const status = STATUSES.find((candidate) => candidate === raw.status);
+  const event = seqOf(raw.event);
+  if (textOf(raw.worker)) params.worker = textOf(raw.worker);
+  if (event !== undefined) params.event = event;
+  if (textOf(raw.find)) params.find = textOf(raw.find);
+  if (textOf(raw.q)) params.q = textOf(raw.q);
+  if (status) params.status = status;
+  if (textOf(raw.of)) params.of = textOf(raw.of);
+  if (textOf(raw.channel)) params.channel = textOf(raw.channel);
+  if (raw.tree === true || raw.tree === "true") params.tree = true;
+  return params;
 }
 
-/** The router reads `q=123` as a number and `q=true` as a truth; whoever wrote it meant a text. */
+/** The router parses `q=123` as a number and `q=true` as a boolean; both are meant as text. */
 function textOf(value: unknown): string {
   return typeof value === "string" || typeof value === "number" || typeof value === "boolean" ? String(value) : "";
 }
@@ -52,27 +52,33 @@ function seqOf(value: unknown): number | undefined {
   return Number.isSafeInteger(seq) && seq > 0 ? seq : undefined;
 }
 
-/** A place with this changed. What is undefined, empty or false is taken out of the address. */
-export function changed(before: Search, change: { [K in keyof Search]?: Search[K] | undefined }): Search {
-  const kept = Object.entries({ ...before, ...change }).filter(([, value]) => value !== undefined && value !== "" && value !== false);
-  return Object.fromEntries(kept);
+/** Return the parameters with a change applied. Undefined, empty and false values are removed. */
+export function withChange(
+  before: AddressParams,
+  change: { [K in keyof AddressParams]?: AddressParams[K] | undefined },
+): AddressParams {
+  const entries = Object.entries({ ...before, ...change }).filter(
+    ([, value]) => value !== undefined && value !== "" && value !== false,
+  );
+  return Object.fromEntries(entries);
 }
 
-/** What leads to another run, or to none: chosen from a search, it opens at what was found. */
-export const toRun = (runId?: string, q?: string) => ({ worker: runId, event: undefined, find: q });
+/** Return the change that selects a run, or none. Selected from search results, the run opens at its first hit. */
+export const selectRun = (runId?: string, q?: string) => ({ worker: runId, event: undefined, find: q });
 
-/** A search looks at all runs, also at those below others: then the tree is left aside. */
-export const filterOf = (place: Place): RunFilter => ({
-  owner: place.owner,
-  q: place.q,
-  status: place.status,
-  worker: place.of,
-  channel: place.channel,
-  roots: place.tree && !place.q ? true : undefined,
+/** A search covers all runs, also sub-runs, so it ignores the tree setting. */
+export const filterOf = (address: Address): RunFilter => ({
+  owner: address.owner,
+  q: address.q,
+  status: address.status,
+  worker: address.of,
+  channel: address.channel,
+  roots: address.tree && !address.q ? true : undefined,
 });
 
-/** What takes all filters out. */
+/** The change that removes all filters. */
 export const NO_FILTER = { q: undefined, status: undefined, of: undefined, channel: undefined };
 
-/** Whether the list leaves runs out, other than by whose they are. */
-export const isFiltered = (place: Place): boolean => Boolean(place.q || place.status || place.of || place.channel);
+/** Whether the list is filtered by more than its owner. */
+export const isFiltered = (address: Address): boolean =>
+  Boolean(address.q || address.status || address.of || address.channel);

@@ -1,54 +1,61 @@
-/** What the head of a run says of it, in words for people. */
+/** Texts and states in the header of a run. */
 import type { Run, RunDetail, Status, Usage } from "@/api";
-import { count, money, tokens } from "./amounts";
-import { asText, oneLine, parsed } from "./json";
-import { WHOLE_CHARS } from "./sizes";
+import { formatCount, formatMoney, totalTokens } from "./amounts";
+import { asText, oneLine, parseJson } from "./json";
+import { MAX_FULL_CHARS } from "./textLimits";
 
-const GOES_ON: ReadonlySet<Status> = new Set(["queued", "running", "waiting"]);
+const ACTIVE_STATUSES: ReadonlySet<Status> = new Set(["queued", "running", "waiting"]);
 
 /** Whether a run has not ended yet. */
-export const goesOn = (status: Status) => GOES_ON.has(status);
+export const isActive = (status: Status) => ACTIVE_STATUSES.has(status);
 
-/** Why a run was cancelled; null where it was not. */
-export const cancelReason = (run: Pick<RunDetail, "status" | "error">): string | null => (run.status === "cancelled" ? (run.error?.message ?? "") : null);
+/** Return why a run was cancelled; null where it was not. */
+export const cancelReason = (run: Pick<RunDetail, "status" | "error">): string | null =>
+  run.status === "cancelled" ? (run.error?.message ?? "") : null;
 
-/** Whether an error only says that something was stopped, with the run or because another branch failed: it did not fail itself. */
-export const isOfCancel = (reason: string | null, error: unknown, code?: unknown): boolean => code === "cancelled" || (reason !== null && error === reason);
+/** Whether an error only reports a cancellation, of the run or because another branch failed. */
+export const isCancellation = (reason: string | null, error: unknown, code?: unknown): boolean =>
+  code === "cancelled" || (reason !== null && error === reason);
 
-/** What the browser's tab is called. */
+/** Return the title of the browser tab. */
 export const titleOf = (run: Run | RunDetail) => `${run.status} · ${oneLine(run.task || run.name, 120)} · Shopfloor`;
 
-const WAITED_FOR: Record<string, string> = {
+const WAIT_LABELS: Record<string, string> = {
   client_tool: "a tool's result",
   question: "an answer",
   approval: "an approval",
   rate_limit: "the rate limit",
-  definition_changed: "its definition, which changed",
+  definition_changed: "a changed definition",
   run: "a sub-run",
 };
 
-/** `waits for an answer, a sub-run`; null where it waits for nothing. */
-export function waitWords(kinds: readonly string[] | null): string | null {
+/** Say what a run waits for: `waits for an answer, a sub-run`; null where it waits for nothing. */
+export function waitText(kinds: readonly string[] | null): string | null {
   if (!kinds?.length) return null;
-  return `waits for ${kinds.map((kind) => WAITED_FOR[kind] ?? kind.replaceAll("_", " ")).join(", ")}`;
+  return `waits for ${kinds.map((kind) => WAIT_LABELS[kind] ?? kind.replaceAll("_", " ")).join(", ")}`;
 }
 
-/** `$0.12, with sub-runs $0.34`; null where no price is known: then tokens tell what was spent. */
-export function costWords(run: RunDetail): string | null {
-  const own = run.cost_usd === null ? null : money(run.cost_usd);
+/** Format the cost: `$0.12, with sub-runs $0.34`; null where no price is known, since the tokens are shown then. */
+export function costText(run: RunDetail): string | null {
+  const own = run.cost_usd === null ? null : formatMoney(run.cost_usd);
   if (run.children === 0) return own;
-  const tree = run.tree_cost_usd === null ? null : `with sub-runs ${money(run.tree_cost_usd)}`;
+  const tree = run.tree_cost_usd === null ? null : `with sub-runs ${formatMoney(run.tree_cost_usd)}`;
   return own !== null && tree !== null ? `${own}, ${tree}` : (own ?? tree);
 }
 
-/** `12.3k tokens`; null where there are none. Where only sub-runs spent some, at no known price, `with sub-runs 12.3k tokens`. */
-export function tokenWords(run: RunDetail): string | null {
-  const own = tokens(run.usage);
-  const all = own || (run.tree_cost_usd === null ? tokens(run.tree_usage) : 0);
-  return all === 0 ? null : `${own === 0 ? "with sub-runs " : ""}${count(all)} ${all === 1 ? "token" : "tokens"}`;
+/**
+ * Format the tokens: `12.3k tokens`; null where there are none. Where only sub-runs used tokens at an unknown price,
+ * `with sub-runs 12.3k tokens`.
+ */
+export function tokenText(run: RunDetail): string | null {
+  const own = totalTokens(run.usage);
+  const total = own || (run.tree_cost_usd === null ? totalTokens(run.tree_usage) : 0);
+  return total === 0
+    ? null
+    : `${own === 0 ? "with sub-runs " : ""}${formatCount(total)} ${total === 1 ? "token" : "tokens"}`;
 }
 
-const CLASSES: readonly [keyof Usage, string][] = [
+const TOKEN_CLASSES: readonly [keyof Usage, string][] = [
   ["input", "input"],
   ["output", "output"],
   ["cache_read", "read from the cache"],
@@ -56,22 +63,24 @@ const CLASSES: readonly [keyof Usage, string][] = [
   ["reasoning", "reasoning (part of output)"],
 ];
 
-/** Tokens by class, one on a line; and that nobody knows their price, where that is so. */
-export function usageWords(run: RunDetail): string {
-  const [usage, usd] = tokens(run.usage) === 0 ? [run.tree_usage, run.tree_cost_usd] : [run.usage, run.cost_usd];
-  const lines = CLASSES.filter(([one]) => usage[one] > 0).map(([one, name]) => `${usage[one].toLocaleString("en")} ${name}`);
-  return [...lines, ...(usd === null ? [money(null)] : [])].join("\n");
+/** List the tokens by class, one per line, and whether their price is unknown. */
+export function usageText(run: RunDetail): string {
+  const [usage, usd] = totalTokens(run.usage) === 0 ? [run.tree_usage, run.tree_cost_usd] : [run.usage, run.cost_usd];
+  const lines = TOKEN_CLASSES.filter(([tokenClass]) => usage[tokenClass] > 0).map(
+    ([tokenClass, name]) => `${usage[tokenClass].toLocaleString("en")} ${name}`,
+  );
+  return [...lines, ...(usd === null ? [formatMoney(null)] : [])].join("\n");
 }
 
-export interface Shown {
+export interface ResultView {
   /** As Markdown, or as a terminal would show it. */
   readonly as: "text" | "markdown";
   readonly text: string;
 }
 
-/** A result as it is shown: JSON indented, what a command printed and what is very long as it is, the rest as Markdown. */
-export function resultOf(result: string, kind: string): Shown {
-  const value = parsed(result);
+/** Decide how to show a result: JSON indented, command output and very long text as it is, the rest as Markdown. */
+export function viewOfResult(result: string, kind: string): ResultView {
+  const value = parseJson(result);
   if (value !== undefined) return { as: "text", text: asText(value) };
-  return { as: kind === "command" || result.length > WHOLE_CHARS ? "text" : "markdown", text: result };
+  return { as: kind === "command" || result.length > MAX_FULL_CHARS ? "text" : "markdown", text: result };
 }

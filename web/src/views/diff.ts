@@ -1,7 +1,7 @@
-/** Changes of files, as lines: from unified diffs, from patches, and from what an edit replaces by what. */
+/** File changes as lines: from unified diffs, from patches, and from the strings of an edit. */
 import type { FileChange } from "@/api";
 import { isRecord, isText } from "./json";
-import { isPatch, patchOf } from "./patch";
+import { isPatch, parsePatch } from "./patch";
 
 export interface DiffLine {
   readonly kind: "same" | "added" | "removed" | "hunk";
@@ -14,11 +14,12 @@ export interface FileDiff {
   readonly lines: readonly DiffLine[];
 }
 
-/** Lines of headers, which say nothing that the path does not. */
-const HEADER = /^(diff --git |index |Index: |=+$|--- |\+\+\+ |new file mode |deleted file mode |create file mode |old mode |new mode |similarity index |rename (from|to) |\\ No newline)/;
+/** Header lines, which repeat the path. */
+const HEADER =
+  /^(diff --git |index |Index: |=+$|--- |\+\+\+ |new file mode |deleted file mode |create file mode |old mode |new mode |similarity index |rename (from|to) |\\ No newline)/;
 
-/** The lines of a unified diff of one file. */
-export function unified(diff: string): DiffLine[] {
+/** Parse a unified diff of one file. */
+export function parseUnifiedDiff(diff: string): DiffLine[] {
   const lines: DiffLine[] = [];
   let inHunk = false;
   for (const line of diff.replace(/\n$/, "").split("\n")) {
@@ -35,51 +36,56 @@ export function unified(diff: string): DiffLine[] {
   return lines;
 }
 
-/** What a call changed: as its result tells, or else as it was asked to. */
+/** Return what a call changed: from its result, or else from its input. */
 export function changesOf(input: unknown, files: readonly FileChange[] | null | undefined): FileDiff[] {
-  const told = (files ?? []).flatMap((file) => (file.diff ? [{ path: file.path, action: file.action, lines: unified(file.diff) }] : []));
-  return told.length ? told : askedIn(input);
+  const reported = (files ?? []).flatMap((file) =>
+    file.diff ? [{ path: file.path, action: file.action, lines: parseUnifiedDiff(file.diff) }] : [],
+  );
+  return reported.length ? reported : changesInInput(input);
 }
 
-function askedIn(input: unknown): FileDiff[] {
-  if (isText(input)) return isPatch(input) ? patchOf(input) : [];
+function changesInInput(input: unknown): FileDiff[] {
+  if (isText(input)) return isPatch(input) ? parsePatch(input) : [];
   if (!isRecord(input)) return [];
   for (const name of ["patchText", "patch", "input"]) {
     const patch = input[name];
-    if (isText(patch) && isPatch(patch)) return patchOf(patch);
+    if (isText(patch) && isPatch(patch)) return parsePatch(patch);
   }
   const path = textIn(input, "file_path", "filePath", "path", "notebook_path");
   if (path === undefined) return [];
   const content = textIn(input, "content", "file_text", "contents");
   const edits = Array.isArray(input["edits"]) ? input["edits"].filter(isRecord) : [input];
   const lines = edits.flatMap((edit, n) => {
-    const [before, after] = [textIn(edit, "old_string", "oldString", "old_str"), textIn(edit, "new_string", "newString", "new_str")];
+    const [before, after] = [
+      textIn(edit, "old_string", "oldString", "old_str"),
+      textIn(edit, "new_string", "newString", "new_str"),
+    ];
     if (before === undefined || after === undefined) return [];
     const gap: DiffLine[] = n > 0 ? [{ kind: "hunk", text: "…" }] : [];
-    return [...gap, ...compared(before, after)];
+    return [...gap, ...diffLines(before, after)];
   });
   if (lines.length) return [{ path, action: "modify", lines }];
-  return content === undefined ? [] : [{ path, action: "create", lines: compared("", content) }];
+  return content === undefined ? [] : [{ path, action: "create", lines: diffLines("", content) }];
 }
 
 function textIn(input: Record<string, unknown>, ...names: string[]): string | undefined {
   return names.map((name) => input[name]).find(isText);
 }
 
-/** More pairs of lines than these are not compared one by one: all of the old, then all of the new. */
-const PAIRS_MOST = 1_000_000;
+/** With more pairs of lines than this, texts are not compared: all old lines, then all new ones. */
+const MAX_PAIRS = 1_000_000;
 
-/** What has to be taken out and put in to make one text of the other. */
-export function compared(before: string, after: string): DiffLine[] {
-  const [old, fresh] = [linesOf(before), linesOf(after)];
+/** Compute the diff between two texts. */
+export function diffLines(before: string, after: string): DiffLine[] {
+  const [old, current] = [linesOf(before), linesOf(after)];
   let start = 0;
-  while (start < old.length && start < fresh.length && old[start] === fresh[start]) start++;
+  while (start < old.length && start < current.length && old[start] === current[start]) start++;
   let end = 0;
-  while (end < old.length - start && end < fresh.length - start && old.at(-1 - end) === fresh.at(-1 - end)) end++;
+  while (end < old.length - start && end < current.length - start && old.at(-1 - end) === current.at(-1 - end)) end++;
   const same = (lines: string[]): DiffLine[] => lines.map((text) => ({ kind: "same", text }));
   return [
     ...same(old.slice(0, start)),
-    ...between(old.slice(start, old.length - end), fresh.slice(start, fresh.length - end)),
+    ...diffMiddle(old.slice(start, old.length - end), current.slice(start, current.length - end)),
     ...same(end ? old.slice(-end) : []),
   ];
 }
@@ -89,32 +95,37 @@ function linesOf(text: string): string[] {
   return text.replace(/\n$/, "").split("\n");
 }
 
-function between(old: readonly string[], fresh: readonly string[]): DiffLine[] {
+function diffMiddle(old: readonly string[], current: readonly string[]): DiffLine[] {
   const removed = (text: string): DiffLine => ({ kind: "removed", text });
   const added = (text: string): DiffLine => ({ kind: "added", text });
-  if (old.length * fresh.length > PAIRS_MOST) return [...old.map(removed), ...fresh.map(added)];
-  // How many lines are common from each pair on.
-  const width = fresh.length + 1;
+  if (old.length * current.length > MAX_PAIRS) return [...old.map(removed), ...current.map(added)];
+  // Length of the longest common subsequence from each pair of lines on.
+  const width = current.length + 1;
   const common = new Uint32Array((old.length + 1) * width);
   for (let i = old.length - 1; i >= 0; i--) {
-    for (let j = fresh.length - 1; j >= 0; j--) {
+    for (let j = current.length - 1; j >= 0; j--) {
       const below = common[(i + 1) * width + j] ?? 0;
       const right = common[i * width + j + 1] ?? 0;
-      common[i * width + j] = old[i] === fresh[j] ? (common[(i + 1) * width + j + 1] ?? 0) + 1 : Math.max(below, right);
+      common[i * width + j] =
+        old[i] === current[j] ? (common[(i + 1) * width + j + 1] ?? 0) + 1 : Math.max(below, right);
     }
   }
   const lines: DiffLine[] = [];
   let [i, j] = [0, 0];
-  while (i < old.length || j < fresh.length) {
-    if (i < old.length && j < fresh.length && old[i] === fresh[j]) {
+  while (i < old.length || j < current.length) {
+    if (i < old.length && j < current.length && old[i] === current[j]) {
       lines.push({ kind: "same", text: old[i] ?? "" });
       i++;
       j++;
-    } else if (i < old.length && (j === fresh.length || (common[(i + 1) * width + j] ?? 0) >= (common[i * width + j + 1] ?? 0))) {
+    } else if (
+      i < old.length &&
+      (j === current.length || (common[(i + 1) * width + j] ?? 0) >= (common[i * width + j + 1] ?? 0))
+    ) {
       lines.push(removed(old[i++] ?? ""));
-    } else lines.push(added(fresh[j++] ?? ""));
+    } else lines.push(added(current[j++] ?? ""));
   }
   return lines;
 }
 
-export const countOf = (lines: readonly DiffLine[], kind: DiffLine["kind"]) => lines.filter((line) => line.kind === kind).length;
+export const countOf = (lines: readonly DiffLine[], kind: DiffLine["kind"]) =>
+  lines.filter((line) => line.kind === kind).length;

@@ -1,7 +1,9 @@
-/** Single events and blocks: whether they are what the page knows, and whether another event tells of the same. */
+/**
+ * Checks on single events and blocks: whether the page can read them, and whether another event shows the same content.
+ */
 import type { Block, EventOf, LogEvent, Page } from "@/api";
 import { isRecord } from "./json";
-import type { Message, MessageRow } from "./rows";
+import type { Message, MessageRow } from "./transcriptRows";
 
 type TextBlock = Extract<Block, { type: "text" }>;
 export type Output = TextBlock & { stream: "stdout" | "stderr" };
@@ -19,8 +21,8 @@ const KNOWN: Record<LogEvent["type"], true> = {
   "tool.result": true,
 };
 
-/** Whether an event is of a type and a shape that we know. Logs may be of later versions, or damaged. */
-export function isRead(event: LogEvent): boolean {
+/** Whether an event has a known type and shape. A log may come from a later version, or be damaged. */
+export function isReadable(event: LogEvent): boolean {
   if (!Object.hasOwn(KNOWN, event.type) || !isRecord(event.payload)) return false;
   if (event.type === "message.user" || event.type === "message.assistant") {
     return Array.isArray(event.payload.blocks) && event.payload.blocks.every(isRecord);
@@ -29,15 +31,16 @@ export function isRead(event: LogEvent): boolean {
   return true;
 }
 
-export const isOutput = (block: Block): block is Output => block.type === "text" && block.stream != null && typeof block.text === "string";
+export const isOutput = (block: Block): block is Output =>
+  block.type === "text" && block.stream != null && typeof block.text === "string";
 
-/** A command with the values that it refers to, one line each. */
+/** Return a command followed by its variables, one per line. */
 export function commandText(command: string, variables: Record<string, string> | null | undefined): string {
   return [command, ...Object.entries(variables ?? {}).map(([name, value]) => `${name}=${value}`)].join("\n");
 }
 
-/** Whether a block is what its type says; the others are shown as they are. */
-export function isKnown(block: Block): boolean {
+/** Whether a block has the fields of its type. Other blocks are shown as JSON. */
+export function isKnownBlock(block: Block): boolean {
   switch (block.type) {
     case "text":
       return typeof block.text === "string";
@@ -56,33 +59,43 @@ export function isKnown(block: Block): boolean {
   }
 }
 
-export function kindOf(blocks: readonly Block[]): MessageRow["kind"] {
+export function messageKindOf(blocks: readonly Block[]): MessageRow["kind"] {
   if (blocks.length === 0) return "note";
   if (blocks.every((block) => block.type === "stream" && block.unparsed)) return "unparsed";
-  return blocks.every((block) => !isKnown(block)) ? "unknown" : "said";
+  return blocks.every((block) => !isKnownBlock(block)) ? "unknown" : "message";
 }
 
 /**
- * Whether an event of its own tells of a tool use or result. A use that never came to a call is shown, once the agent
- * has gone on without it.
+ * Whether an event of its own shows a tool use or result. A tool use without a call is shown once the agent has
+ * continued without it.
  */
-export function isToldElsewhere(block: Block, message: Message, page: Page, index = 0): boolean {
-  if (block.type === "tool_result") return page.events.some((one) => one.type === "tool.result" && one.payload?.call_id === block.tool_id);
+export function hasOwnEvent(block: Block, message: Message, page: Page, index = 0): boolean {
+  if (block.type === "tool_result")
+    return page.events.some(
+      (event) => event.type === "tool.result" && isReadable(event) && event.payload.call_id === block.tool_id,
+    );
   if (block.type !== "tool_use") return false;
-  if (page.events.some((one) => one.type === "tool.call" && one.payload?.call_id === block.tool_id)) return true;
-  return !page.events.slice(index + 1).some((later) => hasGoneOn(later, message));
+  if (
+    page.events.some(
+      (event) => event.type === "tool.call" && isReadable(event) && event.payload.call_id === block.tool_id,
+    )
+  )
+    return true;
+  return !page.events.slice(index + 1).some((later) => continuesAfter(later, message));
 }
 
-function hasGoneOn(later: LogEvent, message: Message): boolean {
+function continuesAfter(later: LogEvent, message: Message): boolean {
   if (later.path !== message.path) return false;
   if (later.type === "step.completed") return true;
-  if (later.type !== "message.assistant" || !isRead(later) || message.type !== "message.assistant") return false;
+  if (later.type !== "message.assistant" || !isReadable(later) || message.type !== "message.assistant") return false;
   return !later.payload.note && later.payload.message_id !== message.payload.message_id;
 }
 
-type StepEvent = EventOf<"step.started" | "step.completed" | "step.call_workflow.started" | "step.call_workflow.completed">;
+type StepEvent = EventOf<
+  "step.started" | "step.completed" | "step.call_workflow.started" | "step.call_workflow.completed"
+>;
 
-/** What joins the beginning and the end of a step or a sub-run. */
-export function placeOf(event: StepEvent): string {
+/** Return the key that joins the start and the end of a step or sub-run. */
+export function stepKeyOf(event: StepEvent): string {
   return event.child_run_id ?? `${event.path}#${event.iteration}#${event.payload.try}`;
 }

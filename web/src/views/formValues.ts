@@ -1,80 +1,81 @@
-/** What was typed into a form, as the values that are meant. */
+/** Convert the texts typed into a form to the input of a worker. */
 import { type Field, isObject } from "@/views/schemaForm";
 
-/** What is in the fields, by their names. */
-export type Typed = Readonly<Record<string, string>>;
+/** The typed texts by field name. */
+export type TypedTexts = Readonly<Record<string, string>>;
 
-export interface Filled {
+export interface FormValues {
   readonly input: Record<string, unknown>;
-  /** What is wrong, by the field's name. */
+  /** Error messages by field name. */
   readonly problems: Readonly<Record<string, string>>;
 }
 
-/** All that was typed as what the worker is given. What was left empty is left out, so that its default holds. */
-export function filled(fields: readonly Field[], typed: Typed): Filled {
+/** Convert all typed texts to the worker's input. Empty fields are left out, so that their defaults apply. */
+export function readForm(fields: readonly Field[], texts: TypedTexts): FormValues {
   const input: Record<string, unknown> = {};
   const problems: Record<string, string> = {};
   for (const field of fields) {
-    const meant = meantBy(field, typed[field.name] ?? field.initial);
-    if ("problem" in meant) problems[field.name] = meant.problem;
-    else if (meant.value !== undefined) input[field.name] = meant.value;
+    const parsed = parseField(field, texts[field.name] ?? field.initial);
+    if ("problem" in parsed) problems[field.name] = parsed.problem;
+    else if (parsed.value !== undefined) input[field.name] = parsed.value;
   }
   return { input, problems };
 }
 
-type Meant = { value: unknown } | { problem: string };
+type ParsedField = { value: unknown } | { problem: string };
 
-export function meantBy(field: Field, text: string): Meant {
-  if (field.kind === "boolean") return { value: text === "true" || field.required || field.hasDefault ? text === "true" : undefined };
-  if (text.trim() === "") return left(field, text);
+export function parseField(field: Field, text: string): ParsedField {
+  if (field.kind === "boolean")
+    return { value: text === "true" || field.required || field.hasDefault ? text === "true" : undefined };
+  if (text.trim() === "") return parseEmpty(field, text);
   switch (field.kind) {
     case "line":
     case "prose":
       return { value: text };
     case "number":
     case "integer":
-      return numberMeant(field, text);
+      return parseNumber(field, text);
     case "choice":
       return { value: field.choices[Number(text)] };
     case "array":
     case "object":
-      return jsonMeant(field.kind, text);
+      return parseJsonField(field.kind, text);
     case "any":
-      // A default stays what it is: as text it could be taken for something else.
-      return field.hasDefault && text === field.initial ? { value: undefined } : anyMeant(text);
+      // Leave an unchanged default out: parsed from text, it could become another type.
+      return field.hasDefault && text === field.initial ? { value: undefined } : parseAny(text);
   }
 }
 
-function left(field: Field, text: string): Meant {
-  if (field.required) return { problem: "This is needed." };
-  // Somebody emptied it: that is what they want, and not the default again.
+function parseEmpty(field: Field, text: string): ParsedField {
+  if (field.required) return { problem: "Required." };
+  // The user has emptied a field with a default: send the empty text, not the default.
   const isText = field.kind === "line" || field.kind === "prose";
   return { value: isText && field.hasDefault ? text : undefined };
 }
 
-function numberMeant({ kind, min, max }: Field, text: string): Meant {
+function parseNumber({ kind, min, max }: Field, text: string): ParsedField {
   const number = Number(text);
-  if (!Number.isFinite(number)) return { problem: "This is to be a number." };
-  if (kind === "integer" && !Number.isInteger(number)) return { problem: "This is to be a whole number." };
-  if (min !== null && number < min) return { problem: `This is to be at least ${min}.` };
-  if (max !== null && number > max) return { problem: `This is to be at most ${max}.` };
+  if (!Number.isFinite(number)) return { problem: "Must be a number." };
+  if (kind === "integer" && !Number.isInteger(number)) return { problem: "Must be a whole number." };
+  if (min !== null && number < min) return { problem: `Must be at least ${min}.` };
+  if (max !== null && number > max) return { problem: `Must be at most ${max}.` };
   return { value: number };
 }
 
-function jsonMeant(kind: "array" | "object", text: string): Meant {
+function parseJsonField(kind: "array" | "object", text: string): ParsedField {
   let value: unknown;
   try {
     value = JSON.parse(text);
   } catch (error) {
-    return { problem: `This is not JSON: ${error instanceof Error ? error.message : "it cannot be read"}` };
+    return { problem: `Invalid JSON: ${error instanceof Error ? error.message : String(error)}` };
   }
-  if (kind === "array" && !Array.isArray(value)) return { problem: 'This is to be a list, e.g. ["one", "two"].' };
-  if (kind === "object" && !isObject(value)) return { problem: 'This is to be an object, e.g. {"name": "value"}.' };
+  if (kind === "array" && !Array.isArray(value)) return { problem: 'Must be a list, e.g. ["one", "two"].' };
+  if (kind === "object" && !isObject(value)) return { problem: 'Must be an object, e.g. {"name": "value"}.' };
   return { value };
 }
 
-/** What may be anything: JSON where it is, and otherwise the text itself, as on the command line. */
-function anyMeant(text: string): Meant {
+/** Parse a value of any type: JSON where it is valid, otherwise the text itself, as on the command line. */
+function parseAny(text: string): ParsedField {
   try {
     return { value: JSON.parse(text) as unknown };
   } catch {

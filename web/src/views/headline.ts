@@ -1,45 +1,60 @@
-/** What a call is about, on one line: its command, its file, its question. Never its JSON. */
+/** The one-line summary of a call: its command, file or question; never its JSON. */
 import { isRecord, isText, oneLine } from "./json";
 import { patchedPaths } from "./patch";
 
-/** By what a call is best known, in this order, whoever's tool it is. */
-const TELLING = [
+/** Fields that describe a call best, in this order, for the tools of all agents. */
+const DESCRIBING_FIELDS = [
   ...["command", "cmd", "script", "code"],
   ...["file_path", "filePath", "path", "notebook_path", "dir_path", "directory", "file", "filename"],
-  ...["pattern", "query", "q", "url", "question", "summary", "description", "prompt", "message", "text", "name", "title"],
+  ...[
+    "pattern",
+    "query",
+    "q",
+    "url",
+    "question",
+    "summary",
+    "description",
+    "prompt",
+    "message",
+    "text",
+    "name",
+    "title",
+  ],
   ...["skill", "subject", "task", "to", "agent_id", "shellId"],
 ];
-const LISTS = ["todos", "items", "plan"];
-const PATCHES = ["patchText", "patch", "input", "diff"];
+const TASK_LIST_FIELDS = ["todos", "items", "plan"];
+const PATCH_FIELDS = ["patchText", "patch", "input", "diff"];
 
 export function headline(input: unknown): string {
-  if (isText(input)) return oneLine(patchedPaths(input).join(", ") || unwrapped(input));
+  if (isText(input)) return oneLine(patchedPaths(input).join(", ") || withoutShell(input));
   if (!isRecord(input)) return input === null || input === undefined ? "" : oneLine(JSON.stringify(input));
-  return oneLine(patchesIn(input) || tasksIn(input) || filesIn(input) || tellingIn(input) || firstIn(input));
+  return oneLine(patchesIn(input) || tasksIn(input) || filesIn(input) || descriptionIn(input) || firstValueIn(input));
 }
 
-function tellingIn(input: Record<string, unknown>): string {
-  for (const name of TELLING) {
-    const said = input[name];
-    if (isText(said) && said.trim()) return withPlace(name, unwrapped(said), input);
-    // A command as its words.
-    if (Array.isArray(said) && said.length && said.every(isText)) return unwrapped(said.join(" "));
+function descriptionIn(input: Record<string, unknown>): string {
+  for (const name of DESCRIBING_FIELDS) {
+    const value = input[name];
+    if (isText(value) && value.trim()) return withLocation(name, withoutShell(value), input);
+    // A command as a list of words.
+    if (Array.isArray(value) && value.length && value.every(isText)) return withoutShell(value.join(" "));
   }
   return "";
 }
 
-/** What is looked for, and where. */
-function withPlace(name: string, said: string, input: Record<string, unknown>): string {
+/** Add the pattern of a search, or the line in a file. */
+function withLocation(name: string, value: string, input: Record<string, unknown>): string {
   const pattern = input["pattern"] ?? input["glob"];
-  if (["path", "dir_path", "directory"].includes(name) && isText(pattern) && pattern) return `${pattern} in ${said}`;
+  if (["path", "dir_path", "directory"].includes(name) && isText(pattern) && pattern) return `${pattern} in ${value}`;
   const line = input["offset"] ?? input["start_line"];
-  return ["file_path", "filePath", "path"].includes(name) && typeof line === "number" && line > 0 ? `${said}:${line}` : said;
+  return ["file_path", "filePath", "path"].includes(name) && typeof line === "number" && line > 0
+    ? `${value}:${line}`
+    : value;
 }
 
 function patchesIn(input: Record<string, unknown>): string {
-  for (const name of PATCHES) {
-    const said = input[name];
-    const paths = isText(said) ? patchedPaths(said) : [];
+  for (const name of PATCH_FIELDS) {
+    const value = input[name];
+    const paths = isText(value) ? patchedPaths(value) : [];
     if (paths.length) return paths.join(", ");
   }
   return "";
@@ -48,20 +63,24 @@ function patchesIn(input: Record<string, unknown>): string {
 function filesIn(input: Record<string, unknown>): string {
   const changes = input["changes"];
   if (!Array.isArray(changes)) return "";
-  return changes.flatMap((one) => (isRecord(one) && isText(one["path"]) ? [one["path"]] : [])).join(", ");
+  return changes.flatMap((item) => (isRecord(item) && isText(item["path"]) ? [item["path"]] : [])).join(", ");
 }
 
 function tasksIn(input: Record<string, unknown>): string {
-  const tasks = LISTS.map((name) => input[name]).find((list) => Array.isArray(list) && list.some(isRecord));
-  if (!Array.isArray(tasks)) return "";
-  const done = tasks.filter((one) => isRecord(one) && (one["completed"] === true || one["status"] === "completed"));
-  const current = tasks.find((one) => isRecord(one) && one["status"] === "in_progress");
-  const doing = isRecord(current) ? (current["activeForm"] ?? current["content"] ?? current["description"] ?? current["text"]) : "";
-  return `${done.length} of ${tasks.length} done${isText(doing) && doing ? `: ${doing}` : ""}`;
+  const tasks = TASK_LIST_FIELDS.map((name) => input[name]).find(
+    (list): list is unknown[] => Array.isArray(list) && list.some(isRecord),
+  );
+  if (!tasks) return "";
+  const done = tasks.filter((item) => isRecord(item) && (item["completed"] === true || item["status"] === "completed"));
+  const current = tasks.find((item) => isRecord(item) && item["status"] === "in_progress");
+  const currentText = isRecord(current)
+    ? (current["activeForm"] ?? current["content"] ?? current["description"] ?? current["text"])
+    : "";
+  return `${done.length} of ${tasks.length} done${isText(currentText) && currentText ? `: ${currentText}` : ""}`;
 }
 
-/** Where nothing better is known: its first text, or else its first values. */
-function firstIn(input: Record<string, unknown>): string {
+/** Fall back to the first text, or else to the first values. */
+function firstValueIn(input: Record<string, unknown>): string {
   const entries = Object.entries(input);
   const text = entries.find(([, value]) => isText(value) && value.trim());
   if (text) return `${text[0]}: ${String(text[1])}`;
@@ -71,8 +90,8 @@ function firstIn(input: Record<string, unknown>): string {
     .join(", ");
 }
 
-/** Without the shell around a command, which says nothing: `/bin/bash -lc 'make test'` is `make test`. */
-function unwrapped(command: string): string {
+/** Remove the shell around a command: `/bin/bash -lc 'make test'` becomes `make test`. */
+function withoutShell(command: string): string {
   const inner = /^(?:\S*\/)?(?:ba|z|da)?sh\s+-l?c\s+(['"]?)([\s\S]*)\1\s*$/.exec(command);
   return inner?.[2]?.trim() || command;
 }

@@ -1,4 +1,4 @@
-/** Values of which nothing is known beforehand: what tools are given and give. */
+/** Helpers for values of unknown type, such as inputs and outputs of tools. */
 
 export function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
@@ -6,14 +6,14 @@ export function isRecord(value: unknown): value is Record<string, unknown> {
 
 export const isText = (value: unknown): value is string => typeof value === "string";
 
-/** A value as somebody reads it: text as it is, anything else as JSON. */
+/** Format a value for reading: text as it is, anything else as JSON. */
 export function asText(value: unknown): string {
   if (isText(value)) return value;
-  return JSON.stringify(value, null, 2) ?? "";
+  return value === undefined ? "" : JSON.stringify(value, null, 2);
 }
 
-/** The value that a text is the JSON of, where it is that of a list or an object. */
-export function parsed(text: string): unknown {
+/** Parse a text that is the JSON of a list or an object; undefined for any other text. */
+export function parseJson(text: string): unknown {
   const [first, last] = [text.trimStart().charAt(0), text.trimEnd().at(-1)];
   if (!((first === "{" && last === "}") || (first === "[" && last === "]"))) return undefined;
   try {
@@ -23,9 +23,12 @@ export function parsed(text: string): unknown {
   }
 }
 
-/** On one line, at most so many characters. */
-export function oneLine(text: string, most = 300): string {
-  // Only so much is looked at: a text may be megabytes, and its first line is at its beginning.
-  const line = text.slice(0, most * 4).replace(/\s+/g, " ").trim();
-  return line.length > most ? `${line.slice(0, most - 1)}…` : line;
+/** Return a text on one line, with at most `most` characters. */
+export function oneLine(text: string, maxChars = 300): string {
+  // Look only at the beginning: a text may have megabytes.
+  const line = text
+    .slice(0, maxChars * 4)
+    .replace(/\s+/g, " ")
+    .trim();
+  return line.length > maxChars ? `${line.slice(0, maxChars - 1)}…` : line;
 }

@@ -1,63 +1,65 @@
-/** What may be read as Markdown, and where its links may lead. */
+/** Which text is rendered as Markdown, and which links are followed. */
 
-/** What is longer, or has more lines, is shown as it is. */
-const MOST_CHARS = 40_000;
-const MOST_LINES = 1_200;
-/** How many characters with a meaning a paragraph may have: what reading them takes grows with their square. */
-const MOST_MARKS = 400;
-const MOST_MARKS_IN_ALL = 5_000;
-/** How many lines that underline a heading there may be, for the same reason. */
-const MOST_UNDERLINES = 100;
-const DEEPEST = 12;
+/** Longer text, or text with more lines, is shown as it is. */
+const MAX_CHARS = 40_000;
+const MAX_LINES = 1_200;
+/** How many special characters a paragraph may have: parsing time grows with their square. */
+const MAX_MARKS = 400;
+const MAX_TOTAL_MARKS = 5_000;
+/** How many underlines of headings there may be, for the same reason. */
+const MAX_UNDERLINES = 100;
+const MAX_DEPTH = 12;
 
 const MARK = /[*_~`[\]<>|@&=\-\\!(]/g;
 const UNDERLINE = /^ {0,3}(?:=+|-+)[ \t]*$/gm;
 const ITEM = "(?:>|[-*+]|\\d+[.)])";
-const DEEP = new RegExp(`^[ \\t]*(?:${ITEM}[ \\t]*){${DEEPEST}}|^ {${DEEPEST * 4}}[ \\t]*${ITEM}`, "m");
+const TOO_DEEP = new RegExp(`^[ \\t]*(?:${ITEM}[ \\t]*){${MAX_DEPTH}}|^ {${MAX_DEPTH * 4}}[ \\t]*${ITEM}`, "m");
 
 /**
- * Whether a text can be read as Markdown in no time. Reading some texts takes minutes, or more than there is memory: who
- * writes to a transcript could stop the page of whoever looks at it.
+ * Whether a text can be parsed as Markdown quickly. Some texts take minutes, or more memory than there is: whoever
+ * writes to a transcript could freeze the page of its readers.
  */
-export function isTame(text: string): boolean {
-  if (text.length > MOST_CHARS || DEEP.test(text)) return false;
-  if (countOf(text, /\n/g) > MOST_LINES || countOf(text, UNDERLINE) > MOST_UNDERLINES) return false;
-  if (countOf(text, MARK) > MOST_MARKS_IN_ALL) return false;
-  return text.split(/\n[ \t]*\n/).every((paragraph) => countOf(paragraph, MARK) <= MOST_MARKS);
+export function isFastToParse(text: string): boolean {
+  if (text.length > MAX_CHARS || TOO_DEEP.test(text)) return false;
+  if (countOf(text, /\n/g) > MAX_LINES || countOf(text, UNDERLINE) > MAX_UNDERLINES) return false;
+  if (countOf(text, MARK) > MAX_TOTAL_MARKS) return false;
+  return text.split(/\n[ \t]*\n/).every((paragraph) => countOf(paragraph, MARK) <= MAX_MARKS);
 }
 
 const countOf = (text: string, pattern: RegExp) => text.match(pattern)?.length ?? 0;
 
-const MEANT = /[*_`[\]<>#|~\\&!@]|https?:|www\.|^\s*(?:[-+=]|\d+[.)])|\n\s*\n|^ {4}|\t/m;
+const MARKUP = /[*_`[\]<>#|~\\&!@]|https?:|www\.|^\s*(?:[-+=]|\d+[.)])|\n\s*\n|^ {4}|\t/m;
 
-/** Whether a text means the same with and without Markdown: then nobody has to read it. Most of what agents say is so. */
-export const isPlain = (text: string) => text.length < 2_000 && !MEANT.test(text);
+/**
+ * Whether a text looks the same with and without Markdown, so that it need not be parsed. Most messages of agents do.
+ */
+export const isPlain = (text: string) => text.length < 2_000 && !MARKUP.test(text);
 
 const FENCE = /^ {0,3}(```|~~~)/;
 
 /**
- * A text in pieces that can be read one by one: while it is being typed, only the last of them changes. Between them are
- * empty lines, but none that stand in code.
+ * Split a text into blocks that can be parsed one by one: while text is streaming, only the last block changes. Empty
+ * lines separate blocks, except inside of code.
  */
-export function piecesOf(text: string): string[] {
-  const pieces: string[] = [];
-  let piece: string[] = [];
+export function splitBlocks(text: string): string[] {
+  const blocks: string[] = [];
+  let block: string[] = [];
   let fence: string | null = null;
   for (const line of text.split("\n")) {
     const mark = FENCE.exec(line)?.[1] ?? null;
     if (mark !== null && fence === null) fence = mark;
     else if (mark !== null && mark === fence) fence = null;
-    const isBetween = line.trim() === "" && fence === null;
-    if (!isBetween) piece.push(line);
-    else if (piece.length) {
-      pieces.push(piece.join("\n"));
-      piece = [];
+    const isSeparator = line.trim() === "" && fence === null;
+    if (!isSeparator) block.push(line);
+    else if (block.length) {
+      blocks.push(block.join("\n"));
+      block = [];
     }
   }
-  return piece.length ? [...pieces, piece.join("\n")] : pieces;
+  return block.length ? [...blocks, block.join("\n")] : blocks;
 }
 
-/** The address of a link that may be followed; undefined for all others. */
+/** Return the address of a link that is safe to follow; undefined for all others. */
 export function safeLink(address: string | undefined): string | undefined {
   return address !== undefined && /^(https?:\/\/|mailto:)/i.test(address) ? address : undefined;
 }

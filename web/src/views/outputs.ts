@@ -1,86 +1,93 @@
-/** What a tool gave, as it is shown: texts, pictures, and JSON where it is nothing else. */
+/** The output of a tool as it is shown: texts, images, and JSON for everything else. */
 import type { EventOf } from "@/api";
-import { asText, isRecord, isText, parsed } from "./json";
+import { asText, isRecord, isText, parseJson } from "./json";
 
-export type Shown =
-  | { readonly type: "text"; readonly text: string; readonly label?: string; readonly bad?: boolean }
+export type OutputPart =
+  | { readonly type: "text"; readonly text: string; readonly label?: string; readonly isError?: boolean }
   | { readonly type: "image"; readonly src: string; readonly bytes: number };
 
-/** Pictures only of kinds that hold pictures and nothing else: an SVG can hold a page. */
-const PICTURE = /^image\/(png|jpeg|gif|webp)$/;
+/** Only image types that cannot contain a document, as SVG can. */
+const IMAGE_TYPE = /^image\/(png|jpeg|gif|webp)$/;
 const BASE64 = /^[A-Za-z0-9+/=\s]+$/;
 const DATA_URL = /^data:(image\/[a-z]+);base64,(.*)$/s;
-const PICTURE_CHARS = 8_000_000;
-const PICTURES_MOST = 20;
+const MAX_IMAGE_CHARS = 8_000_000;
+const MAX_IMAGES = 20;
 
-/** The parts of a result, in order. What went wrong is said once, though many tools say it twice. */
-export function outputsOf(result: EventOf<"tool.result">["payload"]): Shown[] {
-  const shown = partsOf(result.output).filter((part) => part.type !== "text" || part.text !== "");
+/** Return the parts of a result in order. An error is shown once, though many tools report it twice. */
+export function outputsOf(result: EventOf<"tool.result">["payload"]): OutputPart[] {
+  const parts = partsOf(result.output).filter((part) => part.type !== "text" || part.text !== "");
   const error = result.error;
-  if (error == null) return shown;
-  const first = shown[0];
-  if (shown.length === 1 && first?.type === "text" && error.includes(first.text.trim())) {
-    // It says the same, perhaps with a word before it; the output has its lines as they were.
-    const before = error.slice(0, error.indexOf(first.text.trim())).trim();
-    return [...(before ? [{ type: "text", text: before, bad: true } as const] : []), { ...first, bad: true }];
+  if (error == null) return parts;
+  const first = parts[0];
+  if (parts.length === 1 && first?.type === "text" && error.includes(first.text.trim())) {
+    // The error repeats the output, perhaps with a prefix; the output has the original line breaks.
+    const prefix = error.slice(0, error.indexOf(first.text.trim())).trim();
+    return [...(prefix ? [{ type: "text", text: prefix, isError: true } as const] : []), { ...first, isError: true }];
   }
-  return [{ type: "text", text: error, bad: true }, ...shown];
+  return [{ type: "text", text: error, isError: true }, ...parts];
 }
 
-export function partsOf(output: unknown): Shown[] {
+export function partsOf(output: unknown): OutputPart[] {
   if (output === null || output === undefined) return [];
   if (isText(output)) {
-    const value = parsed(output);
+    const value = parseJson(output);
     return value === undefined ? [{ type: "text", text: output }] : partsOf(value);
   }
-  if (Array.isArray(output)) return output.length && output.every(isContent) ? contents(output) : json(output);
-  if (!isRecord(output)) return json(output);
+  if (Array.isArray(output)) return output.length && output.every(isContent) ? contentParts(output) : jsonParts(output);
+  if (!isRecord(output)) return jsonParts(output);
   const content = output["content"];
-  // As MCP gives it: contents, and often the same as a structure.
-  if (Array.isArray(content) && content.length && content.every(isContent)) return contents(content);
-  if (isText(output["stdout"]) || isText(output["stderr"])) return streams(output);
-  return pictureOf(output) ? contents([output]) : json(output);
+  // The form of MCP: content items, often repeated as a structure.
+  if (Array.isArray(content) && content.length && content.every(isContent)) return contentParts(content);
+  if (isText(output["stdout"]) || isText(output["stderr"])) return streamParts(output);
+  return imageOf(output) ? contentParts([output]) : jsonParts(output);
 }
 
-function streams(output: Record<string, unknown>): Shown[] {
+function streamParts(output: Record<string, unknown>): OutputPart[] {
   const { stdout, stderr, ...rest } = output;
   const others = Object.entries(rest).filter(([name, value]) => value !== null && value !== "" && name !== "exit_code");
   return [
     { type: "text", text: isText(stdout) ? stdout : asText(stdout) },
-    ...(isText(stderr) && stderr ? [{ type: "text", text: stderr, label: "stderr", bad: true } as const] : []),
-    ...(others.length ? json(Object.fromEntries(others)) : []),
+    ...(isText(stderr) && stderr ? [{ type: "text", text: stderr, label: "stderr", isError: true } as const] : []),
+    ...(others.length ? jsonParts(Object.fromEntries(others)) : []),
   ];
 }
 
-function contents(items: readonly unknown[]): Shown[] {
-  const shown: Shown[] = [];
+function contentParts(items: readonly unknown[]): OutputPart[] {
+  const parts: OutputPart[] = [];
   for (const item of items) {
-    const picture = pictureOf(item);
-    if (picture) {
-      if (shown.filter((one) => one.type === "image").length < PICTURES_MOST) shown.push(picture);
+    const image = imageOf(item);
+    if (image) {
+      if (parts.filter((part) => part.type === "image").length < MAX_IMAGES) parts.push(image);
     } else if (isRecord(item) && isText(item["text"])) {
-      const value = parsed(item["text"]);
-      shown.push({ type: "text", text: value === undefined ? item["text"] : asText(value) });
-    } else shown.push(...json(item));
+      const value = parseJson(item["text"]);
+      parts.push({ type: "text", text: value === undefined ? item["text"] : asText(value) });
+    } else parts.push(...jsonParts(item));
   }
-  return shown;
+  return parts;
 }
 
-const json = (value: unknown): Shown[] => [{ type: "text", text: asText(value) }];
+const jsonParts = (value: unknown): OutputPart[] => [{ type: "text", text: asText(value) }];
 
 function isContent(item: unknown): boolean {
-  return (isRecord(item) && isText(item["text"]) && (item["type"] === undefined || isText(item["type"]))) || pictureOf(item) !== null;
+  return (
+    (isRecord(item) && isText(item["text"]) && (item["type"] === undefined || isText(item["type"]))) ||
+    imageOf(item) !== null
+  );
 }
 
-/** A picture inside of what a tool gave, in the shapes of Anthropic, MCP, OpenAI and Gemini. */
-export function pictureOf(item: unknown): Extract<Shown, { type: "image" }> | null {
+/** Return an image in the output of a tool, in the forms of Anthropic, MCP, OpenAI and Gemini. */
+export function imageOf(item: unknown): Extract<OutputPart, { type: "image" }> | null {
   if (!isRecord(item)) return null;
-  const inside = [item["source"], item["inlineData"], item["inline_data"], item["file"]].find(isRecord) ?? item;
-  const url = isRecord(item["image_url"]) ? item["image_url"]["url"] : (item["image_url"] ?? inside["url"]);
-  const [, named, coded] = (isText(url) && url.length < PICTURE_CHARS && DATA_URL.exec(url)) || [];
-  const media = named ?? inside["media_type"] ?? inside["mimeType"] ?? inside["mime_type"] ?? inside["type"];
-  const data = coded ?? inside["data"] ?? inside["base64"];
-  if (!isText(media) || !isText(data) || !PICTURE.test(media)) return null;
-  if (data.length > PICTURE_CHARS || !BASE64.test(data)) return null;
-  return { type: "image", src: `data:${media};base64,${data.replace(/\s/g, "")}`, bytes: Math.floor(data.length * 0.75) };
+  const source = [item["source"], item["inlineData"], item["inline_data"], item["file"]].find(isRecord) ?? item;
+  const url = isRecord(item["image_url"]) ? item["image_url"]["url"] : (item["image_url"] ?? source["url"]);
+  const [, dataUrlType, dataUrlData] = (isText(url) && url.length < MAX_IMAGE_CHARS && DATA_URL.exec(url)) || [];
+  const media = dataUrlType ?? source["media_type"] ?? source["mimeType"] ?? source["mime_type"] ?? source["type"];
+  const data = dataUrlData ?? source["data"] ?? source["base64"];
+  if (!isText(media) || !isText(data) || !IMAGE_TYPE.test(media)) return null;
+  if (data.length > MAX_IMAGE_CHARS || !BASE64.test(data)) return null;
+  return {
+    type: "image",
+    src: `data:${media};base64,${data.replace(/\s/g, "")}`,
+    bytes: Math.floor(data.length * 0.75),
+  };
 }

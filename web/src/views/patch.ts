@@ -6,13 +6,13 @@ const MARK = "*** Begin Patch";
 
 export const isPatch = (text: string) => text.trimStart().startsWith(MARK);
 
-/** The files that a patch is about; none where it is no patch. */
+/** Return the files of a patch; none where the text is no patch. */
 export function patchedPaths(text: string): string[] {
   if (!isPatch(text)) return [];
   return text.split("\n").flatMap((line) => FILE.exec(line)?.[2]?.trim() ?? []);
 }
 
-export function patchOf(text: string): FileDiff[] {
+export function parsePatch(text: string): FileDiff[] {
   const files: { path: string; action: FileDiff["action"]; lines: DiffLine[] }[] = [];
   for (const line of text.split("\n")) {
     const file = FILE.exec(line);
@@ -21,8 +21,8 @@ export function patchOf(text: string): FileDiff[] {
       files.push({ path: (file[2] ?? "").trim(), action, lines: [] });
       continue;
     }
-    const shown = lineOf(line);
-    if (shown) files.at(-1)?.lines.push(shown);
+    const diffLine = lineOf(line);
+    if (diffLine) files.at(-1)?.lines.push(diffLine);
   }
   return files;
 }

@@ -1,15 +1,15 @@
-/** What a provider needs before it can be used, as `shopfloor providers` says it. */
+/** What a provider lacks before it can be used, as in `shopfloor providers`. */
 import type { Provider, ProviderList } from "@/api";
 
-/** Why the provider cannot be used; null where it can, or where that is not known. */
-export function lackOf(name: string, known: ProviderList | undefined): string | null {
-  const provider = known?.providers.find((one) => one.name === name);
-  return provider && !known?.usable.includes(name) ? missing(provider) : null;
+/** Return why the provider cannot be used; null where it can, or while its state is unknown. */
+export function unavailableReason(name: string, providers: ProviderList | undefined): string | null {
+  const provider = providers?.providers.find((candidate) => candidate.name === name);
+  return provider && !providers?.usable.includes(name) ? missingText(provider) : null;
 }
 
-function missing({ kind, program, path, problem, login, install }: Provider): string {
+function missingText({ kind, program, path, problem, login, install }: Provider): string {
   if (kind === "agent" && path == null) return `Not installed on the server's machine. To install it: ${install}`;
-  if (problem != null) return `It does not work on the server's machine: ${problem}`;
-  if (login != null) return "It cannot be used on the server's machine yet.";
-  return `It cannot log in: ${kind === "api" ? install : `start \`${program}\` once on the server's machine and log in, or set its key`}`;
+  if (problem != null) return `Does not work on the server's machine: ${problem}`;
+  if (login != null) return "Not usable on the server's machine yet.";
+  return `Not logged in: ${kind === "api" ? install : `start \`${program}\` once on the server's machine and log in, or set its key`}`;
 }

@@ -1,4 +1,4 @@
-/** A form from a JSON Schema: which fields there are. What is typed into them, `formValues` reads. */
+/** The fields of a form, from a JSON Schema. `formValues` converts what is typed into them. */
 
 export type FieldKind = "line" | "prose" | "number" | "integer" | "boolean" | "choice" | "array" | "object" | "any";
 
@@ -8,7 +8,7 @@ export interface Field {
   readonly description: string | null;
   readonly kind: FieldKind;
   readonly required: boolean;
-  /** What stands in it at first. A truth is `true` or `false`; a choice is the place of one of `choices`. */
+  /** The initial text. A boolean is `true` or `false`; a choice is an index in `choices`. */
   readonly initial: string;
   readonly hasDefault: boolean;
   readonly choices: readonly unknown[];
@@ -19,30 +19,42 @@ export interface Field {
 
 type Schema = Readonly<Record<string, unknown>>;
 
-const PROSE = new Set(["prompt", "task", "text", "description", "message", "question", "instructions", "body", "content", "notes", "context"]);
+const PROSE = new Set([
+  "prompt",
+  "task",
+  "text",
+  "description",
+  "message",
+  "question",
+  "instructions",
+  "body",
+  "content",
+  "notes",
+  "context",
+]);
 const PROSE_FORMATS = new Set(["multiline", "textarea", "markdown", "text"]);
 /** A text that may be longer than this is prose. */
 const LINE_CHARS = 200;
 
 export function fieldsOf(schema: Schema): Field[] {
   const required = new Set(Array.isArray(schema.required) ? schema.required : []);
-  return Object.entries(isObject(schema.properties) ? schema.properties : {}).map(([name, said]) =>
-    fieldOf(name, isObject(said) ? said : {}, required.has(name)),
+  return Object.entries(isObject(schema.properties) ? schema.properties : {}).map(([name, property]) =>
+    fieldOf(name, isObject(property) ? property : {}, required.has(name)),
   );
 }
 
-function fieldOf(name: string, said: Schema, required: boolean): Field {
-  const schema = present(said);
+function fieldOf(name: string, property: Schema, required: boolean): Field {
+  const schema = withoutNull(property);
   const choices = Array.isArray(schema.enum) ? schema.enum : [];
   const kind = choices.length ? "choice" : kindOf(name, schema);
   const hasDefault = schema.default !== undefined && schema.default !== null;
   return {
     name,
-    label: textOf(schema.title) ?? readable(name),
+    label: textOf(schema.title) ?? labelOf(name),
     description: textOf(schema.description),
     kind,
     required,
-    initial: hasDefault ? shown(kind, schema.default, choices) : kind === "boolean" ? "false" : "",
+    initial: hasDefault ? initialText(kind, schema.default, choices) : kind === "boolean" ? "false" : "",
     hasDefault,
     choices,
     min: numberOf(schema.minimum),
@@ -51,26 +63,28 @@ function fieldOf(name: string, said: Schema, required: boolean): Field {
   };
 }
 
-/** A name as people would write it: `MAX_ROUNDS` and `maxRounds` as `Max rounds`. */
-function readable(name: string): string {
+/** Turn a name into a label: `MAX_ROUNDS` and `maxRounds` become `Max rounds`. */
+function labelOf(name: string): string {
   const words = (name === name.toUpperCase() ? name.toLowerCase() : spaced(name)).split(/[\s_-]+/).filter(Boolean);
-  // What is all in capitals among other words is an abbreviation.
-  const text = words.map((word) => (word.length > 1 && word === word.toUpperCase() ? word : word.toLowerCase())).join(" ");
+  // A word in capitals among other words is an abbreviation.
+  const text = words
+    .map((word) => (word.length > 1 && word === word.toUpperCase() ? word : word.toLowerCase()))
+    .join(" ");
   return text ? text.charAt(0).toUpperCase() + text.slice(1) : name;
 }
 
 const spaced = (name: string) => name.replace(/([a-z\d])([A-Z])/g, "$1 $2");
 
-/** Of `string or null` and the like, the part that says something. */
-function present(schema: Schema): Schema {
+/** Return the non-null alternative of a schema such as `string or null`. */
+function withoutNull(schema: Schema): Schema {
   for (const name of ["anyOf", "oneOf"]) {
     const options = schema[name];
     if (!Array.isArray(options)) continue;
-    const real = options.filter((one) => isObject(one) && one.type !== "null");
-    if (real.length === 1 && isObject(real[0])) return { ...real[0], ...schema };
+    const alternatives = options.filter((alternative) => isObject(alternative) && alternative.type !== "null");
+    if (alternatives.length === 1 && isObject(alternatives[0])) return { ...alternatives[0], ...schema };
   }
   if (!Array.isArray(schema.type)) return schema;
-  const types = schema.type.filter((one) => one !== "null");
+  const types = schema.type.filter((alternative) => alternative !== "null");
   return { ...schema, type: types.length === 1 ? types[0] : undefined };
 }
 
@@ -90,7 +104,9 @@ function kindOf(name: string, schema: Schema): FieldKind {
 }
 
 function isProse(name: string, schema: Schema): boolean {
-  const words = spaced(name).toLowerCase().split(/[^a-z]+/);
+  const words = spaced(name)
+    .toLowerCase()
+    .split(/[^a-z]+/);
   return (
     schema["x-multiline"] === true ||
     PROSE_FORMATS.has(textOf(schema.format) ?? "") ||
@@ -100,10 +116,10 @@ function isProse(name: string, schema: Schema): boolean {
   );
 }
 
-function shown(kind: FieldKind, value: unknown, choices: readonly unknown[]): string {
+function initialText(kind: FieldKind, value: unknown, choices: readonly unknown[]): string {
   if (kind === "choice") {
-    const place = choices.findIndex((one) => JSON.stringify(one) === JSON.stringify(value));
-    return place < 0 ? "" : String(place);
+    const index = choices.findIndex((alternative) => JSON.stringify(alternative) === JSON.stringify(value));
+    return index < 0 ? "" : String(index);
   }
   if (typeof value === "string") return value;
   return kind === "array" || kind === "object" ? JSON.stringify(value, null, 2) : JSON.stringify(value);

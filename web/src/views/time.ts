@@ -1,4 +1,4 @@
-/** Times and durations, in words for people. */
+/** Times and durations as text. */
 
 const UNITS: readonly [Intl.RelativeTimeFormatUnit, number][] = [
   ["year", 31_536_000],
@@ -7,19 +7,19 @@ const UNITS: readonly [Intl.RelativeTimeFormatUnit, number][] = [
   ["hour", 3_600],
   ["minute", 60],
 ];
-const relative = new Intl.RelativeTimeFormat("en", { numeric: "always", style: "narrow" });
+const relativeFormat = new Intl.RelativeTimeFormat("en", { numeric: "always", style: "narrow" });
 
-/** How long ago: `just now`, `2m ago`, `3h ago`. */
-export function ago(at: string, now: number): string {
+/** Format how long ago: `just now`, `2m ago`, `3h ago`. */
+export function formatAgo(at: string, now: number): string {
   const seconds = Math.round((now - Date.parse(at)) / 1000);
   for (const [unit, length] of UNITS) {
-    if (seconds >= length) return relative.format(-Math.floor(seconds / length), unit);
+    if (seconds >= length) return relativeFormat.format(-Math.floor(seconds / length), unit);
   }
   return "just now";
 }
 
-/** `42 ms`, `4.2 s`, `1m 45s`, `2h 3m`, `3d 4h`. */
-export function duration(ms: number): string {
+/** Format a duration: `42 ms`, `4.2 s`, `1m 45s`, `2h 3m`, `3d 4h`. */
+export function formatDuration(ms: number): string {
   if (Math.round(ms) < 1_000) return `${Math.max(0, Math.round(ms))} ms`;
   const tenths = Math.round(ms / 100);
   if (tenths < 600) return `${(tenths / 10).toFixed(1)} s`;
@@ -30,10 +30,15 @@ export function duration(ms: number): string {
   return `${Math.floor(minutes / 1_440)}d ${Math.floor((minutes % 1_440) / 60)}h`;
 }
 
-const exactly = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "long" });
-const clockTime = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+const dateTimeFormat = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "long" });
+const clockFormat = new Intl.DateTimeFormat(undefined, {
+  hour: "2-digit",
+  minute: "2-digit",
+  second: "2-digit",
+  hourCycle: "h23",
+});
 
-/** The whole of it, in the reader's zone. */
-export const exact = (at: string) => exactly.format(new Date(at));
-/** The time of day, in the reader's zone. */
-export const clock = (at: string) => clockTime.format(new Date(at));
+/** Format date and time in the reader's time zone. */
+export const formatDateTime = (at: string) => dateTimeFormat.format(new Date(at));
+/** Format the time of day in the reader's time zone. */
+export const formatClock = (at: string) => clockFormat.format(new Date(at));

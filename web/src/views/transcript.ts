@@ -1,32 +1,32 @@
 /**
- * A page of a log as the rows of a transcript. Each event has its place by its number, and either is a row there, or is
- * shown by another one: a result by its call, a piece of output by the first of its group.
+ * Turn a page of a log into the rows of a transcript. An event either has a row, at its `seq`, or is part of another
+ * row: a result of its call's row, a piece of output of the first row of its group.
  */
 import type { EventOf, LogEvent, Page } from "@/api";
-import { isOutput, isRead, isToldElsewhere, kindOf, type Output, placeOf } from "./events";
-import type { CallRow, OutputRow, Row, Rows, StepRow, SubRunRow } from "./rows";
-import { isPiece } from "./typing";
+import { isOutput, isReadable, hasOwnEvent, messageKindOf, type Output, stepKeyOf } from "./events";
+import type { CallRow, OutputRow, Row, Rows, StepRow, SubRunRow } from "./transcriptRows";
+import { isStreamPiece } from "./streamingText";
 
-/** A row of output has no more than about so much: what is above and below is not drawn while nobody sees it. */
+/** Approximate limit of a row of output: rows out of sight are not rendered, so rows must stay small. */
 const OUTPUT_CHARS = 8_000;
 
-const bareRows = new WeakMap<Page, Rows>();
+const singleStepRows = new WeakMap<Page, Rows>();
 const allRows = new WeakMap<Page, Rows>();
 
-/** The rows of a page by their numbers, in order. `bare` is a run of one step, which needs no headings. */
-export function rowsOf(page: Page, bare: boolean): Rows {
-  const known = bare ? bareRows : allRows;
-  const before = known.get(page);
-  if (before) return before;
-  const rows = new Fold(page, bare).rows();
-  known.set(page, rows);
+/** Return the rows of a page by `seq`, in order. `bare` is a run of a single step, which needs no headings. */
+export function rowsOf(page: Page, isSingleStep: boolean): Rows {
+  const cache = isSingleStep ? singleStepRows : allRows;
+  const cached = cache.get(page);
+  if (cached) return cached;
+  const rows = new RowBuilder(page, isSingleStep).rows();
+  cache.set(page, rows);
   return rows;
 }
 
-/** The row that shows an event of the page: its own, the one that it is part of, or else the next one. */
+/** Return the row that shows an event of the page: its own, the row it is part of, or else the next one. */
 export function rowShowing(rows: Rows, seq: number): Row | undefined {
-  const own = rows.get(seq);
-  if (own) return own;
+  const ownRow = rows.get(seq);
+  if (ownRow) return ownRow;
   let next: Row | undefined;
   let last: Row | undefined;
   for (const row of rows.values()) {
@@ -37,9 +37,9 @@ export function rowShowing(rows: Rows, seq: number): Row | undefined {
   return next ?? last;
 }
 
-/** Whether the run waited after this event: for somebody outside, or for a run that it called. */
+/** Whether the run waited after this event, for an answer or for a sub-run. */
 function isWait(event: LogEvent): boolean {
-  if (!isRead(event)) return false;
+  if (!isReadable(event)) return false;
   if (event.type === "tool.call") return event.payload.awaits != null;
   return event.type === "step.call_workflow.started" && event.payload.kind !== "agent";
 }
@@ -51,106 +51,112 @@ interface OutputDraft {
   chars: number;
 }
 
-/** The rows while they are made. */
-class Fold {
+/** Builds the rows of a page. */
+class RowBuilder {
   readonly #rows = new Map<number, Row>();
   readonly #calls = new Map<string, (Draft<CallRow> & { events: LogEvent[] })[]>();
   readonly #subRuns = new Map<string, Draft<SubRunRow> & { events: LogEvent[] }>();
-  readonly #uses = new Map<string, LogEvent>();
-  /** The output that may go on, and the step in which nothing has happened yet. */
+  readonly #toolUses = new Map<string, LogEvent>();
+  /** The output row that may continue, and the step row without any event inside yet. */
   #output: OutputDraft | null = null;
   #step: (Draft<StepRow> & { events: LogEvent[] }) | null = null;
   #path = "";
 
   constructor(
     readonly page: Page,
-    readonly bare: boolean,
+    readonly isSingleStep: boolean,
   ) {}
 
   rows(): Rows {
-    this.page.events.forEach((event, index) => this.#take(event, index));
-    for (const event of this.page.later) {
-      if (event.type === "tool.result") this.#ended(event);
-      else this.#subRunEnded(event);
+    this.page.events.forEach((event, index) => this.#addEvent(event, index));
+    for (const event of this.page.laterEnds) {
+      if (event.type === "tool.result") this.#addResult(event);
+      else this.#addSubRunEnd(event);
     }
     return this.#rows;
   }
 
-  #take(event: LogEvent, index: number): void {
-    if (!isRead(event)) return this.#add({ ...this.#base(event), kind: "strange", event });
+  #addEvent(event: LogEvent, index: number): void {
+    if (!isReadable(event)) return this.#add({ ...this.#baseOf(event), kind: "unknown-event", event });
     switch (event.type) {
       case "message.user":
-        return this.#prompt(event);
+        return this.#addPrompt(event);
       case "message.assistant":
-        return this.#said(event, index);
+        return this.#addMessage(event, index);
       case "tool.call":
-        return this.#call(event);
+        return this.#addCall(event);
       case "tool.result":
-        return this.#ended(event) ? undefined : this.#add({ ...this.#base(event), kind: "result", result: event });
+        return this.#addResult(event)
+          ? undefined
+          : this.#add({ ...this.#baseOf(event), kind: "result", result: event });
       case "run.started":
-        return this.#started(event, index);
+        return this.#addAttempt(event, index);
       case "run.completed":
-        return this.#add({ ...this.#base(event), kind: "outcome", end: event });
+        return this.#add({ ...this.#baseOf(event), kind: "outcome", end: event });
       case "step.call_workflow.started":
-        return this.#subRun(event);
+        return this.#addSubRun(event);
       case "step.call_workflow.completed":
-        return this.#subRunEnded(event) ? undefined : this.#add({ ...this.#base(event), kind: "step", start: null, end: event });
+        return this.#addSubRunEnd(event)
+          ? undefined
+          : this.#add({ ...this.#baseOf(event), kind: "step", start: null, end: event });
       case "step.started":
-        return this.#stepStarted(event);
+        return this.#addStepStart(event);
       case "step.completed":
-        return this.#stepEnded(event, index);
+        return this.#addStepEnd(event, index);
     }
   }
 
-  /** An attempt that goes on after a wait is none to speak of: only the answer is new. */
-  #started(event: EventOf<"run.started">, index: number): void {
-    const before = this.page.events[index - 1];
-    if (before && isWait(before)) return;
-    const isGiven = !this.bare && Object.keys(event.payload.input ?? {}).length > 0;
-    if (event.payload.attempt > 1 || isGiven) this.#add({ ...this.#base(event), kind: "attempt", start: event });
+  /** Show later attempts and inputs. An attempt that only resumes after a wait is not shown: the answer is. */
+  #addAttempt(event: EventOf<"run.started">, index: number): void {
+    const cached = this.page.events[index - 1];
+    if (cached && isWait(cached)) return;
+    const hasInput = !this.isSingleStep && Object.keys(event.payload.input ?? {}).length > 0;
+    if (event.payload.attempt > 1 || hasInput) this.#add({ ...this.#baseOf(event), kind: "attempt", start: event });
   }
 
-  /** Of a run of one step only that it is tried again, and why: its outcome says how the last try ended. */
-  #stepStarted(event: EventOf<"step.started">): void {
-    if (this.bare && event.payload.try === 1) return;
-    const row = { ...this.#base(event), kind: "step" as const, start: event, end: null };
+  /** In a run of a single step, show only retries and their reason: the outcome tells how the last try ended. */
+  #addStepStart(event: EventOf<"step.started">): void {
+    if (this.isSingleStep && event.payload.try === 1) return;
+    const row = { ...this.#baseOf(event), kind: "step" as const, start: event, end: null };
     this.#add(row);
     this.#step = row;
   }
 
-  #stepEnded(event: EventOf<"step.completed">, index: number): void {
+  #addStepEnd(event: EventOf<"step.completed">, index: number): void {
     const isLast = this.page.events[index + 1]?.type === "run.completed";
-    if (this.bare && (event.payload.error == null || isLast)) return;
-    const begun = this.#step;
-    if (begun?.start && placeOf(begun.start) === placeOf(event)) {
-      begun.end = event;
-      begun.events.push(event);
+    if (this.isSingleStep && (event.payload.error == null || isLast)) return;
+    const startRow = this.#step;
+    if (startRow?.start && stepKeyOf(startRow.start) === stepKeyOf(event)) {
+      startRow.end = event;
+      startRow.events.push(event);
       this.#step = null;
-    } else this.#add({ ...this.#base(event), kind: "step", start: null, end: event });
+    } else this.#add({ ...this.#baseOf(event), kind: "step", start: null, end: event });
   }
 
-  #prompt(event: EventOf<"message.user">): void {
-    const blocks = event.payload.blocks.filter((block) => !isToldElsewhere(block, event, this.page));
-    if (blocks.length || event.payload.system_prompt) this.#add({ ...this.#base(event), kind: "prompt", message: event, blocks });
+  #addPrompt(event: EventOf<"message.user">): void {
+    const blocks = event.payload.blocks.filter((block) => !hasOwnEvent(block, event, this.page));
+    if (blocks.length || event.payload.system_prompt)
+      this.#add({ ...this.#baseOf(event), kind: "prompt", message: event, blocks });
   }
 
-  #said(event: EventOf<"message.assistant">, index: number): void {
-    // Shown as what is being typed, until the log has the whole.
-    if (isPiece(event)) return;
-    const { note, blocks: said } = event.payload;
-    for (const block of said) if (block.type === "tool_use") this.#uses.set(block.tool_id, event);
-    const blocks = said.filter((block) => !isToldElsewhere(block, event, this.page, index));
+  #addMessage(event: EventOf<"message.assistant">, index: number): void {
+    // Shown as streaming text until the log has the complete message.
+    if (isStreamPiece(event)) return;
+    const { note, blocks: allBlocks } = event.payload;
+    for (const block of allBlocks) if (block.type === "tool_use") this.#toolUses.set(block.tool_id, event);
+    const blocks = allBlocks.filter((block) => !hasOwnEvent(block, event, this.page, index));
     const output = blocks.filter(isOutput);
-    if (output.length && output.length === blocks.length && !note) this.#printed(event, output);
-    else if (blocks.length || note) this.#add({ ...this.#base(event), kind: kindOf(blocks), message: event, blocks });
+    if (output.length && output.length === blocks.length && !note) this.#addOutput(event, output);
+    else if (blocks.length || note)
+      this.#add({ ...this.#baseOf(event), kind: messageKindOf(blocks), message: event, blocks });
   }
 
-  #printed(event: EventOf<"message.assistant">, blocks: readonly Output[]): void {
+  #addOutput(event: EventOf<"message.assistant">, blocks: readonly Output[]): void {
     const chars = blocks.reduce((sum, block) => sum + block.text.length, 0);
     let output = this.#output;
     if (!output || this.#path !== event.path || output.chars + chars > OUTPUT_CHARS) {
       output = { events: [], pieces: [], chars: 0 };
-      this.#add({ ...this.#base(event), kind: "output", events: output.events, pieces: output.pieces });
+      this.#add({ ...this.#baseOf(event), kind: "output", events: output.events, pieces: output.pieces });
       this.#output = output;
     }
     output.chars += chars;
@@ -162,45 +168,55 @@ class Fold {
     }
   }
 
-  #call(event: EventOf<"tool.call">): void {
+  #addCall(event: EventOf<"tool.call">): void {
     const id = event.payload.call_id;
-    const use = this.#uses.get(id);
-    const row = { ...this.#base(event), events: use ? [event, use] : [event], kind: "call" as const, call: event, result: null };
+    const toolUse = this.#toolUses.get(id);
+    const row = {
+      ...this.#baseOf(event),
+      events: toolUse ? [event, toolUse] : [event],
+      kind: "call" as const,
+      call: event,
+      result: null,
+    };
     this.#calls.set(id, [...(this.#calls.get(id) ?? []), row]);
     this.#add(row);
   }
 
-  /** A call has its result; false where it does not stand here. Of several with one id, it is the oldest that is open. */
-  #ended(result: EventOf<"tool.result">): boolean {
-    const row = this.#calls.get(result.payload.call_id)?.find((one) => one.result === null);
+  /**
+   * Add a result to its call. Return false where the call is on another page. Of several calls with one id, take the
+   * oldest open one.
+   */
+  #addResult(result: EventOf<"tool.result">): boolean {
+    const row = this.#calls.get(result.payload.call_id)?.find((candidate) => candidate.result === null);
     if (!row) return false;
     row.result = result;
     row.events.push(result);
     return true;
   }
 
-  #subRun(event: EventOf<"step.call_workflow.started">): void {
-    const row = { ...this.#base(event), events: [event], kind: "sub-run" as const, call: event, end: null };
-    this.#subRuns.set(placeOf(event), row);
+  #addSubRun(event: EventOf<"step.call_workflow.started">): void {
+    const row = { ...this.#baseOf(event), events: [event], kind: "sub-run" as const, call: event, end: null };
+    this.#subRuns.set(stepKeyOf(event), row);
     this.#add(row);
   }
 
-  #subRunEnded(event: EventOf<"step.call_workflow.completed">): boolean {
-    const row = this.#subRuns.get(placeOf(event));
+  #addSubRunEnd(event: EventOf<"step.call_workflow.completed">): boolean {
+    const row = this.#subRuns.get(stepKeyOf(event));
     if (!row || row.end) return false;
     row.end = event;
     row.events.push(event);
     return true;
   }
 
-  /** What the next row begins with; what was going on does not go on beyond it. */
-  #base(event: LogEvent) {
-    const path = event.path ?? "";
-    const place = !this.bare && path && path !== this.#path ? path : null;
+  /** Return the common fields of a new row. A new row ends the current output and step rows. */
+  #baseOf(event: LogEvent) {
+    // A damaged log may lack fields that the types promise.
+    const path = (event as { path?: string | null }).path ?? "";
+    const stepPath = !this.isSingleStep && path && path !== this.#path ? path : null;
     this.#path = path;
     this.#output = null;
     this.#step = null;
-    return { seq: event.seq, events: [event], place };
+    return { seq: event.seq, events: [event], stepPath };
   }
 
   #add(row: Row): void {

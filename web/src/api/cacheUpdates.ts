@@ -1,0 +1,122 @@
+/** Apply rows and events from the live stream to cached query results. */
+import type { Query, QueryClient } from "@tanstack/react-query";
+import { Problem } from "./http";
+import { type MergedPages, type Pages, mergeRows, withoutRuns } from "./runPages";
+import type { RunFilter } from "./requests";
+import type { LogEvent, Run, RunDetail } from "./types";
+
+/** How soon a list is fetched again when a changed row leaves its total or order unknown; a search waits longer. */
+const REFETCH_MS = 5_000;
+const SEARCH_REFETCH_MS = 10_000;
+
+/** Apply changed rows, newest last, to every cached list and run detail they belong to. */
+export function patchRuns(queries: QueryClient, changed: readonly Run[]): void {
+  const newest = new Map(changed.map((run) => [run.id, run]));
+  for (const query of queries.getQueryCache().findAll({ queryKey: ["runs"] })) {
+    updateList(queries, query, (pages) => mergeRows(pages, query.queryKey[1] as RunFilter, newest));
+  }
+  for (const run of newest.values()) {
+    patchDetail(queries, run);
+    refetchAncestors(queries, run);
+  }
+}
+
+/** Remove deleted runs from every cached list, and show "not found" where one of them is open. */
+export function removeRuns(queries: QueryClient, deletedIds: readonly string[]): void {
+  const ids = new Set(deletedIds);
+  for (const query of queries.getQueryCache().findAll({ queryKey: ["runs"] })) {
+    updateList(queries, query, (pages) => ({ pages: withoutRuns(pages, ids), needsRefetch: false }));
+  }
+  for (const id of ids) {
+    for (const query of queries.getQueryCache().findAll({ queryKey: ["run", id], type: "active" })) setNotFound(query);
+    for (const kind of ["run", "timeline", "spans"]) queries.removeQueries({ queryKey: [kind, id], type: "inactive" });
+  }
+}
+
+/** Set the error that the server would answer, without a request. */
+function setNotFound(query: Query): void {
+  void query.cancel({ silent: true });
+  const error = new Problem("run_not_found", "This run was deleted.", null, 404);
+  query.setState({ data: undefined, error, status: "error", fetchStatus: "idle" });
+}
+
+type PagesUpdate = (pages: Pages) => MergedPages;
+
+function updateList(queries: QueryClient, query: Query, update: PagesUpdate): void {
+  const apply = () => {
+    const before = queries.getQueryData<Pages>(query.queryKey);
+    if (!before) return;
+    const { pages, needsRefetch } = update(before);
+    if (needsRefetch) refetchSoon(queries, query);
+    if (pages === before) return;
+    // A changed row does not make the other rows fresh: keep the query marked for a refetch.
+    const wasInvalid = query.state.isInvalidated;
+    queries.setQueryData<Pages>(query.queryKey, pages, { updatedAt: query.state.dataUpdatedAt });
+    if (wasInvalid) query.invalidate();
+  };
+  apply();
+  // A running fetch merges its answer with the data from before the change, so apply the change again after it.
+  if (query.state.fetchStatus === "fetching") void query.promise?.then(() => setTimeout(apply), ignore);
+}
+
+const ignore = () => undefined;
+const scheduledRefetches = new WeakSet<Query>();
+
+function refetchSoon(queries: QueryClient, query: Query): void {
+  if (scheduledRefetches.has(query)) return;
+  scheduledRefetches.add(query);
+  const isSearch = (query.queryKey[1] as RunFilter).q !== undefined;
+  setTimeout(
+    () => {
+      scheduledRefetches.delete(query);
+      void queries.invalidateQueries({ queryKey: query.queryKey, exact: true });
+    },
+    isSearch ? SEARCH_REFETCH_MS : REFETCH_MS,
+  );
+}
+
+function patchDetail(queries: QueryClient, { snippet, ...run }: Run): void {
+  const known = queries.getQueryData<RunDetail>(["run", run.id]);
+  if (!known) return;
+  queries.setQueryData<RunDetail>(["run", run.id], { ...known, ...run });
+  // A row lacks the rest of a detail: the result and the calls it waits for.
+  if (known.status === run.status && run.status !== "waiting") return;
+  for (const kind of ["run", "timeline", "spans"]) void queries.invalidateQueries({ queryKey: [kind, run.id] });
+}
+
+/** Runs known to be waiting. */
+const waitingRuns = new Set<string>();
+
+/**
+ * Refetch the details of the runs above: they list the calls of their sub-runs, but their own rows do not change with
+ * them.
+ */
+function refetchAncestors(queries: QueryClient, { id, root_run_id: root, parent_run_id: parent, status }: Run): void {
+  const isWaiting = status === "waiting";
+  // A run that waits again may wait for another call; the rows in between are not always delivered.
+  if (parent === null || (!isWaiting && !waitingRuns.has(id))) return;
+  if (isWaiting) waitingRuns.add(id);
+  else waitingRuns.delete(id);
+  for (const query of queries.getQueryCache().findAll({ queryKey: ["run"] })) {
+    const known = query.state.data as RunDetail | undefined;
+    if (known && known.id !== id && known.root_run_id === root && known.completed_at === null) {
+      void queries.invalidateQueries({ queryKey: query.queryKey, exact: true });
+    }
+  }
+}
+
+const timelineTimers = new Map<string, ReturnType<typeof setTimeout>>();
+const TIMELINE_REFETCH_MS = 500;
+
+/** Refetch the timeline and spans of a run soon after one of its events arrived. */
+export function refetchTimelineSoon(queries: QueryClient, runId: string, event: LogEvent): void {
+  if (event.type.startsWith("message.") || timelineTimers.has(runId)) return;
+  timelineTimers.set(
+    runId,
+    setTimeout(() => {
+      timelineTimers.delete(runId);
+      void queries.invalidateQueries({ queryKey: ["timeline", runId] });
+      void queries.invalidateQueries({ queryKey: ["spans", runId] });
+    }, TIMELINE_REFETCH_MS),
+  );
+}

@@ -1,0 +1,182 @@
+/** Queries and actions of the page: runs, timelines, workers, providers and channels. */
+import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
+import { dataOf, client } from "./http";
+import { LIST_PAGE, type Pages, pageSize, mergeWithKnown, unchangeablePage } from "./runPages";
+import type { Status, TimelineRow } from "./types";
+
+/** Filter of a list of runs; a missing field does not filter. */
+export interface RunFilter {
+  owner?: string | undefined;
+  q?: string | undefined;
+  status?: Status | undefined;
+  worker?: string | undefined;
+  channel?: string | undefined;
+  /** Only runs that no other run called. */
+  roots?: boolean | undefined;
+  parent?: string | undefined;
+}
+
+const TIMELINE_PAGE = 1000;
+/** How many pages of a timeline one fetch loads. */
+const TIMELINE_PAGES = 5;
+/** Poll intervals while the live stream is down. */
+export const LIST_POLL_MS = 5_000;
+export const TIMELINE_POLL_MS = 3_000;
+
+export const runsQuery = (filter: RunFilter) =>
+  infiniteQueryOptions({
+    queryKey: ["runs", filter],
+    // A refetch requests only pages that can have changed: a list may have a thousand pages.
+    queryFn: async ({ pageParam, signal, client: queries, queryKey }) => {
+      const known = () => queries.getQueryData<Pages>(queryKey);
+      const unchanged = unchangeablePage(known(), pageParam, filter);
+      if (unchanged) return unchanged;
+      const fresh = await fetchRuns(
+        filter,
+        { limit: pageSize(known(), pageParam), cursor: pageParam ?? undefined },
+        signal,
+      );
+      return mergeWithKnown(known(), pageParam, fresh);
+    },
+    initialPageParam: null as string | null,
+    getNextPageParam: (last) => last.next,
+  });
+
+/** Return the last run of a list with `total` runs, whatever part of the list is loaded. */
+export const fetchLastRun = async (filter: RunFilter, total: number, signal: AbortSignal) =>
+  // The offset may be too small: runs may have been added on top since they were counted.
+  (await fetchRuns(filter, { limit: LIST_PAGE, offset: Math.max(0, total - 1) }, signal)).workers.at(-1);
+
+const fetchRuns = (
+  filter: RunFilter,
+  range: { limit: number; cursor?: string | undefined; offset?: number },
+  signal: AbortSignal,
+) =>
+  dataOf(
+    client.GET("/api/agents/workers", {
+      params: {
+        query: withoutUndefined({
+          agent_id: filter.owner,
+          q: filter.q || undefined,
+          status: filter.status,
+          worker: filter.worker,
+          channel_id: filter.channel,
+          roots: filter.roots || undefined,
+          parent: filter.parent,
+          ...range,
+        }),
+      },
+      signal,
+    }),
+  );
+
+/** A run with its result and the calls it waits for. The messages are in its log. */
+export const runQuery = (id: string) =>
+  queryOptions({
+    queryKey: ["run", id],
+    queryFn: ({ signal }) =>
+      dataOf(
+        client.GET("/api/agents/workers/detail", { params: { query: { worker_id: id, transcript: false } }, signal }),
+      ),
+  });
+
+export interface Timeline {
+  readonly rows: readonly TimelineRow[];
+  /** Whether there are later rows; a refetch continues from here. */
+  readonly more: boolean;
+}
+
+/** The timeline of a run. A refetch continues after the last known row. */
+export const timelineQuery = (id: string) =>
+  queryOptions({
+    queryKey: ["timeline", id],
+    queryFn: async ({ signal, client: queries }): Promise<Timeline> => {
+      const rows = [...(queries.getQueryData<Timeline>(["timeline", id])?.rows ?? [])];
+      for (let pages = 0; pages < TIMELINE_PAGES; pages++) {
+        const page = await dataOf(
+          client.GET("/api/agents/workers/events", {
+            params: { query: { worker_id: id, after: rows.at(-1)?.id ?? 0, limit: TIMELINE_PAGE } },
+            signal,
+          }),
+        );
+        rows.push(...page.events);
+        if (!page.more) return { rows, more: false };
+      }
+      return { rows, more: true };
+    },
+    // Rows are only ever appended, so comparing them is a waste.
+    structuralSharing: false,
+  });
+
+export const spansQuery = (id: string) =>
+  queryOptions({
+    queryKey: ["spans", id],
+    queryFn: ({ signal }) =>
+      dataOf(client.GET("/api/runs/{run_id}/spans", { params: { path: { run_id: id } }, signal })),
+  });
+
+export const workersQuery = queryOptions({
+  queryKey: ["workers"],
+  queryFn: ({ signal }) => dataOf(client.GET("/api/workers", { signal })),
+});
+
+/** Agents and model APIs on the server's machine. */
+export const providersQuery = queryOptions({
+  queryKey: ["providers"],
+  queryFn: ({ signal }) => dataOf(client.GET("/api/providers", { signal })),
+});
+
+export const channelsQuery = queryOptions({
+  queryKey: ["channels"],
+  queryFn: ({ signal }) => dataOf(client.GET("/api/channels", { signal })),
+});
+
+export const healthQuery = queryOptions({
+  queryKey: ["health"],
+  queryFn: ({ signal }) => dataOf(client.GET("/api/health", { signal })),
+});
+
+/** Find the events of a run that contain a text. */
+export const findInRun = (id: string, q: string, after: number, signal?: AbortSignal) =>
+  dataOf(
+    client.GET("/api/runs/{run_id}/find", {
+      params: { path: { run_id: id }, query: { q, after } },
+      ...(signal ? { signal } : {}),
+    }),
+  );
+
+export interface RunRequest {
+  worker: string;
+  input: Record<string, unknown>;
+  owner?: string;
+  idempotency_key?: string;
+  cwd?: string;
+}
+
+export const dispatch = (body: RunRequest) =>
+  dataOf(client.POST("/api/runs", { body: { ...body, channel_id: "page", channel_name: "page" } }));
+
+export const cancelRun = (id: string) =>
+  dataOf(client.POST("/api/runs/{run_id}/cancel", { params: { path: { run_id: id } }, body: {} }));
+
+export const answerCall = (id: string, callId: string, answer: unknown) =>
+  dataOf(
+    client.POST("/api/runs/{run_id}/answer", {
+      params: { path: { run_id: id } },
+      body: { call_id: callId, answer },
+    }),
+  );
+
+export const pinRun = (id: string, pinned: boolean) =>
+  dataOf(client.POST("/api/runs/{run_id}/pin", { params: { path: { run_id: id } }, body: { pinned } }));
+
+/** Delete a run that has ended, with its sub-runs. */
+export const deleteRun = (id: string) =>
+  dataOf(client.DELETE("/api/runs/{run_id}", { params: { path: { run_id: id }, query: { force: true } } }));
+
+export const logUrl = (id: string) => `/api/runs/${id}/log.jsonl`;
+
+/** Leave out undefined values, so that they are not sent. */
+function withoutUndefined<T extends object>(params: T): { [K in keyof T]: Exclude<T[K], undefined> } {
+  return Object.fromEntries(Object.entries(params).filter(([, value]) => value !== undefined)) as never;
+}

@@ -1,0 +1,19 @@
+/** The log of a run in a component: loaded where it is viewed, and live while the run is active. */
+import { useEffect, useSyncExternalStore } from "react";
+import { liveStream } from "./liveStream";
+import type { RunLog } from "./runLog";
+
+/**
+ * Return the log of a run and render again when the log changes. `lastSeq` is the newest event that the run's row
+ * mentions.
+ */
+export function useLog(runId: string, lastSeq: number, isActive: boolean): RunLog {
+  const log = liveStream().log(runId);
+  useSyncExternalStore(log.subscribe, () => log.version);
+  useEffect(() => log.extendTo(lastSeq), [log, lastSeq]);
+  useEffect(() => {
+    if (!isActive) return;
+    return liveStream().follow(runId);
+  }, [runId, isActive]);
+  return log;
+}

@@ -1,0 +1,29 @@
+import { Dialog } from "@/components/ui/Dialog";
+
+const SHORTCUTS: readonly [string, string][] = [
+  ["j / k", "next or previous run; in a transcript: event"],
+  ["gg / G", "first or last"],
+  ["Enter", "open the run; in a transcript: expand or collapse the event"],
+  ["Escape", "back to the list of runs"],
+  ["/", "search runs; in a transcript: search in the run"],
+  ["f", "follow the end of the transcript, or stop"],
+  ["e", "expand or collapse all tool calls"],
+  ["c", "copy the link to the run or the selected event"],
+  ["n", "start a new run"],
+  ["?", "this help"],
+];
+
+export function HelpDialog({ onClose }: { onClose: () => void }) {
+  return (
+    <Dialog title="Keyboard shortcuts" onClose={onClose}>
+      <dl className="grid grid-cols-[6rem_1fr] gap-x-4 gap-y-1.5">
+        {SHORTCUTS.map(([keys, meaning]) => (
+          <div key={keys} className="contents">
+            <dt className="font-mono text-ink-dull">{keys}</dt>
+            <dd>{meaning}</dd>
+          </div>
+        ))}
+      </dl>
+    </Dialog>
+  );
+}

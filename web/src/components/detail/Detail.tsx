@@ -1,0 +1,99 @@
+import { useQuery, type UseQueryResult } from "@tanstack/react-query";
+import { useEffect, useState } from "react";
+import { isPassing, pollMs, Problem, type RunDetail, runQuery, theLive, TIMELINE_POLL_MS, useConnection } from "@/api";
+import { Loading, EmptyState } from "@/components/ui/EmptyState";
+import { PendingCalls } from "@/components/transcript/PendingCalls";
+import { ErrorMessage } from "@/components/ui/ErrorMessage";
+import { isActive, titleOf } from "@/views/detail";
+import { Header } from "./Header";
+import { BackToRuns } from "./links";
+import { Panes } from "./Panes";
+
+const NOT_FOUND = 404;
+/** Error codes for a run id that is malformed. */
+const MALFORMED_ID_CODES: readonly string[] = ["invalid_run_id", "invalid_parameter"];
+
+/** The selected run: header, pending questions, transcript, timeline and result. */
+export function Detail({ runId, event }: { runId: string; event: number | undefined }) {
+  const poll = pollMs(useConnection(), TIMELINE_POLL_MS);
+  const query = useQuery({
+    ...runQuery(runId),
+    refetchInterval: ({ state }) =>
+      state.data ? isActive(state.data.status) && poll : isPassing(state.error) && TIMELINE_POLL_MS,
+  });
+  useTitle(query.data);
+  const lastError = useLastError(query);
+  if (!query.data && !lastError) {
+    return (
+      <>
+        <Heading />
+        <Loading what="the run" />
+      </>
+    );
+  }
+  if (isNotFound(query.error)) return <RunNotFound />;
+  if (!query.data) {
+    return (
+      <div>
+        <Heading />
+        <div className="px-3 pt-2 md:hidden">
+          <BackToRuns />
+        </div>
+        <ErrorMessage error={lastError} onRetry={() => void query.refetch()} />
+      </div>
+    );
+  }
+  const isMissing = event !== undefined && !mayHaveEvent(query.data, event);
+  return (
+    <div className="@container flex min-h-0 flex-1 flex-col divide-y divide-line overflow-y-auto">
+      <Header run={query.data} />
+      {/* The data on the page may be stale. */}
+      {query.isError && <ErrorMessage error={query.error} onRetry={() => void query.refetch()} />}
+      <PendingCalls calls={query.data.awaits} runId={runId} />
+      {isMissing && (
+        <p role="status" className="shrink-0 px-3 py-1.5 text-xs text-ink-dull">
+          This run has no event {event}.
+        </p>
+      )}
+      <Panes run={query.data} event={isMissing ? undefined : event} />
+    </div>
+  );
+}
+
+/** Return the error of the last request until a request succeeds, also while the next request is running. */
+function useLastError({ data, error, failureReason }: UseQueryResult<RunDetail>): Error | null {
+  const [last, setLast] = useState<Error | null>(null);
+  const current = data ? null : (error ?? failureReason ?? last);
+  if (current !== last) setLast(current);
+  return current;
+}
+
+const isNotFound = (error: unknown) =>
+  error instanceof Problem && (error.status === NOT_FOUND || MALFORMED_ID_CODES.includes(error.code));
+
+/** Whether the run has the event, or may still get it. The live log may be ahead of the run's row. */
+const mayHaveEvent = (run: RunDetail, event: number) =>
+  isActive(run.status) || event <= Math.max(run.last_seq, theLive().log(run.id).lastSeq);
+
+/** A heading for screen readers, while the task is unknown. */
+const Heading = () => <h1 className="sr-only">Run</h1>;
+
+function RunNotFound() {
+  return (
+    <EmptyState>
+      <Heading />
+      <p>Run not found. It may have been deleted.</p>
+      <BackToRuns />
+    </EmptyState>
+  );
+}
+
+function useTitle(run: RunDetail | undefined): void {
+  const title = run ? titleOf(run) : "Shopfloor";
+  useEffect(() => {
+    document.title = title;
+    return () => {
+      document.title = "Shopfloor";
+    };
+  }, [title]);
+}

@@ -1,0 +1,29 @@
+import type { ReactNode } from "react";
+import { Button } from "@/components/ui/Button";
+
+interface FormFooterProps {
+  /** Whether the form can be submitted now. */
+  canRun: boolean;
+  isStarting?: boolean;
+  onClose: () => void;
+  /** The error message, if there is one. */
+  children?: ReactNode;
+}
+
+/** The buttons at the end of the form, always in sight. */
+export function FormFooter({ canRun, isStarting = false, onClose, children }: FormFooterProps) {
+  return (
+    <div className="sticky bottom-0 -mx-4 -mb-4 border-t border-line bg-app-raised px-4 py-3">
+      {children}
+      <div className="flex items-center justify-end gap-3">
+        <span className="text-xs text-ink-faint">Ctrl+Enter</span>
+        <Button onClick={onClose} className="px-3 py-1.5 text-sm">
+          Cancel
+        </Button>
+        <Button type="submit" look="primary" disabled={!canRun} className="px-4 py-1.5 text-sm">
+          {isStarting ? "Starting…" : "Run"}
+        </Button>
+      </div>
+    </div>
+  );
+}

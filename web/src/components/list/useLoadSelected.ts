@@ -1,0 +1,70 @@
+/** Load the part of the list that has the selected run, and find the last run of a list that is not fully loaded. */
+import { useQuery } from "@tanstack/react-query";
+import { type RefObject, useCallback, useEffect, useRef, useState } from "react";
+import { fetchLastRun, type RunFilter, runQuery } from "@/api";
+import { matchesFilter } from "@/api/runPages";
+import { indexOf, type Row } from "@/views/runRows";
+
+/** With more rows than this, stop loading pages for one run: the run is shown, and the list stays. */
+const MAX_ROWS = 50_000;
+
+interface List {
+  readonly rows: readonly Row[];
+  readonly filter: RunFilter;
+  /** Load the next page; null where there is none, or while it is loading. */
+  readonly fetchNext: (() => void) | null;
+  readonly boxRef: RefObject<HTMLElement | null>;
+}
+
+/** Load pages until the run is in the list. Stops when the user scrolls. */
+export function useLoadSelected(runId: string | undefined, { rows, filter, fetchNext, boxRef }: List): void {
+  const isMissing = runId !== undefined && indexOf(rows, runId) < 0;
+  // Never fetched here: the detail pane fetches the run, and a deleted run must not be requested again.
+  const run = useQuery({ ...runQuery(runId ?? ""), enabled: false }).data;
+  const [stoppedId, setStoppedId] = useState<string>();
+  const isStopped = runId === undefined || stoppedId === runId;
+  useEffect(() => {
+    const element = boxRef.current;
+    if (!element || isStopped) return;
+    const stop = () => setStoppedId(runId);
+    element.addEventListener("wheel", stop, { passive: true });
+    element.addEventListener("touchmove", stop, { passive: true });
+    return () => {
+      element.removeEventListener("wheel", stop);
+      element.removeEventListener("touchmove", stop);
+    };
+  });
+  const last = rows.findLast((row) => row.kind === "run" && row.depth === 0);
+  const isFurtherDown =
+    filter.q !== undefined || (last?.kind === "run" && run !== undefined && last.run.started_at >= run.started_at);
+  const shouldLoad =
+    isMissing &&
+    !isStopped &&
+    run !== undefined &&
+    isFurtherDown &&
+    matchesFilter({ ...run, snippet: null }, filter) &&
+    rows.length < MAX_ROWS;
+  useEffect(() => {
+    // A narrow screen shows the run instead of the list.
+    if (shouldLoad && fetchNext && boxRef.current?.clientHeight) fetchNext();
+  }, [shouldLoad, fetchNext, boxRef]);
+}
+
+/** Return a function that selects the last run of the list, also where it is not loaded. The newest call wins. */
+export function useSelectLast(filter: RunFilter, total: number | undefined, move: (runId: string) => void): () => void {
+  const requestRef = useRef<AbortController>(null);
+  const shouldLoad = JSON.stringify(filter);
+  useEffect(() => () => requestRef.current?.abort(), [shouldLoad]);
+  return useCallback(() => {
+    requestRef.current?.abort();
+    const control = new AbortController();
+    requestRef.current = control;
+    void fetchLastRun(JSON.parse(shouldLoad) as RunFilter, total ?? 0, control.signal).then(
+      (run) => {
+        if (run && !control.signal.aborted) move(run.id);
+      },
+      // The list itself shows the error.
+      () => undefined,
+    );
+  }, [shouldLoad, total, move]);
+}

@@ -1,0 +1,41 @@
+import clsx from "clsx";
+import type { OutputRow } from "@/views/transcriptRows";
+import { TruncationNotice } from "./TruncationNotice";
+import { useFullEvent } from "./transcriptContext";
+import { ColoredText, Text } from "./Text";
+
+/** Output of a command; stderr has a red edge. */
+export function Output({ row }: { row: OutputRow }) {
+  const truncated = row.events.filter((event) => event.cut !== undefined);
+  return (
+    <div>
+      <pre className="font-mono text-xs leading-[18px] [overflow-wrap:anywhere] whitespace-pre-wrap">
+        {row.pieces.map((piece, n) => (
+          <span
+            key={n}
+            title={piece.stream}
+            className={clsx(
+              "block border-l-2 pl-2",
+              piece.stream === "stderr" ? "border-failed text-failed" : "border-line",
+            )}
+          >
+            <ColoredText text={withoutLineBreak(piece.text)} />
+          </span>
+        ))}
+      </pre>
+      {truncated.map((event) => (
+        <FullOutput key={event.seq} event={event} />
+      ))}
+    </div>
+  );
+}
+
+/** Remove the last line break: the block element ends the line. */
+const withoutLineBreak = (text: string) => text.replace(/\r?\n$/, "") || " ";
+
+function FullOutput({ event }: { event: OutputRow["events"][number] }) {
+  const full = useFullEvent(event, false);
+  if (full.truncatedBytes !== null) return <TruncationNotice full={full} />;
+  const blocks = "blocks" in full.event.payload ? full.event.payload.blocks : [];
+  return <Text text={blocks.map((block) => (block.type === "text" ? block.text : "")).join("")} />;
+}

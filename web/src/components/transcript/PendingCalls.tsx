@@ -1,0 +1,32 @@
+import type { PendingCall } from "@/api";
+import { isAnswerable } from "@/views/pendingCalls";
+import { Question } from "./Question";
+
+const LABELS = { answer: "Waiting for your answer", other: "Waiting" };
+const labelOf = ({ kind }: PendingCall) => (isAnswerable(kind) ? LABELS.answer : LABELS.other);
+
+/** The calls that the run or its sub-runs wait for, always in sight. */
+export function PendingCalls({ calls, runId }: { calls: readonly PendingCall[]; runId: string }) {
+  if (calls.length === 0) return null;
+  const label = calls.some(({ kind }) => isAnswerable(kind)) ? LABELS.answer : LABELS.other;
+  return (
+    <div
+      role="region"
+      aria-label={label}
+      tabIndex={0}
+      className="max-h-[45dvh] shrink-0 overflow-y-auto border-l-4 border-l-waiting bg-app-side px-3 py-2"
+    >
+      {calls.map((call) => (
+        <div key={`${call.run_id} ${call.call_id}`} className="not-last:mb-3">
+          <p className="mb-1 text-[11px] font-semibold text-waiting">
+            {labelOf(call)}
+            {call.run_id !== runId && (
+              <span className="font-normal text-ink-faint"> · sub-run {call.run_id.slice(0, 8)}</span>
+            )}
+          </p>
+          <Question call={call} />
+        </div>
+      ))}
+    </div>
+  );
+}

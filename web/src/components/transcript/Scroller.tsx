@@ -1,0 +1,52 @@
+import { useLayoutEffect, useRef } from "react";
+import type { RunLog } from "@/api";
+import { VisibleRows } from "./VisibleRows";
+import type { Folds } from "./useFolds";
+import { useHighlight } from "./useHighlight";
+import { StreamingRows } from "./StreamingRows";
+import type { Viewport } from "./viewport";
+
+interface Props {
+  viewport: Viewport;
+  log: RunLog;
+  folds: Folds;
+  selectedSeq: number | null;
+  searchText: string;
+}
+
+/**
+ * The scroll container: as high as the whole transcript, with the rows in sight at their place, and streaming text
+ * below.
+ */
+export function Scroller({ viewport, log, folds, selectedSeq, searchText }: Props) {
+  const scrollerRef = useRef<HTMLDivElement>(null);
+  const sizerRef = useRef<HTMLDivElement>(null);
+  const listRef = useRef<HTMLOListElement>(null);
+  useLayoutEffect(() => {
+    if (scrollerRef.current && sizerRef.current && listRef.current)
+      return viewport.attach(scrollerRef.current, sizerRef.current, listRef.current);
+    return undefined;
+  }, [viewport]);
+  useLayoutEffect(() => viewport.layout());
+  useHighlight(listRef, searchText);
+  return (
+    <div
+      ref={scrollerRef}
+      tabIndex={0}
+      role="group"
+      aria-label="Transcript rows"
+      className="relative min-h-0 flex-1 overflow-x-hidden overflow-y-auto [overflow-anchor:none]"
+    >
+      {log.lastSeq === 0 && <p className="p-4 text-ink-faint">No events yet.</p>}
+      <div ref={sizerRef} className="relative">
+        <ol ref={listRef} className="absolute inset-x-0">
+          <VisibleRows viewport={viewport} log={log} folds={folds} selectedSeq={selectedSeq} />
+        </ol>
+      </div>
+      <div>
+        <StreamingRows log={log} />
+        <div className="h-2" />
+      </div>
+    </div>
+  );
+}

@@ -1,0 +1,41 @@
+/** Which rows are expanded: by the user, by "Expand all", or by default. */
+import { useCallback, useState } from "react";
+import { pageOf, type RunLog } from "@/api";
+import { isFoldable, canExpand, isOpenByDefault, isInExpandAll, type Row } from "@/views/transcriptRows";
+import { rowsOf } from "@/views/transcript";
+
+interface FoldState {
+  readonly expandAll: boolean | null;
+  readonly bySeq: ReadonlyMap<number, boolean>;
+}
+
+export interface Folds {
+  isOpen: (row: Row) => boolean;
+  setOpen: (seq: number, open: boolean) => void;
+  /** Whether "Expand all" is on. */
+  expandAll: boolean;
+  setAll: (open: boolean) => void;
+}
+
+export function useFolds(): Folds {
+  const [folds, setFolds] = useState<FoldState>({ expandAll: null, bySeq: new Map() });
+  const setOpen = useCallback(
+    (seq: number, open: boolean) => setFolds((before) => ({ ...before, bySeq: new Map(before.bySeq).set(seq, open) })),
+    [],
+  );
+  const setAll = useCallback((expandAll: boolean) => setFolds({ expandAll, bySeq: new Map() }), []);
+  const isOpen = (row: Row) =>
+    isFoldable(row) &&
+    (folds.bySeq.get(row.seq) ??
+      (folds.expandAll !== null && isInExpandAll(row) ? folds.expandAll : isOpenByDefault(row)));
+  return { isOpen, setOpen, expandAll: folds.expandAll === true, setAll };
+}
+
+/** Whether there is a row to expand with "Expand all". Pages that are not loaded may have one. */
+export function canExpandAny(log: RunLog, isSingleStep: boolean): boolean {
+  for (let number = 0; number <= pageOf(log.lastSeq); number++) {
+    const page = log.page(number);
+    if (!page || [...rowsOf(page, isSingleStep).values()].some(canExpand)) return true;
+  }
+  return false;
+}

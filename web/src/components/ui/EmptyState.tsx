@@ -1,0 +1,19 @@
+import type { ReactNode } from "react";
+
+/** A centered message for a column without content. */
+export function EmptyState({ children }: { children: ReactNode }) {
+  return (
+    <div className="flex h-full flex-col items-center justify-center gap-2 p-6 text-center text-ink-faint">
+      {children}
+    </div>
+  );
+}
+
+/** A loading message. It does not move, so that nothing flickers when the answer is fast. */
+export function Loading({ what }: { what: string }) {
+  return (
+    <div role="status" className="p-4 text-sm text-ink-faint">
+      Loading {what}…
+    </div>
+  );
+}

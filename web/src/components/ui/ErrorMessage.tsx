@@ -1,0 +1,19 @@
+import { problemOf } from "@/api";
+import { Button } from "./Button";
+
+/** An error with its hint and code, and optionally a button to try again. */
+export function ErrorMessage({ error, onRetry }: { error: unknown; onRetry?: () => void }) {
+  const problem = problemOf(error, 0);
+  return (
+    <div role="alert" className="m-3 rounded border border-line bg-failed-back p-3 text-sm text-failed">
+      <p className="font-medium break-words">{problem.message}</p>
+      {problem.hint && <p className="mt-1 break-words">{problem.hint}</p>}
+      <p className="mt-1 font-mono text-xs">{problem.code}</p>
+      {onRetry && (
+        <Button className="mt-2" onClick={onRetry}>
+          Try again
+        </Button>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,13 @@
+import { Link } from "@tanstack/react-router";
+import { EmptyState } from "./EmptyState";
+
+export function NotFound() {
+  return (
+    <EmptyState>
+      <p>Page not found.</p>
+      <Link to="/" className="text-accent underline">
+        All runs
+      </Link>
+    </EmptyState>
+  );
+}

@@ -1,0 +1,48 @@
+import { useSyncExternalStore } from "react";
+import { formatAgo, formatDuration, formatDateTime } from "@/views/time";
+
+/** One clock for the page, so that all durations tick together. */
+const listeners = new Set<() => void>();
+let now = Date.now();
+let timer: ReturnType<typeof setInterval> | undefined;
+
+function subscribe(listener: () => void): () => void {
+  listeners.add(listener);
+  timer ??= setInterval(() => {
+    now = Date.now();
+    for (const notify of listeners) notify();
+  }, 1_000);
+  return () => {
+    listeners.delete(listener);
+    if (listeners.size === 0) {
+      clearInterval(timer);
+      timer = undefined;
+    }
+  };
+}
+
+export const useNow = () => useSyncExternalStore(subscribe, () => now);
+
+/** How long ago something was, with the exact time as a tooltip. */
+export function TimeAgo({ at }: { at: string }) {
+  const now = useNow();
+  return (
+    <time dateTime={at} title={formatDateTime(at)}>
+      {formatAgo(at, now)}
+    </time>
+  );
+}
+
+/** How long a run has taken, ticking while it is active. */
+export function Duration({ from, to, ms }: { from: string; to: string | null; ms: number | null }) {
+  return to !== null ? <>{formatDuration(ms ?? Date.parse(to) - Date.parse(from))}</> : <TickingDuration from={from} />;
+}
+
+function TickingDuration({ from }: { from: string }) {
+  const now = useNow();
+  return (
+    <span className="tabular-nums">
+      {formatDuration(Math.max(0, Math.floor((now - Date.parse(from)) / 1000) * 1000))}
+    </span>
+  );
+}

@@ -1,0 +1,85 @@
+/**
+ * Keyboard shortcuts. A shortcut belongs to a zone: `list` and `detail` shortcuts work while that column is active,
+ * `page` shortcuts everywhere. While a field has the focus or a dialog is open, no shortcut fires.
+ */
+import { useEffect, useRef, useSyncExternalStore } from "react";
+
+export type Zone = "list" | "detail" | "page";
+type Handlers = Record<string, (event: KeyboardEvent) => void>;
+
+const registered: { zone: Zone; handlers: { current: Handlers } }[] = [];
+const listeners = new Set<() => void>();
+/** How long after a `g` a second `g` makes `gg`. */
+const SEQUENCE_MS = 700;
+let zone: Exclude<Zone, "page"> = "list";
+let lastKey = { key: "", timestamp: 0 };
+
+export function enterZone(next: Exclude<Zone, "page">): void {
+  if (zone === next) return;
+  zone = next;
+  for (const listener of listeners) listener();
+}
+
+export const useZone = () =>
+  useSyncExternalStore(
+    (listener) => {
+      listeners.add(listener);
+      return () => void listeners.delete(listener);
+    },
+    () => zone,
+  );
+
+/** Register shortcuts while the component is mounted: `{ j: …, gg: …, "?": …, Escape: … }`. */
+export function useShortcuts(zone: Zone, handlers: Handlers): void {
+  const handlersRef = useRef(handlers);
+  useEffect(() => {
+    handlersRef.current = handlers;
+  });
+  useEffect(() => {
+    const entry = { zone, handlers: handlersRef };
+    registered.push(entry);
+    return () => void registered.splice(registered.indexOf(entry), 1);
+  }, [zone]);
+}
+
+/**
+ * Whether the user types or chooses something. A click on the text of a dialog leaves the focus outside of it, so check
+ * for open dialogs too.
+ */
+function isTyping(target: EventTarget | null): boolean {
+  if (document.querySelector("dialog[open]") !== null) return true;
+  return (
+    target instanceof HTMLElement && (target.isContentEditable || target.closest("input, textarea, select") !== null)
+  );
+}
+
+function onKeyDown(event: KeyboardEvent): void {
+  if (
+    event.defaultPrevented ||
+    event.ctrlKey ||
+    event.metaKey ||
+    event.altKey ||
+    event.isComposing ||
+    isTyping(event.target)
+  )
+    return;
+  // Enter and space on a button or link press it.
+  if (
+    (event.key === "Enter" || event.key === " ") &&
+    event.target instanceof HTMLElement &&
+    event.target.closest("button, a, summary")
+  )
+    return;
+  const isSecond = event.key === "g" && lastKey.key === "g" && event.timeStamp - lastKey.timestamp < SEQUENCE_MS;
+  lastKey = isSecond ? { key: "", timestamp: 0 } : { key: event.key, timestamp: event.timeStamp };
+  const key = isSecond ? "gg" : event.key;
+  // The component that was mounted last wins.
+  const match = registered.findLast(
+    (candidate) => (candidate.zone === zone || candidate.zone === "page") && key in candidate.handlers.current,
+  );
+  if (!match) return;
+  event.preventDefault();
+  match.handlers.current[key]?.(event);
+}
+
+addEventListener("keydown", onKeyDown);

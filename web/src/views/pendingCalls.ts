@@ -1,0 +1,66 @@
+/** Calls that a run waits for: the question, the options, and the answer. */
+import type { PendingCall } from "@/api";
+import { asText, isRecord, isText } from "./json";
+
+/** Kinds of waits that a user ends by answering. The others end by themselves or by an event elsewhere. */
+const ANSWERABLE: ReadonlySet<string> = new Set(["client_tool", "question", "approval"]);
+export const isAnswerable = (kind: string) => ANSWERABLE.has(kind);
+
+/** Return the text of a question; null where the call has none, as a tool with its input. */
+export function questionOf({ kind, input }: Pick<PendingCall, "kind" | "input">): string | null {
+  if (isText(input)) return input;
+  return kind === "client_tool" ? null : textIn(input, ["question", "prompt", "message", "title"]);
+}
+
+/** Return the first of these fields that has text. */
+function textIn(input: unknown, names: readonly string[]): string | null {
+  const text = isRecord(input)
+    ? names.map((name) => input[name]).find((candidate) => isText(candidate) && candidate.trim() !== "")
+    : null;
+  return isText(text) ? text : null;
+}
+
+const REASONS: Record<string, string> = { rate_limit: "Waiting for the provider’s rate limit." };
+
+/** Return why a run waits: the message of the call, or a text by its kind; and its other fields as details. */
+export function reasonOf({ kind, name, input }: Pick<PendingCall, "kind" | "name" | "input">): {
+  reason: string;
+  details: string | null;
+} {
+  const text = isText(input) ? input : textIn(input, ["message", "reason", "text", "question", "prompt", "title"]);
+  const reason = text ?? REASONS[kind] ?? `Waiting: ${(kind || name).replaceAll("_", " ")}.`;
+  // The end of the wait is shown beside the reason.
+  const rest = isRecord(input)
+    ? Object.entries(input).filter(([field, value]) => field !== "until" && value !== text)
+    : [];
+  return {
+    reason,
+    details: rest.length ? rest.map(([field, value]) => `${field}: ${asText(value)}`).join("\n") : null,
+  };
+}
+
+type Option = string | number | boolean;
+const isOption = (value: unknown): value is Option => ["string", "number", "boolean"].includes(typeof value);
+
+/** Return the offered answers. */
+export function optionsOf(input: unknown): readonly Option[] {
+  const text = isRecord(input) ? input["options"] : null;
+  return Array.isArray(text) ? text.filter(isOption) : [];
+}
+
+/** Whether the text looks like JSON but cannot be parsed. */
+export function isBrokenJson(typed: string, kind: string): boolean {
+  return kind !== "question" && /^[{["]/.test(typed.trim()) && answerOf(typed, kind) === typed.trim();
+}
+
+/**
+ * Return the value of a typed answer: a question is answered with text, a tool with JSON where the text is valid JSON.
+ */
+export function answerOf(typed: string, kind: string): unknown {
+  if (kind === "question") return typed.trim();
+  try {
+    return JSON.parse(typed);
+  } catch {
+    return typed.trim();
+  }
+}

@@ -1,0 +1,142 @@
+import { InfiniteQueryObserver, QueryClient, QueryObserver } from "@tanstack/react-query";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { removeRuns, patchRuns } from "../src/api/cacheUpdates";
+import type { Pages } from "../src/api/runPages";
+import type { RunFilter } from "../src/api/requests";
+import type { Run, RunList } from "../src/api/types";
+import { aRun } from "./runs";
+
+let queries: QueryClient;
+const key = (filter: RunFilter) => ["runs", filter];
+const shown = (filter: RunFilter) =>
+  queries.getQueryData<Pages>(key(filter))?.pages.flatMap((page) => page.workers.map((run) => run.id));
+
+/** Somebody looks at a list; what the server answers is in their hands. */
+function looksAt(filter: RunFilter, answer: (cursor: string | null) => RunList | Promise<RunList>) {
+  const asked = vi.fn(answer);
+  const observer = new InfiniteQueryObserver(queries, {
+    queryKey: key(filter),
+    queryFn: ({ pageParam }) => asked(pageParam),
+    initialPageParam: null as string | null,
+    getNextPageParam: (last: RunList) => last.next,
+    staleTime: Infinity,
+  });
+  const stop = observer.subscribe(() => undefined);
+  return { asked, observer, stop };
+}
+
+const page = (workers: Run[], next: string | null = null): RunList => ({ workers, next, total: workers.length });
+const old = aRun({ id: "old", started_at: "2026-01-01T11:00:00.000Z" });
+const young = aRun({ id: "young", started_at: "2026-01-01T13:00:00.000Z", status: "running", completed_at: null });
+
+beforeEach(() => {
+  vi.useFakeTimers();
+  queries = new QueryClient();
+});
+afterEach(() => {
+  queries.clear();
+  vi.useRealTimers();
+});
+
+test("a new run appears in the lists that it belongs to", async () => {
+  looksAt({}, () => page([old]));
+  looksAt({ status: "failed" }, () => page([]));
+  await vi.advanceTimersByTimeAsync(0);
+  patchRuns(queries, [young]);
+  expect([shown({}), shown({ status: "failed" })]).toEqual([["young", "old"], []]);
+  patchRuns(queries, [{ ...young, status: "failed" }]);
+  expect([shown({}), shown({ status: "failed" })]).toEqual([["young", "old"], ["young"]]);
+});
+
+test("the newest state of a run counts", async () => {
+  looksAt({}, () => page([old]));
+  await vi.advanceTimersByTimeAsync(0);
+  patchRuns(queries, [young, { ...young, status: "done" }]);
+  expect(queries.getQueryData<Pages>(key({}))?.pages[0]?.workers[0]?.status).toBe("done");
+});
+
+test("what changes while a page is loaded is not lost when it comes", async () => {
+  const { observer } = looksAt({}, (cursor) =>
+    cursor === null
+      ? page([old], "next")
+      : new Promise((done) => setTimeout(() => done(page([aRun({ id: "older", started_at: "2026" })])), 100)),
+  );
+  await vi.advanceTimersByTimeAsync(0);
+  void observer.fetchNextPage();
+  await vi.advanceTimersByTimeAsync(50);
+  patchRuns(queries, [young]);
+  expect(shown({})).toEqual(["young", "old"]);
+  await vi.advanceTimersByTimeAsync(60);
+  expect(shown({})).toEqual(["young", "old", "older"]);
+});
+
+test("what changes before the first answer is there, too", async () => {
+  looksAt({}, () => new Promise((done) => setTimeout(() => done(page([old])), 100)));
+  await vi.advanceTimersByTimeAsync(50);
+  patchRuns(queries, [young]);
+  await vi.advanceTimersByTimeAsync(60);
+  expect(shown({})).toEqual(["young", "old"]);
+});
+
+test("a search is asked for again now and then, not for each row", async () => {
+  const { asked } = looksAt({ q: "hello" }, () => page([old]));
+  await vi.advanceTimersByTimeAsync(0);
+  for (let n = 0; n < 5; n++) {
+    patchRuns(queries, [young]);
+    await vi.advanceTimersByTimeAsync(1_000);
+  }
+  expect([asked.mock.calls.length, shown({ q: "hello" })]).toEqual([1, ["old"]]);
+  await vi.advanceTimersByTimeAsync(10_000);
+  expect(asked).toHaveBeenCalledTimes(2);
+});
+
+test("a list that was to be asked for again still is, after a row of it has changed", async () => {
+  const { asked, stop } = looksAt({}, () => page([old]));
+  await vi.advanceTimersByTimeAsync(0);
+  stop();
+  await queries.invalidateQueries({ queryKey: ["runs"] });
+  patchRuns(queries, [young]);
+  expect(queries.getQueryState(key({}))?.isInvalidated).toBe(true);
+  looksAt({}, asked);
+  await vi.advanceTimersByTimeAsync(0);
+  expect(asked).toHaveBeenCalledTimes(2);
+});
+
+test("a run that is looked at has what its row says, and is asked for again when it ends", async () => {
+  const asked = vi.fn(() => ({ ...young, result: null, last_seq: 3 }));
+  new QueryObserver(queries, { queryKey: ["run", "young"], queryFn: asked, staleTime: Infinity }).subscribe(
+    () => undefined,
+  );
+  await vi.advanceTimersByTimeAsync(0);
+  patchRuns(queries, [{ ...young, event_count: 9 }]);
+  expect(queries.getQueryData(["run", "young"])).toMatchObject({ event_count: 9, last_seq: 3 });
+  await vi.advanceTimersByTimeAsync(0);
+  expect(asked).toHaveBeenCalledTimes(1);
+  patchRuns(queries, [{ ...young, status: "done" }]);
+  await vi.advanceTimersByTimeAsync(0);
+  expect(asked).toHaveBeenCalledTimes(2);
+});
+
+test("a run that was deleted while somebody looks at it is said to be gone, and not asked for", async () => {
+  const asked = vi.fn(() => old);
+  const observer = new QueryObserver(queries, { queryKey: ["run", "old"], queryFn: asked, staleTime: Infinity });
+  const told = vi.fn();
+  observer.subscribe(told);
+  await vi.advanceTimersByTimeAsync(0);
+  expect(observer.getCurrentResult().data).toEqual(old);
+  told.mockClear();
+  removeRuns(queries, ["old"]);
+  await vi.advanceTimersByTimeAsync(0);
+  expect(told).toHaveBeenCalled();
+  expect(observer.getCurrentResult()).toMatchObject({ data: undefined, isPending: false, error: { status: 404 } });
+  expect(asked).toHaveBeenCalledTimes(1);
+});
+
+test("runs that were deleted are in no list", async () => {
+  looksAt({}, () => page([young, old]));
+  await vi.advanceTimersByTimeAsync(0);
+  queries.setQueryData(["run", "old"], old);
+  removeRuns(queries, ["old"]);
+  expect(shown({})).toEqual(["young"]);
+  expect(queries.getQueryData(["run", "old"])).toBeUndefined();
+});
