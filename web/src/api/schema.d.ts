@@ -14,7 +14,7 @@ export interface paths {
         };
         /**
          * List workers
-         * @description The runs of an owner, or of all of them, across all channels.
+         * @description List runs, newest first, of one owner or of all.
          */
         get: operations["list_workers"];
         put?: never;
@@ -34,7 +34,7 @@ export interface paths {
         };
         /**
          * Worker detail
-         * @description A run with its result and its transcript.
+         * @description Return a run with its result, its transcript and the calls that it waits for.
          */
         get: operations["worker_detail"];
         put?: never;
@@ -54,7 +54,7 @@ export interface paths {
         };
         /**
          * Worker events
-         * @description The timeline of a run: also while it is running.
+         * @description Return a page of a run's timeline. It grows while the run is running.
          */
         get: operations["worker_events"];
         put?: never;
@@ -74,7 +74,7 @@ export interface paths {
         };
         /**
          * Run log
-         * @description A page of a run's log, as it was written, or briefly.
+         * @description Return a page of a run's log, with events as they were written or shortened (`brief`).
          */
         get: operations["run_log"];
         put?: never;
@@ -94,7 +94,7 @@ export interface paths {
         };
         /**
          * Download log
-         * @description A run's log as a file: its bytes as they are, and as many as there are now.
+         * @description Download a run's log: its exact bytes, up to its current end.
          */
         get: operations["download_log"];
         put?: never;
@@ -114,7 +114,7 @@ export interface paths {
         };
         /**
          * Find in log
-         * @description Finds a text in the values of a run's events. A long log is searched in several goes.
+         * @description Search the values of a run's events for a text. Searching a long log takes several requests (`more`).
          */
         get: operations["find_in_log"];
         put?: never;
@@ -134,7 +134,9 @@ export interface paths {
         };
         /**
          * Run spans
-         * @description When the steps, tool calls and sub-runs of a run began and ended; of very many, neighbours as one.
+         * @description Return when the steps, tool calls and sub-runs of a run started and ended.
+         *
+         *     In a run with very many of them, neighbors are merged into one span.
          */
         get: operations["run_spans"];
         put?: never;
@@ -156,7 +158,7 @@ export interface paths {
         put?: never;
         /**
          * Make run
-         * @description Has a worker run, whoever watches.
+         * @description Start a run of a worker, independent of this connection. The run is queued until a slot is free.
          */
         post: operations["make_run"];
         delete?: never;
@@ -176,7 +178,7 @@ export interface paths {
         put?: never;
         /**
          * Cancel run
-         * @description Ends a run; what was recorded of it stays.
+         * @description Cancel a run. Its record stays.
          */
         post: operations["cancel_run"];
         delete?: never;
@@ -196,7 +198,7 @@ export interface paths {
         put?: never;
         /**
          * Answer run
-         * @description Answers what a run waits for; the first answer counts.
+         * @description Answer a call that a run waits for. The first answer counts.
          */
         post: operations["answer_run"];
         delete?: never;
@@ -214,7 +216,7 @@ export interface paths {
         };
         /**
          * List providers
-         * @description Whom a task can be handed to on the server's machine, and what each can do.
+         * @description List the agents and model APIs, what each can do, and which of them the server's machine has.
          */
         get: operations["list_providers"];
         put?: never;
@@ -236,7 +238,7 @@ export interface paths {
         put?: never;
         /**
          * Resume run
-         * @description Resumes a run that has not ended and has no host, for example because its host was killed.
+         * @description Resume a run that has not ended and has no host, for example because its host was killed.
          */
         post: operations["resume_run"];
         delete?: never;
@@ -254,7 +256,7 @@ export interface paths {
         };
         /**
          * List catalogue
-         * @description The workers that can be run here, and what each takes.
+         * @description List the workers that this server can run, with their inputs.
          */
         get: operations["list_catalogue"];
         put?: never;
@@ -276,7 +278,7 @@ export interface paths {
         put?: never;
         /**
          * Pin run
-         * @description Keeps a run when old ones are pruned, or no longer.
+         * @description Pin a run, so that it is kept when old runs are pruned, or unpin it.
          */
         post: operations["pin_run"];
         delete?: never;
@@ -297,7 +299,7 @@ export interface paths {
         post?: never;
         /**
          * Delete run
-         * @description Deletes a run that has ended, and its sub-runs; one that failed only by force.
+         * @description Delete a run that has ended, and its sub-runs. Deleting a failed run needs `force`.
          */
         delete: operations["delete_run"];
         options?: never;
@@ -314,7 +316,7 @@ export interface paths {
         };
         /**
          * List channels
-         * @description Where runs came from.
+         * @description List the channels that runs came from.
          */
         get: operations["list_channels"];
         put?: never;
@@ -334,7 +336,7 @@ export interface paths {
         };
         /**
          * Health
-         * @description Whether the server runs, and which one it is.
+         * @description Check that the server is running, and return its version.
          */
         get: operations["health"];
         put?: never;
@@ -356,7 +358,9 @@ export interface paths {
         put?: never;
         /**
          * Execute worker
-         * @description Runs a worker, or goes on with a run that waits, and tells what happens. Who closes it early ends the run.
+         * @description Run a worker, or continue a run that waits, and stream its events.
+         *
+         *     Closing the connection early cancels the run, unless `detach` is set.
          */
         post: operations["execute_worker"];
         delete?: never;
@@ -374,7 +378,7 @@ export interface paths {
         };
         /**
          * Stream run
-         * @description A run's log as server-sent events: what is there, and then what comes.
+         * @description Stream a run's log as server-sent events: first the events it has, then new ones as they are written.
          */
         get: operations["stream_run"];
         put?: never;
@@ -396,9 +400,9 @@ export interface paths {
         put?: never;
         /**
          * Attach to run
-         * @description The same stream for the client that executes the run, in place of a connection of `execute` that has ended.
+         * @description Stream a run's log to the client that executes the run, after its connection of `execute` was lost.
          *
-         *     Closing it cancels the run, as closing `execute` does, unless the run waits for somebody.
+         *     Closing this connection cancels the run, as closing `execute` does, unless the run waits for an answer.
          */
         post: operations["attach_to_run"];
         delete?: never;
@@ -416,7 +420,7 @@ export interface paths {
         };
         /**
          * Stream page
-         * @description All that a page shows live, over one connection.
+         * @description Stream all live updates that a page shows, over one connection: changed runs, and the logs of some runs.
          */
         get: operations["stream_page"];
         put?: never;
@@ -433,102 +437,108 @@ export interface components {
     schemas: {
         /**
          * ProblemAnswer
-         * @description Every error is said like this.
+         * @description The body of an error response.
          */
         ProblemAnswer: {
             error: components["schemas"]["Problem"];
         };
-        /** Problem */
+        /**
+         * Problem
+         * @description An error.
+         */
         Problem: {
-            /** @description What a program goes by. */
+            /** @description A stable code, for programs. */
             code: string;
-            /** @description What happened. */
+            /** @description What failed. */
             message: string;
             /** @description What to do about it. */
             hint: string | null;
         };
         /**
          * ExecutionProblem
-         * @description An error where a worker was to be executed: flat, as the TypeScript SDK reads it.
+         * @description The body of an error response of `execute`, in the flat format that the TypeScript SDK reads.
          */
         ExecutionProblem: {
-            /** @description What happened. */
+            /** @description What failed. */
             error: string;
-            /** @description What a program goes by. */
+            /** @description A stable code, for programs. */
             code: string;
             /** @description What to do about it. */
             hint: string | null;
         };
-        /** WorkerList */
+        /**
+         * WorkerList
+         * @description A page of runs.
+         */
         WorkerList: {
             workers: components["schemas"]["WorkerItem"][];
-            /** @description How many runs match, on all pages. */
+            /** @description The number of matching runs on all pages. */
             total: number;
-            /** @description The cursor of the next page; null on the last. */
+            /** @description The cursor of the next page; null on the last page. */
             next: string | null;
         };
         /**
          * WorkerItem
-         * @description A run, as the list shows it.
+         * @description A run in a list.
          */
         WorkerItem: {
             id: string;
             task: string;
             /** @enum {unknown} */
             status: "cancelled" | "done" | "failed" | "queued" | "running" | "waiting";
-            /** @description `builtin`, `plugin`, or the provider of a bare run. */
+            /** @description `builtin`, `plugin`, or the provider of a run without a worker. */
             worker_type: string;
             channel_id: string | null;
             channel_name: string | null;
             started_at: string;
-            /** @description Null until it has ended. */
+            /** @description Null until the run has ended. */
             completed_at: string | null;
-            /** @description How many rows its timeline has. */
+            /** @description The number of rows in its timeline. */
             event_count: number;
             has_transcript: boolean;
-            /** @description The owner under which it is listed. */
+            /** @description The owner of the run. */
             agent_id: string | null;
-            /** @description The run that called it. */
+            /** @description The run that called this run. */
             parent_run_id: string | null;
-            /** @description The first run of its tree. */
+            /** @description The root of the tree of runs that this run is part of. */
             root_run_id: string | null;
             name: string;
             kind: string;
             duration_ms: number | null;
             tool_calls: number;
-            /** @description Of the run itself; while it goes on, as far as is told. */
+            /** @description Tokens used by the run itself, as far as reported until now. */
             usage: components["schemas"]["TokenUsage"];
-            /** @description Of the run itself; null where it is not known. */
+            /** @description Cost of the run itself; null if unknown. */
             cost_usd: number | null;
-            /** @description With the runs that it called, and theirs. */
+            /** @description Tokens used by the run and all its sub-runs. */
             tree_usage: components["schemas"]["TokenUsage"];
-            /** @description The same in money, as far as it is known. */
+            /** @description Cost of the run and all its sub-runs, as far as it is known. */
             tree_cost_usd: number | null;
             error: components["schemas"]["Failure"] | null;
-            /** @description Kept when old runs are pruned. */
+            /** @description Whether the run is kept when old runs are pruned. */
             pinned: boolean;
-            /** @description What powers it: of its newest session, or of the run itself where it is bare. */
+            /** @description The provider of its newest session, or of the run itself if it has no worker. */
             provider: string | null;
             /** @description The model that wrote its newest message. */
             model: string | null;
-            /** @description How many runs it has called. */
+            /** @description The number of runs that it called. */
             children: number;
-            /** @description While it waits, the kinds of what it waits for: `client_tool`, `question`, `approval`, `rate_limit`, `definition_changed`, or another; `run` for a run that it called. Null while it does not. */
+            /** @description While the run waits, the kinds of calls that it waits for: `client_tool`, `question`, `approval`, `rate_limit`, `definition_changed`, or another; `run` for a sub-run. Null otherwise. */
             waits_for: string[] | null;
-            /** @description While it waits, what it asks for, each on one line, without what somebody has answered. Null while it does not. */
+            /** @description While the run waits, its unanswered questions and calls, each in one line. Null otherwise. */
             asks: string[] | null;
-            /** @description Its status is `running`, and no process works on it: the one that did is gone. */
+            /** @description Whether the status is `running` but no process executes the run any more. */
             interrupted: boolean;
-            /** @description How often it was cut off and begun again. To wait and to be answered is no interruption. */
+            /** @description How often the run was interrupted and resumed. Waiting for an answer does not count. */
             interruptions: number;
-            /** @description The event at which search stops, since the run has more text than is indexed; else null. */
+            /** @description The `seq` of the event from which on the text of the run is not searchable, because the run has more text than is indexed; null if all of it is. */
             search_stopped_at: number | null;
-            /** @description Where the searched words stand, between U+E000 and U+E001. */
+            /** @description Text around the words that were searched, with each between U+E000 and U+E001. */
             snippet: string | null;
         };
         /**
          * TokenUsage
-         * @description Tokens, by class.
+         * @description Numbers of tokens, by kind.
          */
         TokenUsage: {
             input: number;
@@ -544,91 +554,100 @@ export interface components {
         Failure: {
             code: string | null;
             message: string | null;
-            /** @description What can be done about it; left out where nothing is known. */
+            /** @description What to do about it; omitted if nothing is known. */
             hint?: string;
         };
         /**
          * WorkerDetail
-         * @description A run with all that was said in it.
+         * @description A run with its result, transcript and pending calls.
          */
         WorkerDetail: {
             id: string;
             task: string;
             /** @enum {unknown} */
             status: "cancelled" | "done" | "failed" | "queued" | "running" | "waiting";
-            /** @description `builtin`, `plugin`, or the provider of a bare run. */
+            /** @description `builtin`, `plugin`, or the provider of a run without a worker. */
             worker_type: string;
             channel_id: string | null;
             channel_name: string | null;
             started_at: string;
-            /** @description Null until it has ended. */
+            /** @description Null until the run has ended. */
             completed_at: string | null;
-            /** @description How many rows its timeline has. */
+            /** @description The number of rows in its timeline. */
             event_count: number;
             has_transcript: boolean;
-            /** @description The owner under which it is listed. */
+            /** @description The owner of the run. */
             agent_id: string | null;
-            /** @description The run that called it. */
+            /** @description The run that called this run. */
             parent_run_id: string | null;
-            /** @description The first run of its tree. */
+            /** @description The root of the tree of runs that this run is part of. */
             root_run_id: string | null;
             name: string;
             kind: string;
             duration_ms: number | null;
             tool_calls: number;
-            /** @description Of the run itself; while it goes on, as far as is told. */
+            /** @description Tokens used by the run itself, as far as reported until now. */
             usage: components["schemas"]["TokenUsage"];
-            /** @description Of the run itself; null where it is not known. */
+            /** @description Cost of the run itself; null if unknown. */
             cost_usd: number | null;
-            /** @description With the runs that it called, and theirs. */
+            /** @description Tokens used by the run and all its sub-runs. */
             tree_usage: components["schemas"]["TokenUsage"];
-            /** @description The same in money, as far as it is known. */
+            /** @description Cost of the run and all its sub-runs, as far as it is known. */
             tree_cost_usd: number | null;
             error: components["schemas"]["Failure"] | null;
-            /** @description Kept when old runs are pruned. */
+            /** @description Whether the run is kept when old runs are pruned. */
             pinned: boolean;
-            /** @description What powers it: of its newest session, or of the run itself where it is bare. */
+            /** @description The provider of its newest session, or of the run itself if it has no worker. */
             provider: string | null;
             /** @description The model that wrote its newest message. */
             model: string | null;
-            /** @description How many runs it has called. */
+            /** @description The number of runs that it called. */
             children: number;
-            /** @description While it waits, the kinds of what it waits for: `client_tool`, `question`, `approval`, `rate_limit`, `definition_changed`, or another; `run` for a run that it called. Null while it does not. */
+            /** @description While the run waits, the kinds of calls that it waits for: `client_tool`, `question`, `approval`, `rate_limit`, `definition_changed`, or another; `run` for a sub-run. Null otherwise. */
             waits_for: string[] | null;
-            /** @description While it waits, what it asks for, each on one line, without what somebody has answered. Null while it does not. */
+            /** @description While the run waits, its unanswered questions and calls, each in one line. Null otherwise. */
             asks: string[] | null;
-            /** @description Its status is `running`, and no process works on it: the one that did is gone. */
+            /** @description Whether the status is `running` but no process executes the run any more. */
             interrupted: boolean;
-            /** @description How often it was cut off and begun again. To wait and to be answered is no interruption. */
+            /** @description How often the run was interrupted and resumed. Waiting for an answer does not count. */
             interruptions: number;
-            /** @description The event at which search stops, since the run has more text than is indexed; else null. */
+            /** @description The `seq` of the event from which on the text of the run is not searchable, because the run has more text than is indexed; null if all of it is. */
             search_stopped_at: number | null;
             result: string | null;
-            /** @description Null while it is running, and where none was kept. */
+            /** @description Null until the run has ended, and if no transcript is stored. */
             transcript: components["schemas"]["ArchiveEntry"][] | null;
-            /** @description Why a transcript that was kept is not given. */
+            /** @description Why a stored transcript is not included. */
             transcript_omitted: string | null;
             queued_at: string | null;
             host: string | null;
             attempt: number;
-            /** @description The newest event of its log that this tells of. */
+            /** @description The `seq` of the newest log event that is included here. */
             last_seq: number;
-            /** @description What it and the runs below it wait for somebody to give. */
+            /** @description The calls that the run and its sub-runs wait for. */
             awaits: components["schemas"]["Awaited"][];
         };
-        /** ArchiveEntry */
+        /**
+         * ArchiveEntry
+         * @description One turn: consecutive items of the same role.
+         */
         ArchiveEntry: {
             /** @enum {unknown} */
             role: "assistant" | "user";
             content: (components["schemas"]["TextItem"] | components["schemas"]["ToolCallItem"] | components["schemas"]["ToolResultItem"])[];
         };
-        /** TextItem */
+        /**
+         * TextItem
+         * @description A text of the user or of the agent.
+         */
         TextItem: {
             /** @enum {unknown} */
             type: "text";
             text: string;
         };
-        /** ToolCallItem */
+        /**
+         * ToolCallItem
+         * @description A tool call. `args` is its input as text.
+         */
         ToolCallItem: {
             /** @enum {unknown} */
             type: "tool_call";
@@ -636,7 +655,10 @@ export interface components {
             name: string;
             args: string;
         };
-        /** ToolResultItem */
+        /**
+         * ToolResultItem
+         * @description The result of a tool call, or its error.
+         */
         ToolResultItem: {
             /** @enum {unknown} */
             type: "tool_result";
@@ -645,28 +667,31 @@ export interface components {
         };
         /**
          * Awaited
-         * @description A call that a run waits for somebody to answer.
+         * @description A call that a run waits for.
          */
         Awaited: {
-            /** @description The run that waits: the one asked for, or one below it. */
+            /** @description The run that waits: the requested run or one of its sub-runs. */
             run_id: string;
-            /** @description What an answer names. */
+            /** @description The id to send with an answer. */
             call_id: string;
             /** @description `client_tool`, `question`, `approval`, or another. */
             kind: string;
-            /** @description The tool. */
+            /** @description The name of the tool. */
             name: string;
-            /** @description What it is to be given, or what is asked. */
+            /** @description The input of the tool, or the question. */
             input: unknown;
-            /** @description When the wait ends by itself. */
+            /** @description When the run stops waiting. */
             until: string | null;
-            /** @description Somebody has answered, and the run has not taken it up yet. */
+            /** @description Whether there is an answer that the run has not processed yet. */
             answered: boolean;
         };
-        /** WorkerEvents */
+        /**
+         * WorkerEvents
+         * @description A page of a timeline.
+         */
         WorkerEvents: {
             events: components["schemas"]["WorkerEvent"][];
-            /** @description Whether there are later ones. */
+            /** @description Whether there are later rows. */
             more: boolean;
         };
         /**
@@ -677,53 +702,53 @@ export interface components {
             id: number;
             /** @enum {unknown} */
             event_type: "error" | "status" | "tool_completed" | "tool_started";
-            /** @description What the type carries; it may gain fields. */
+            /** @description Fields that depend on the type; new ones may be added. */
             data: Record<string, unknown>;
             created_at: string;
-            /** @description The event of the log that it comes from. */
+            /** @description The `seq` of the log event that the row is made from. */
             seq: number;
         };
         /**
          * LogPage
-         * @description Events as they stand in the log, or briefly.
+         * @description A page of a log.
          */
         LogPage: {
-            /** @description As they stand in the log. Told briefly, an event whose texts were cut has `cut`: how many bytes it has as a whole. */
+            /** @description The events as in the log. With `brief`, an event whose texts were shortened has `cut`, the size of the complete event in bytes. */
             events: components["schemas"]["LogEvent"][];
-            /** @description Whether there are others beyond the page, on the side it was cut. */
+            /** @description Whether there are more events after the page, or before it when only `before` is set. */
             more: boolean;
-            /** @description With `brief`: the results of calls and sub-runs that begin on the page and end beyond it, as far as they stand in the 2,000 events that follow. */
+            /** @description With `brief`: the results of calls and sub-runs that start on the page and end after it, if they are among the next 2,000 events. */
             later?: components["schemas"]["LogEvent"][];
         };
         /**
          * FoundEvents
-         * @description The events of a log in which a text stands.
+         * @description The events of a log that contain a text.
          */
         FoundEvents: {
             hits: components["schemas"]["LogHit"][];
-            /** @description Whether there are events that were not looked at yet. */
+            /** @description Whether there are events that were not searched yet. */
             more: boolean;
-            /** @description The `seq` of the last event that was looked at: go on after it. */
+            /** @description The `seq` of the last event that was searched; send it as `after` to continue. */
             searched_to: number;
         };
         /**
          * LogHit
-         * @description An event in whose payload the text stands.
+         * @description An event whose payload contains the text.
          */
         LogHit: {
             seq: number;
             type: string;
-            /** @description Where it stands first, between U+E000 and U+E001. */
+            /** @description The text around the first hit. The hit is between U+E000 and U+E001. */
             snippet: string;
         };
         /**
          * SpanList
-         * @description When the steps, tool calls and sub-runs of a run began and ended.
+         * @description When the steps, tool calls and sub-runs of a run started and ended.
          */
         SpanList: {
-            /** @description In the order in which they began. */
+            /** @description In the order of their start. */
             spans: components["schemas"]["Span"][];
-            /** @description The newest event of the log that this tells of. */
+            /** @description The `seq` of the newest log event that is included here. */
             last_seq: number;
             started_at: string | null;
             /** @description Null until the run has ended. */
@@ -731,7 +756,7 @@ export interface components {
         };
         /**
          * Span
-         * @description Something that took time. `end_seq`, `ended_at` and `duration_ms` are null until it has ended.
+         * @description A step, tool call or sub-run. `end_seq`, `ended_at` and `duration_ms` are null until it has ended.
          */
         Span: {
             seq: number;
@@ -750,49 +775,61 @@ export interface components {
             /** @default 1 */
             count?: number;
         };
-        /** ChannelList */
+        /**
+         * ChannelList
+         * @description All channels.
+         */
         ChannelList: {
             channels: components["schemas"]["ChannelItem"][];
         };
-        /** ChannelItem */
+        /**
+         * ChannelItem
+         * @description A channel that runs came from.
+         */
         ChannelItem: {
             id: string;
             name: string | null;
         };
-        /** Deleted */
+        /**
+         * Deleted
+         * @description The runs that were deleted.
+         */
         Deleted: {
             deleted: string[];
         };
-        /** Health */
+        /**
+         * Health
+         * @description The running server.
+         */
         Health: {
             version: string;
         };
         /**
          * RunAnswer
-         * @description The run that was asked for, or that something was asked of.
+         * @description The run that was started, answered or resumed.
          */
         RunAnswer: {
             run_id: string;
         };
         /**
          * CancelAnswer
-         * @description A run that ends as soon as it can.
+         * @description A run that is being cancelled.
          */
         CancelAnswer: {
             run_id: string;
             /**
-             * @description As it is now: it may still be running.
+             * @description The current status; the run may still be running.
              * @enum {unknown}
              */
             status: "cancelled" | "done" | "failed" | "queued" | "running" | "waiting";
         };
         /**
          * Catalogue
-         * @description The workers that can be run here.
+         * @description The workers that this server can run.
          */
         Catalogue: {
             workers: components["schemas"]["WorkerInfo"][];
-            /** @description Agents and model APIs that a task can be handed to as it is, under their slugs: `/api/providers` says which of them this machine has. */
+            /** @description Agents and model APIs that can run a task without a worker, by their slugs. `/api/providers` lists which of them are installed. */
             providers: components["schemas"]["WorkerInfo"][];
         };
         /**
@@ -809,15 +846,18 @@ export interface components {
             tools: string[];
             client_tools: string[];
         };
-        /** ProviderList */
+        /**
+         * ProviderList
+         * @description The agents and model APIs that Shopfloor knows.
+         */
         ProviderList: {
             providers: components["schemas"]["ProviderInfo"][];
-            /** @description The names of those that are there and could log in. */
+            /** @description The names of those that are installed and have credentials. */
             usable: string[];
         };
         /**
          * ProviderInfo
-         * @description What is known of a provider on this machine.
+         * @description A provider as found on this machine.
          */
         ProviderInfo: {
             name: string;
@@ -838,7 +878,7 @@ export interface components {
         };
         /**
          * Capabilities
-         * @description What can be asked of a provider's sessions, and what they tell.
+         * @description The options that a provider supports, and what its reports contain.
          */
         Capabilities: {
             /** @default false */
@@ -872,55 +912,55 @@ export interface components {
         };
         /**
          * StartExecution
-         * @description Runs a worker, and tells what it does.
+         * @description Start a run of a worker and stream its events.
          */
         StartExecution: {
             /** @enum {unknown} */
             type: "start";
             /**
-             * @description What the worker is given, by name.
+             * @description The inputs of the worker, by name.
              * @default {}
              */
             input?: Record<string, unknown>;
             /**
-             * @description Whether the run goes on when the connection is closed.
+             * @description Whether the run continues after the connection is closed.
              * @default false
              */
             detach?: boolean;
             /**
-             * @description The same key again is the same run.
+             * @description A request with the same key returns the same run.
              * @default null
              */
             idempotencyKey?: string | null;
             /**
-             * @description Under whom it is listed; the worker itself by default.
+             * @description The owner, under whom the run is listed; by default the worker.
              * @default null
              */
             owner?: string | null;
             /**
-             * @description Where it came from; `api` by default.
+             * @description Where the request came from; by default `api`.
              * @default null
              */
             channelId?: string | null;
             /**
-             * @description What people call that place.
+             * @description Display name of the channel.
              * @default null
              */
             channelName?: string | null;
             /**
-             * @description What lists show; made of the input by default.
+             * @description The text shown in lists; by default made from the input.
              * @default null
              */
             task?: string | null;
             /**
-             * @description The folder it works in, on the server's machine: an absolute path.
+             * @description The working folder on the server's machine, as an absolute path.
              * @default null
              */
             cwd?: string | null;
         };
         /**
          * ContinueExecution
-         * @description Goes on with a run that waits, with results of its calls, and tells what remains.
+         * @description Continue a waiting run with results of its calls and stream its further events.
          */
         ContinueExecution: {
             /** @enum {unknown} */
@@ -929,14 +969,14 @@ export interface components {
             executionId: string;
             toolResults: components["schemas"]["GivenResult"][];
             /**
-             * @description Whether the run goes on when the connection is closed.
+             * @description Whether the run continues after the connection is closed.
              * @default false
              */
             detach?: boolean;
         };
         /**
          * GivenResult
-         * @description What a call gave, or why it gave nothing. With neither it gave null; with both it failed.
+         * @description The result of a call, or why it failed. Without either, the result is null; with both, the call failed.
          */
         GivenResult: {
             toolCallId: string;
@@ -950,80 +990,80 @@ export interface components {
              */
             error?: string | null;
             /**
-             * @description Sent back by an SDK that has shown the result to its caller.
+             * @description Sent by an SDK that has already shown the result to its caller.
              * @default null
              */
             blockIndex?: unknown;
         };
         /**
          * RunRequest
-         * @description Asks for a run that goes on whoever watches.
+         * @description A request for a new run, which continues whether or not a client watches it.
          */
         RunRequest: {
             /** @description The worker's slug. */
             worker: string;
             /**
-             * @description What the worker is given, by name.
+             * @description The inputs of the worker, by name.
              * @default {}
              */
             input?: Record<string, unknown>;
             /**
-             * @description What lists show; made of the input by default.
+             * @description The text shown in lists; by default made from the input.
              * @default null
              */
             task?: string | null;
             /**
-             * @description Under whom it is listed; the worker itself by default.
+             * @description The owner, under whom the run is listed; by default the worker.
              * @default null
              */
             owner?: string | null;
             /**
-             * @description Where it came from; `api` by default.
+             * @description Where the request came from; by default `api`.
              * @default null
              */
             channel_id?: string | null;
             /**
-             * @description What people call that place.
+             * @description Display name of the channel.
              * @default null
              */
             channel_name?: string | null;
             /**
-             * @description The same key again is the same run.
+             * @description A request with the same key returns the same run.
              * @default null
              */
             idempotency_key?: string | null;
             /**
-             * @description The folder it works in, on the server's machine: an absolute path.
+             * @description The working folder on the server's machine, as an absolute path.
              * @default null
              */
             cwd?: string | null;
         };
         /**
          * PinRequest
-         * @description Whether a run is kept when old ones are pruned.
+         * @description Whether a run is kept when old runs are pruned.
          */
         PinRequest: {
             pinned: boolean;
         };
         /**
          * CancelOrder
-         * @description Asks a run to end.
+         * @description A request to cancel a run.
          */
         CancelOrder: {
             /**
-             * @description What its outcome says.
+             * @description The reason to record in the run's outcome.
              * @default null
              */
             reason?: string | null;
         };
         /**
          * AnswerOrder
-         * @description Answers what a run waits for.
+         * @description The answer to a call that a run waits for.
          */
         AnswerOrder: {
-            /** @description The call that waits, as `awaits` of the run names it. */
+            /** @description The `call_id` from the run's `awaits`. */
             call_id: string;
-            /** @description The answer: whatever was asked for. */
+            /** @description The answer, as the call's tool or question expects it. */
             answer?: unknown;
             /**
              * @description Why there is no result.
@@ -1033,7 +1073,7 @@ export interface components {
         };
         /**
          * RunStarted
-         * @description An attempt begins. The first of a run carries all that its row shows.
+         * @description The start of an attempt. The first one of a run has all that its row shows.
          */
         RunStarted: {
             name: string;
@@ -1121,7 +1161,7 @@ export interface components {
         };
         /**
          * Usage
-         * @description Tokens, by class: each that was read is in one of `input`, `cache_read` and `cache_write`.
+         * @description Token counts. Each input token is counted in exactly one of `input`, `cache_read` and `cache_write`.
          */
         Usage: {
             /** @default 0 */
@@ -1137,7 +1177,7 @@ export interface components {
         };
         /**
          * Cost
-         * @description Money, and who says so: `agent` for the agent's own total, else the price list's version.
+         * @description A cost and its source: `agent` for the agent's own total, else computed from a price list.
          */
         Cost: {
             usd: number | null;
@@ -1147,7 +1187,7 @@ export interface components {
         };
         /**
          * StepStarted
-         * @description A step begins: written before anything happens.
+         * @description The start of a step, written before the step does anything.
          */
         StepStarted: {
             name: string;
@@ -1164,7 +1204,7 @@ export interface components {
         };
         /**
          * Process
-         * @description The process that serves a step.
+         * @description The process that executes a step.
          */
         Process: {
             pid: number;
@@ -1174,7 +1214,7 @@ export interface components {
         };
         /**
          * Session
-         * @description What serves an agent step.
+         * @description The session that executes an agent step.
          */
         Session: {
             provider: string;
@@ -1193,7 +1233,7 @@ export interface components {
         };
         /**
          * StepCompleted
-         * @description A step ended, well or not.
+         * @description The end of a step, successful or not.
          */
         StepCompleted: {
             name: string;
@@ -1232,7 +1272,7 @@ export interface components {
         };
         /**
          * Limit
-         * @description A limit of the provider's, as it told of it.
+         * @description A limit of the provider, as the agent reported it.
          */
         Limit: {
             /** @enum {unknown} */
@@ -1250,7 +1290,7 @@ export interface components {
         };
         /**
          * EndedProcess
-         * @description A process that outlived the command or agent that had started it, and was ended.
+         * @description A process that outlived the command or agent that started it, and was terminated.
          */
         EndedProcess: {
             pid: number;
@@ -1261,7 +1301,7 @@ export interface components {
         };
         /**
          * CallStarted
-         * @description A sub-run begins; the envelope has its `child_run_id`.
+         * @description The start of a sub-run; the envelope has its `child_run_id`.
          */
         CallStarted: {
             name: string;
@@ -1276,7 +1316,7 @@ export interface components {
         };
         /**
          * CallCompleted
-         * @description A sub-run ended, as its parent saw it.
+         * @description The end of a sub-run, as its parent saw it.
          */
         CallCompleted: {
             name: string;
@@ -1315,7 +1355,7 @@ export interface components {
         };
         /**
          * UserMessage
-         * @description What was said to the agent, or the command that was given.
+         * @description A message to the agent, or the command of a step.
          */
         UserMessage: {
             /** @enum {unknown} */
@@ -1332,7 +1372,7 @@ export interface components {
         };
         /**
          * TextBlock
-         * @description Plain text: what an agent said, or what a command printed.
+         * @description Plain text: a message of an agent, or the output of a command.
          */
         TextBlock: {
             /** @enum {unknown} */
@@ -1347,7 +1387,7 @@ export interface components {
         };
         /**
          * ThinkingBlock
-         * @description What an agent thought.
+         * @description Thinking of an agent.
          */
         ThinkingBlock: {
             /** @enum {unknown} */
@@ -1360,7 +1400,7 @@ export interface components {
         };
         /**
          * ToolUseBlock
-         * @description An agent asks for a tool.
+         * @description An agent's request to use a tool.
          */
         ToolUseBlock: {
             /** @enum {unknown} */
@@ -1373,7 +1413,7 @@ export interface components {
         };
         /**
          * ToolResultBlock
-         * @description What a tool gave back.
+         * @description The result of a tool use.
          */
         ToolResultBlock: {
             /** @enum {unknown} */
@@ -1400,10 +1440,10 @@ export interface components {
         };
         /**
          * StreamBlock
-         * @description A piece of a provider's stream, kept as it came.
+         * @description A chunk of a provider's stream, unchanged.
          *
-         *         With `kind`, `block` and `offset` it is a piece of a message that was not complete when it was written: the new text
-         *         of one of its blocks. The whole message takes the place of its pieces once it follows, under the same `message_id`.
+         *         With `kind`, `block` and `offset`, it is a chunk of a message that was still incomplete: the new text of one of its
+         *         blocks. The complete message, which follows under the same `message_id`, supersedes its chunks.
          */
         StreamBlock: {
             /** @enum {unknown} */
@@ -1428,7 +1468,7 @@ export interface components {
         };
         /**
          * AssistantMessage
-         * @description What the agent said, or what the command printed. Pieces of one message share `message_id`.
+         * @description A message of the agent, or the output of a command. Chunks of one message share `message_id`.
          */
         AssistantMessage: {
             /** @enum {unknown} */
@@ -1457,7 +1497,7 @@ export interface components {
         };
         /**
          * Note
-         * @description What an agent's program says, and no model: that it is ready, that it tries again, that something is wrong.
+         * @description A status message of the agent's program, not of its model: ready, retrying, failed and so on.
          */
         Note: {
             /** @enum {unknown} */
@@ -1481,7 +1521,7 @@ export interface components {
         };
         /**
          * Initialization
-         * @description What an agent says of itself when it is ready.
+         * @description The description that an agent reports of itself when it is ready.
          */
         Initialization: {
             /** @default null */
@@ -1501,7 +1541,7 @@ export interface components {
         };
         /**
          * ToolCall
-         * @description A tool is called. `output` is null.
+         * @description A call of a tool. `output` is null.
          */
         ToolCall: {
             name: string;
@@ -1532,7 +1572,7 @@ export interface components {
         };
         /**
          * ToolResult
-         * @description A tool gave its result. `input` is null.
+         * @description The result of a tool call. `input` is null.
          */
         ToolResult: {
             name: string;
@@ -1556,7 +1596,7 @@ export interface components {
         };
         /**
          * FileChange
-         * @description A file that a tool changed, as the agent tells it.
+         * @description A file that a tool changed, as the agent reports it.
          */
         FileChange: {
             path: string;
@@ -1571,7 +1611,7 @@ export interface components {
         };
         /**
          * Delta
-         * @description A piece of a block of a message that is still being made.
+         * @description New text of one block of a message that is still being generated.
          */
         Delta: {
             after: number;
@@ -1742,31 +1782,31 @@ export interface operations {
     list_workers: {
         parameters: {
             query?: {
-                /** @description Of this owner. */
+                /** @description Only runs of this owner. */
                 agent_id?: string | null;
-                /** @description At most so many. */
+                /** @description The maximum number of runs. */
                 limit?: number;
-                /** @description After so many, newest first. */
+                /** @description Skip this many runs, newest first. */
                 offset?: number;
-                /** @description In this state. */
+                /** @description Only runs with this status. */
                 status?: "all" | "cancelled" | "done" | "failed" | "queued" | "running" | "waiting";
-                /** @description Of this type. */
+                /** @description Only runs of this worker type. */
                 worker_type?: string | null;
-                /** @description From this channel. */
+                /** @description Only runs from this channel. */
                 channel_id?: string | null;
-                /** @description Called by this run. */
+                /** @description Only runs that this run called. */
                 parent?: string | null;
-                /** @description Only those that no run called. */
+                /** @description Only runs that no other run called. */
                 roots?: boolean;
-                /** @description Of this worker, by its name. */
+                /** @description Only runs of the worker with this name. */
                 worker?: string | null;
-                /** @description Started after this time (RFC 3339). */
+                /** @description Only runs started after this time (RFC 3339). */
                 since?: string | null;
-                /** @description Started before this time (RFC 3339). */
+                /** @description Only runs started before this time (RFC 3339). */
                 until?: string | null;
-                /** @description With all of these words and "quoted phrases": any part of the task, or words of any text. */
+                /** @description Only runs that contain all of these words and "quoted phrases". Each may match any part of the task, or whole words in any text of the run. */
                 q?: string | null;
-                /** @description `next` of the page before; `offset` does not count then. */
+                /** @description `next` of the previous page; `offset` is ignored with it. */
                 cursor?: string | null;
             };
             header?: never;
@@ -1784,7 +1824,7 @@ export interface operations {
                     "application/json": components["schemas"]["WorkerList"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description An error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1798,11 +1838,11 @@ export interface operations {
     worker_detail: {
         parameters: {
             query: {
-                /** @description A run. */
+                /** @description The id of the run. */
                 worker_id: string;
-                /** @description The owner; a run of another one is not found. */
+                /** @description The owner of the run; a run of another owner is not found. */
                 agent_id?: string | null;
-                /** @description Whether the transcript is wanted; it may be large. */
+                /** @description Include the transcript, which may be large. */
                 transcript?: boolean;
             };
             header?: never;
@@ -1820,7 +1860,7 @@ export interface operations {
                     "application/json": components["schemas"]["WorkerDetail"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description An error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1834,13 +1874,13 @@ export interface operations {
     worker_events: {
         parameters: {
             query: {
-                /** @description A run. */
+                /** @description The id of the run. */
                 worker_id: string;
-                /** @description The owner; a run of another one is not found. */
+                /** @description The owner of the run; a run of another owner is not found. */
                 agent_id?: string | null;
-                /** @description At most so many. */
+                /** @description The maximum number of events or rows. */
                 limit?: number;
-                /** @description Only rows whose `id` is over this. */
+                /** @description Only rows with a larger `id`. */
                 after?: number;
             };
             header?: never;
@@ -1858,7 +1898,7 @@ export interface operations {
                     "application/json": components["schemas"]["WorkerEvents"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description An error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1874,16 +1914,16 @@ export interface operations {
             query?: {
                 /** @description Only events after this `seq`. */
                 after?: number;
-                /** @description Only events before it; without `after`, the last of those. */
+                /** @description Only events before this `seq`; without `after`, the last `limit` of them. */
                 before?: number | null;
-                /** @description At most so many. */
+                /** @description The maximum number of events or rows. */
                 limit?: number;
-                /** @description With long texts cut, and with the results that stand beyond the page. */
+                /** @description Shorten long texts, and add results that belong to the page's calls but appear after the page. */
                 brief?: boolean;
             };
             header?: never;
             path: {
-                /** @description A run. */
+                /** @description The id of the run. */
                 run_id: string;
             };
             cookie?: never;
@@ -1899,7 +1939,7 @@ export interface operations {
                     "application/json": components["schemas"]["LogPage"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description An error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1915,7 +1955,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description A run. */
+                /** @description The id of the run. */
                 run_id: string;
             };
             cookie?: never;
@@ -1931,7 +1971,7 @@ export interface operations {
                     "application/x-ndjson": string;
                 };
             };
-            /** @description What went wrong. */
+            /** @description An error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1945,23 +1985,23 @@ export interface operations {
     find_in_log: {
         parameters: {
             query: {
-                /** @description The text, whatever its case. */
+                /** @description The text to find, ignoring case. */
                 q: string;
                 /** @description Only events after this `seq`. */
                 after?: number;
-                /** @description At most so many hits. */
+                /** @description The maximum number of hits. */
                 limit?: number;
             };
             header?: never;
             path: {
-                /** @description A run. */
+                /** @description The id of the run. */
                 run_id: string;
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            /** @description The events in which the text stands, in order. */
+            /** @description The events that contain the text, in order. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -1970,7 +2010,7 @@ export interface operations {
                     "application/json": components["schemas"]["FoundEvents"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description An error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -1986,7 +2026,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description A run. */
+                /** @description The id of the run. */
                 run_id: string;
             };
             cookie?: never;
@@ -2002,7 +2042,7 @@ export interface operations {
                     "application/json": components["schemas"]["SpanList"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description An error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2026,7 +2066,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It is kept, and begins as soon as it can. */
+            /** @description The run is stored and queued. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2035,7 +2075,7 @@ export interface operations {
                     "application/json": components["schemas"]["RunAnswer"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description An error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2051,7 +2091,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description A run. */
+                /** @description The id of the run. */
                 run_id: string;
             };
             cookie?: never;
@@ -2062,7 +2102,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It ends as soon as it can. */
+            /** @description The request to cancel is stored; the run ends soon after. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2071,7 +2111,7 @@ export interface operations {
                     "application/json": components["schemas"]["CancelAnswer"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description An error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2087,7 +2127,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description A run. */
+                /** @description The id of the run. */
                 run_id: string;
             };
             cookie?: never;
@@ -2098,7 +2138,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The run has the answer. */
+            /** @description The answer is stored; the run continues soon after. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2107,7 +2147,7 @@ export interface operations {
                     "application/json": components["schemas"]["RunAnswer"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description An error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2127,7 +2167,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The agents and model APIs, and which of them are there. */
+            /** @description The agents and model APIs, and which of them are usable. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2136,7 +2176,7 @@ export interface operations {
                     "application/json": components["schemas"]["ProviderList"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description An error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2152,14 +2192,14 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description A run. */
+                /** @description The id of the run. */
                 run_id: string;
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            /** @description It goes on as soon as it can. */
+            /** @description The run is queued again. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2168,7 +2208,7 @@ export interface operations {
                     "application/json": components["schemas"]["RunAnswer"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description An error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2197,7 +2237,7 @@ export interface operations {
                     "application/json": components["schemas"]["Catalogue"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description An error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2213,7 +2253,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description A run. */
+                /** @description The id of the run. */
                 run_id: string;
             };
             cookie?: never;
@@ -2224,7 +2264,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The run as it is now. */
+            /** @description The run after the change. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2233,7 +2273,7 @@ export interface operations {
                     "application/json": components["schemas"]["WorkerItem"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description An error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2247,19 +2287,19 @@ export interface operations {
     delete_run: {
         parameters: {
             query?: {
-                /** @description Also what failed. */
+                /** @description Delete the run even if it failed. */
                 force?: boolean;
             };
             header?: never;
             path: {
-                /** @description A run. */
+                /** @description The id of the run. */
                 run_id: string;
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            /** @description What is gone. */
+            /** @description The deleted runs. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2268,7 +2308,7 @@ export interface operations {
                     "application/json": components["schemas"]["Deleted"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description An error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2297,7 +2337,7 @@ export interface operations {
                     "application/json": components["schemas"]["ChannelList"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description An error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2317,7 +2357,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description It runs. */
+            /** @description The server is running. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2326,7 +2366,7 @@ export interface operations {
                     "application/json": components["schemas"]["Health"];
                 };
             };
-            /** @description What went wrong. */
+            /** @description An error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2342,7 +2382,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description A worker. */
+                /** @description The slug of the worker. */
                 slug: string;
             };
             cookie?: never;
@@ -2353,7 +2393,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Each event as one `data`, a JSON object with a `type`: `start`, `worker-start`, `block-start`, `text-delta`, `tool-request`, `worker-result`, …; `finish` and then `[DONE]` when the run has ended or waits for somebody. An `id` says up to which event of the run's log all is told. Events of ours travel as `resource-update`. What is refused before anything runs is JSON, with the fitting status. */
+            /** @description Each event as one `data`, a JSON object with a `type`: `start`, `worker-start`, `block-start`, `text-delta`, `tool-request`, `worker-result`, …; `finish` and then `[DONE]` when the run has ended or waits for an answer. An `id` is the `seq` of the log event up to which the stream is complete. Events specific to Shopfloor have the type `resource-update`. An error before the run starts is a JSON response with an error status. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2366,7 +2406,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description What went wrong. */
+            /** @description An error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2384,18 +2424,18 @@ export interface operations {
                 after?: number;
             };
             header?: {
-                /** @description Where a stream was cut: the `id` of the last event received. */
+                /** @description When reconnecting: the `id` of the last event that the client received. */
                 "Last-Event-ID"?: string | null;
             };
             path: {
-                /** @description A run. */
+                /** @description The id of the run. */
                 run_id: string;
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            /** @description Each event of the log as `data`, its `seq` as `id`; `event: reset` where the log has lost its end; `event: delta`, without an `id`, with a piece of a message that is being made, after the event `after` and before the message `message_id`; pieces may be missing, and `offset` says where one belongs; `event: requests` with the `toolCalls` that runs below this one wait for, once everything in its tree waits, or with `waits` where none does and nothing of it works any more; `event: end` when there will be no more. */
+            /** @description Each event of the log as `data`, with its `seq` as `id`. `event: reset` when the log was truncated after a crash: the events after `last` are void. `event: delta`, without an `id`: a piece of the message `message_id` that is being generated, after the event `after`; pieces may be missing, and `offset` is the number of characters of the block before the piece. `event: requests` when the run and all its sub-runs wait: `toolCalls` are the client tools that sub-runs wait for; without any, `waits` is true. `event: end` when the stream is complete. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2408,7 +2448,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description What went wrong. */
+            /** @description An error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2426,18 +2466,18 @@ export interface operations {
                 after?: number;
             };
             header?: {
-                /** @description Where a stream was cut: the `id` of the last event received. */
+                /** @description When reconnecting: the `id` of the last event that the client received. */
                 "Last-Event-ID"?: string | null;
             };
             path: {
-                /** @description A run. */
+                /** @description The id of the run. */
                 run_id: string;
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            /** @description Each event of the log as `data`, its `seq` as `id`; `event: reset` where the log has lost its end; `event: delta`, without an `id`, with a piece of a message that is being made, after the event `after` and before the message `message_id`; pieces may be missing, and `offset` says where one belongs; `event: requests` with the `toolCalls` that runs below this one wait for, once everything in its tree waits, or with `waits` where none does and nothing of it works any more; `event: end` when there will be no more. */
+            /** @description Each event of the log as `data`, with its `seq` as `id`. `event: reset` when the log was truncated after a crash: the events after `last` are void. `event: delta`, without an `id`: a piece of the message `message_id` that is being generated, after the event `after`; pieces may be missing, and `offset` is the number of characters of the block before the piece. `event: requests` when the run and all its sub-runs wait: `toolCalls` are the client tools that sub-runs wait for; without any, `waits` is true. `event: end` when the stream is complete. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2450,7 +2490,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description What went wrong. */
+            /** @description An error. */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -2464,11 +2504,11 @@ export interface operations {
     stream_page: {
         parameters: {
             query?: {
-                /** @description Runs whose events to add: `<id>:<after>`, at most 16, with commas between. */
+                /** @description Runs whose log events to include: a comma-separated list of `<id>:<after>`, at most 16. */
                 runs?: string;
             };
             header?: {
-                /** @description Where a stream was cut: the `id` of the last event received. */
+                /** @description When reconnecting: the `id` of the last event that the client received. */
                 "Last-Event-ID"?: string | null;
             };
             path?: never;
@@ -2476,7 +2516,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description `event: ready` once nothing will be missed; `event: run` with a `WorkerItem` whenever a row has changed; `event: gone` with the `run_ids` of runs that were deleted; of the runs asked for `event: log` with `run_id` and `event`, told briefly: one whose texts were cut has `cut`, how many bytes it has as a whole; `event: delta`, without an `id`, with `run_id` and a piece of a message that is being made, as in the stream of a run; `event: reset` with `run_id` and `last`; `event: end` with `run_id` when there will be no more, and with `error` where there is no such run. The `id` says where all of them are. */
+            /** @description `event: ready` once every later change will be sent. `event: run` with a `WorkerItem` whenever a run has changed. `event: gone` with the `run_ids` of deleted runs. For the runs in `runs`: `event: log` with `run_id` and `event`, with long texts shortened (`cut` is then the size of the complete event in bytes); `event: delta`, without an `id`, with `run_id` and a piece of a message that is being generated, as in the stream of a run; `event: reset` with `run_id` and `last`; `event: end` with `run_id` when the run's log is complete, and with `error` if there is no such run. The `id` has the position in all of these logs. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2489,7 +2529,7 @@ export interface operations {
                     };
                 };
             };
-            /** @description What went wrong. */
+            /** @description An error. */
             default: {
                 headers: {
                     [name: string]: unknown;
