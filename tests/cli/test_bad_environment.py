@@ -94,7 +94,7 @@ def test_a_storage_may_have_a_name_that_is_no_text(shopfloor, tmp_path):
     assert done.returncode == 0, done.stderr
     assert shopfloor("list", "--storage", storage).stdout.splitlines()[-1] == "1 of 1 runs"
     refused = shopfloor("list", "--storage", storage, "--search", f"x{NO_TEXT}{NO_TEXT}")
-    assert refused.stderr.startswith(f"error[usage]: {f'x{NO_TEXT}{NO_TEXT}'!r} is no text")
+    assert refused.stderr.startswith(f"error[usage]: argument {f'x{NO_TEXT}{NO_TEXT}'!r} is not valid UTF-8")
 
 
 SDK = """

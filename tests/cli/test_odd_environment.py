@@ -124,7 +124,7 @@ def test_one_line_that_cannot_be_read_does_not_hide_the_others(shopfloor, tmp_pa
     for command, told in (("show", "✗ failed"), ("tail", "✗ failed"), ("tree", "✗ failed")):
         done = shopfloor(command, str(file))
         assert told in done.stdout
-        assert "note: event 4 cannot be shown" in done.stderr
+        assert "warning: event 4 cannot be shown" in done.stderr
         assert done.returncode == 0
 
 

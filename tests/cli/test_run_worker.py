@@ -198,7 +198,7 @@ def test_input_may_be_one_json_object(shopfloor, transcripts):
         (["hello", "-i", "NAME"], "validation_error", "not NAME=value"),
         (["hello", "-i", "NAME=a", "--input-json", '{"NAME": "b"}'], "validation_error", "set twice"),
         (["hello", "--input-json", "[1]"], "usage", "a JSON object"),
-        (["hello", "--input-json", "{"], "usage", "no JSON"),
+        (["hello", "--input-json", "{"], "usage", "not valid JSON"),
         (["file-report", "-i", "FILE=x", "-i", "LINES=many"], "validation_error", "a whole number"),
         (["hello", "--tool", "web-surf=cat"], "usage", "has no such tool"),
         (["research-assistant", "--tool", "web-search"], "usage", "must be NAME=COMMAND"),
@@ -250,7 +250,7 @@ def test_a_tool_that_a_sub_run_asks_for_is_executed_too(shopfloor, workers, tran
     parent, child = sorted(map(events_of, transcripts()), key=lambda events: "parent" in events[0]["payload"])
     (result,) = [event["payload"] for event in child if event["type"] == "tool.result"]
     assert (result["name"], result["output"]) == ("web-search", {"found": 3})
-    assert f"sub-run {child[0]['run_id'][:8]} asks for web-search" in done.stderr
+    assert f"sub-run {child[0]['run_id'][:8]} calls web-search" in done.stderr
     assert parent[-1]["payload"]["result"] == child[-1]["payload"]["result"]
 
 
