@@ -34,20 +34,20 @@ export function TopBar({ onDispatch, onHelp }: { onDispatch: () => void; onHelp:
       <ConnectionWarning />
       <span className="flex-1" />
       <Button
-        look="bare"
+        variant="ghost"
         onClick={() => setTheme(NEXT[theme])}
         title={`Theme: ${theme}. Switch to ${NEXT[theme]}.`}
         aria-label={`Theme: ${theme}`}
       >
         <span aria-hidden>{ICONS[theme]}</span>
       </Button>
-      <Button look="bare" onClick={onHelp} title="Keyboard shortcuts (?)" aria-label="Keyboard shortcuts">
+      <Button variant="ghost" onClick={onHelp} title="Keyboard shortcuts (?)" aria-label="Keyboard shortcuts">
         ?
       </Button>
-      <Button look="bare" onClick={() => void logOut()} title="End the session of this browser">
+      <Button variant="ghost" onClick={() => void logOut()} title="End the session of this browser">
         Log out
       </Button>
-      <Button look="primary" onClick={onDispatch} title="Run a worker (n)">
+      <Button variant="primary" onClick={onDispatch} title="Run a worker (n)">
         New run
       </Button>
     </header>

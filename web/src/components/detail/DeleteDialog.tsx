@@ -26,7 +26,7 @@ export function DeleteDialog({ run, onClose }: { run: RunDetail; onClose: () => 
       {deletion.error && <ErrorMessage error={deletion.error} />}
       <div className="mt-4 flex justify-end gap-2">
         <Button onClick={onClose}>Keep it</Button>
-        <Button look="danger" disabled={deletion.isPending} onClick={() => deletion.mutate()}>
+        <Button variant="danger" disabled={deletion.isPending} onClick={() => deletion.mutate()}>
           {deletion.isPending ? "Deleting…" : "Delete permanently"}
         </Button>
       </div>

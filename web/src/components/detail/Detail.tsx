@@ -36,7 +36,7 @@ export function Detail({ runId, event }: { runId: string; event: number | undefi
     return (
       <>
         <Heading />
-        <Loading what="the run" />
+        <Loading subject="the run" />
       </>
     );
   }

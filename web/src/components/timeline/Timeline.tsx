@@ -89,7 +89,7 @@ function Content({
   const reason = cancelReason(run);
   const loadedRows = timeline.data?.rows;
   const cancelledBy = useMemo(() => eventsOfCancellation(reason, loadedRows ?? []), [reason, loadedRows]);
-  if (timeline.isPending) return <Loading what="the timeline" />;
+  if (timeline.isPending) return <Loading subject="the timeline" />;
   if (!timeline.data) return <ErrorMessage error={timeline.error} onRetry={() => void timeline.refetch()} />;
   const { rows, more: hasMore } = timeline.data;
   if (rows.length === 0) {
