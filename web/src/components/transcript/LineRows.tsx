@@ -119,7 +119,7 @@ export function Attempt({ row, open }: { row: AttemptRow; open: boolean }) {
 
 const OUTCOME_LOOKS: Record<string, { sign: string; className: string }> = {
   completed: { sign: "✓", className: "text-done" },
-  cancelReason: CANCELLED,
+  cancelled: CANCELLED,
 };
 
 /** The outcome of the run. */
