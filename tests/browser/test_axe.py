@@ -96,7 +96,7 @@ def test_a_run_that_has_ended(tabs: Tabs, recorded_runs: RecordedRuns, colors: s
         expect(timeline(page).locator("li[data-seq]").first).to_be_attached()
         check(page, run_id)
     page.goto(f"{recorded_runs.server.url}/agents/all/workers?worker=5f3a1c9e-6d0b-4c55-9a6e-2f8d1b7c4e10")
-    expect(selected(page)).to_contain_text("This run is not here")
+    expect(selected(page)).to_contain_text("Run not found")
     check(page, "a run that is not there")
 
 
@@ -121,11 +121,11 @@ def test_a_run_of_each_status(tabs: Tabs, server: Server, owner: str, colors: st
     card(page, waits["measurer"]).click()
     page.get_by_role("textbox", name="Your answer").fill("[1, 2")
     button(page, "Answer").click()
-    expect(page.get_by_text("This is not JSON")).to_be_visible()
-    check(page, "an answer that is doubted")
+    expect(page.get_by_text("This is not valid JSON")).to_be_visible()
+    check(page, "an answer that is broken JSON")
     card(page, running).click()
     button(page, "Cancel").click()
-    check(page, "whether to cancel")
+    check(page, "the confirmation of a cancel")
     button(page, "Really cancel?").click()
     expect(selected(page).locator('[data-status="cancelled"]').first).to_be_visible()
     check(page, "a run that was cancelled")

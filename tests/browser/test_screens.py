@@ -69,8 +69,8 @@ def test_the_theme_follows_the_system_and_can_be_changed(tabs: Tabs, recorded_ru
     expect(page.locator("html")).to_have_attribute("data-theme", "light")
     assert not is_dark(page)
     for _ in range(2):
-        page.get_by_role("button", name=re.compile("^Colours: ")).click()
-    expect(button(page, "Colours: dark")).to_be_visible()
+        page.get_by_role("button", name=re.compile("^Theme: ")).click()
+    expect(button(page, "Theme: dark")).to_be_visible()
     assert is_dark(page)
     page.reload()
     expect(cards(page).first).to_be_visible()

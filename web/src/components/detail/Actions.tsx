@@ -31,7 +31,7 @@ export function Actions({ run }: { run: RunDetail }) {
         {isRunActive && <CancelButton isCancelling={isCancelling} onCancel={() => cancelMutation.mutate()} />}
         <CopyButton text={() => runUrl(run.id)} label="Copy link" title="Copy the link to this run (c)" />
         <Button
-          look="bare"
+          variant="ghost"
           disabled={pinMutation.isPending}
           onClick={() => pinMutation.mutate()}
           title={run.pinned ? "Kept when old runs are deleted" : "Keep this run when old runs are deleted"}
@@ -46,7 +46,7 @@ export function Actions({ run }: { run: RunDetail }) {
           Download log
         </a>
         {!isRunActive && (
-          <Button look="bare" onClick={() => setIsDeleting(true)}>
+          <Button variant="ghost" onClick={() => setIsDeleting(true)}>
             Delete
           </Button>
         )}

@@ -18,7 +18,7 @@ export function CancelButton({ isCancelling, onCancel }: { isCancelling: boolean
   return (
     <>
       <Button
-        look="danger"
+        variant="danger"
         className="mr-1 ml-2 @3xl:ml-0"
         disabled={isCancelling}
         onBlur={() => setIsConfirming(false)}

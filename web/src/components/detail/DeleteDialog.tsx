@@ -1,5 +1,5 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
-import { forgetRuns, deleteRun, type RunDetail } from "@/api";
+import { removeRuns, deleteRun, type RunDetail } from "@/api";
 import { Button } from "@/components/ui/Button";
 import { Dialog } from "@/components/ui/Dialog";
 import { ErrorMessage } from "@/components/ui/ErrorMessage";
@@ -16,7 +16,7 @@ export function DeleteDialog({ run, onClose }: { run: RunDetail; onClose: () => 
     onSuccess: ({ deleted }) => {
       // Replace the history entry: there is no run to go back to.
       changeAddress(selectRun(), true);
-      forgetRuns(queries, deleted);
+      removeRuns(queries, deleted);
     },
   });
   return (
@@ -26,7 +26,7 @@ export function DeleteDialog({ run, onClose }: { run: RunDetail; onClose: () => 
       {deletion.error && <ErrorMessage error={deletion.error} />}
       <div className="mt-4 flex justify-end gap-2">
         <Button onClick={onClose}>Keep it</Button>
-        <Button look="danger" disabled={deletion.isPending} onClick={() => deletion.mutate()}>
+        <Button variant="danger" disabled={deletion.isPending} onClick={() => deletion.mutate()}>
           {deletion.isPending ? "Deleting…" : "Delete permanently"}
         </Button>
       </div>

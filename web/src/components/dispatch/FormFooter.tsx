@@ -20,7 +20,7 @@ export function FormFooter({ canRun, isStarting = false, onClose, children }: Fo
         <Button onClick={onClose} className="px-3 py-1.5 text-sm">
           Cancel
         </Button>
-        <Button type="submit" look="primary" disabled={!canRun} className="px-4 py-1.5 text-sm">
+        <Button type="submit" variant="primary" disabled={!canRun} className="px-4 py-1.5 text-sm">
           {isStarting ? "Starting…" : "Run"}
         </Button>
       </div>

@@ -54,7 +54,7 @@ export function NewRunDialog({ owner, onClose, onDispatched }: NewRunDialogProps
   };
   return (
     <Dialog title="New run" onClose={onClose}>
-      {query.isPending && <Loading what="workers" />}
+      {query.isPending && <Loading subject="workers" />}
       {query.isError && <ErrorMessage error={query.error} onRetry={() => void query.refetch()} />}
       {query.isSuccess && workers.length === 0 && <NoWorkers />}
       <div className="flex flex-col gap-4" onKeyDown={submitOnKeys}>

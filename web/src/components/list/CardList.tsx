@@ -21,7 +21,7 @@ interface CardListProps {
   /** Fetch the next page; null where there is none, or while it is loading. */
   fetchNext: (() => void) | null;
   actions: CardActions;
-  branches: { more: (parent: string) => void; retry: (parent: string) => void };
+  branches: { loadMore: (parent: string) => void; retry: (parent: string) => void };
   boxRef: RefObject<HTMLDivElement | null>;
 }
 
@@ -104,7 +104,7 @@ export function CardList({
                   actions={actions}
                 />
               ) : (
-                <BranchStateCard row={row} onMore={branches.more} onRetry={branches.retry} />
+                <BranchStateCard row={row} onMore={branches.loadMore} onRetry={branches.retry} />
               )}
             </div>
           );

@@ -35,7 +35,7 @@ function NoRuns({ owner }: { owner: string | undefined }) {
     <EmptyState>
       <p className="font-medium text-ink-dull">No runs yet</p>
       {owner !== undefined && <p className="text-xs">{owner} has no runs.</p>}
-      <Button look="primary" onClick={() => setIsDialogOpen(true)}>
+      <Button variant="primary" onClick={() => setIsDialogOpen(true)}>
         Start a run
       </Button>
       <p className="mt-2 text-xs">or record a command:</p>

@@ -1,7 +1,7 @@
 import { keepPreviousData, useInfiniteQuery } from "@tanstack/react-query";
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import {
-  isPassing,
+  isTransient,
   LIST_POLL_MS,
   pollMs,
   Problem,
@@ -36,12 +36,12 @@ export function RunList() {
   const query = useInfiniteQuery({
     ...runsQuery(filter),
     placeholderData: keepPreviousData,
-    refetchInterval: ({ state }) => (isPassing(state.error) ? LIST_POLL_MS : pollEveryMs),
+    refetchInterval: ({ state }) => (isTransient(state.error) ? LIST_POLL_MS : pollEveryMs),
   });
   const pages = query.data?.pages ?? NO_PAGES;
   const [expanded, setExpanded] = useState(NONE);
   const isTree = filter.roots === true;
-  const { branches, more, retry } = useBranches(isTree ? expanded : NONE, pollEveryMs);
+  const { branches, loadMore, retry } = useBranches(isTree ? expanded : NONE, pollEveryMs);
   const runs = useMemo(() => runsOf(pages), [pages]);
   const rows = useMemo(() => rowsOf(runs, isTree ? expanded : NONE, branches), [runs, isTree, expanded, branches]);
   const seenRuns = useSeenRuns(pages);
@@ -53,7 +53,7 @@ export function RunList() {
       setExpanded((before) => (ids.every((id) => before.has(id)) ? before : new Set([...before, ...ids]))),
     [],
   );
-  const rootId = useExpandPath(address.worker, isTree ? { rows, branches, expand, more } : null);
+  const rootId = useExpandPath(address.worker, isTree ? { rows, branches, expand, loadMore } : null);
   const actions = useActions(selection.select, onToggle);
   const { fetchNextPage } = query;
   const canFetchNext = query.hasNextPage && !query.isFetching && !query.isFetchNextPageError;
@@ -96,7 +96,7 @@ export function RunList() {
           showsOwner={address.owner === undefined}
           fetchNext={canFetchNext ? fetchNext : null}
           actions={actions}
-          branches={{ more, retry }}
+          branches={{ loadMore, retry }}
           boxRef={boxRef}
         />
       )}

@@ -40,7 +40,7 @@ class Branches {
     this.#watched.clear();
   }
 
-  more = (parent: string) => void this.#watched.get(parent)?.observer.fetchNextPage();
+  loadMore = (parent: string) => void this.#watched.get(parent)?.observer.fetchNextPage();
   retry = (parent: string) => void this.#watched.get(parent)?.observer.refetch();
 
   #add(parent: string): Observer {
@@ -75,7 +75,7 @@ export function useBranches(parents: ReadonlySet<string>, pollEveryMs: number | 
   useEffect(() => () => branches.stop(), [branches]);
   return {
     branches: useSyncExternalStore(branches.subscribe, branches.snapshot),
-    more: branches.more,
+    loadMore: branches.loadMore,
     retry: branches.retry,
   };
 }

@@ -8,7 +8,7 @@ interface Tree {
   readonly rows: readonly Row[];
   readonly branches: ReadonlyMap<string, Branch>;
   readonly expand: (runIds: readonly string[]) => void;
-  readonly more: (parent: string) => void;
+  readonly loadMore: (parent: string) => void;
 }
 
 const NO_PATH: readonly string[] = [];
@@ -51,7 +51,7 @@ export function useExpandPath(selectedId: string | undefined, tree: Tree | null)
   });
   useEffect(() => {
     // Once for each page, so that a failing request is not repeated forever.
-    if (parent !== undefined && hasMoreRef.current) treeRef.current?.more(parent);
+    if (parent !== undefined && hasMoreRef.current) treeRef.current?.loadMore(parent);
   }, [parent, count]);
   return path[0];
 }

@@ -52,8 +52,8 @@ export function useListShortcuts({
 }
 
 /** Return the first card in sight: without a selection, keys start there. */
-function firstInSight(boxRef: HTMLElement | null): string | undefined {
-  const top = boxRef?.getBoundingClientRect().top ?? 0;
-  const cards = [...(boxRef?.querySelectorAll<HTMLElement>("[data-run]") ?? [])];
+function firstInSight(box: HTMLElement | null): string | undefined {
+  const top = box?.getBoundingClientRect().top ?? 0;
+  const cards = [...(box?.querySelectorAll<HTMLElement>("[data-run]") ?? [])];
   return cards.find((card) => card.getBoundingClientRect().top >= top)?.dataset.run;
 }

@@ -103,13 +103,13 @@ export function Result({ row, open }: { row: ResultRow; open: boolean }) {
 }
 
 type State = "done" | "failed" | "cancelled" | "running" | "waiting" | "no-result";
-const MARKS: Record<State, { sign: string; look: string; word: string }> = {
-  done: { sign: "✓", look: "text-done", word: "done" },
-  failed: { sign: "✗", look: "text-failed", word: "failed" },
-  cancelled: { sign: "■", look: "text-quiet", word: "cancelled" },
-  running: { sign: "●", look: "animate-pulse text-running", word: "running" },
-  waiting: { sign: "?", look: "text-waiting", word: "waiting" },
-  "no-result": { sign: "–", look: "text-ink-faint", word: "no result" },
+const MARKS: Record<State, { sign: string; className: string; word: string }> = {
+  done: { sign: "✓", className: "text-done", word: "done" },
+  failed: { sign: "✗", className: "text-failed", word: "failed" },
+  cancelled: { sign: "■", className: "text-quiet", word: "cancelled" },
+  running: { sign: "●", className: "animate-pulse text-running", word: "running" },
+  waiting: { sign: "?", className: "text-waiting", word: "waiting" },
+  "no-result": { sign: "–", className: "text-ink-faint", word: "no result" },
 };
 
 function stateOf({ call, result }: CallRow, { isRunActive, cancelReason: cancelled }: TranscriptContextValue): State {
@@ -133,7 +133,7 @@ function CallHead({
   const mark = MARKS[state];
   return (
     <>
-      <span role="img" aria-label={mark.word} className={clsx("w-3 shrink-0 text-center text-xs", mark.look)}>
+      <span role="img" aria-label={mark.word} className={clsx("w-3 shrink-0 text-center text-xs", mark.className)}>
         {mark.sign}
       </span>
       <span className="max-w-[45%] shrink-0 truncate text-xs font-semibold">{name}</span>

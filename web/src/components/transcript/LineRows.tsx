@@ -11,13 +11,13 @@ import { useTranscriptContext, useFullEvent } from "./transcriptContext";
 import { Text } from "./Text";
 import { outcomeLabel } from "./labels";
 
-const FAILED = { sign: "✗", look: "text-failed" };
-const CANCELLED = { sign: "■", look: "text-quiet" };
+const FAILED = { sign: "✗", className: "text-failed" };
+const CANCELLED = { sign: "■", className: "text-quiet" };
 
 interface LineProps {
   seq: number;
   open: boolean;
-  look?: string;
+  className?: string;
   sign: string;
   children: ReactNode;
   /** Return the body of the line; the line cannot be expanded where it is empty. */
@@ -26,14 +26,14 @@ interface LineProps {
 }
 
 /** A row of one line that may have a body. */
-function Line({ seq, open, look, sign, children, event, bodyOf }: LineProps) {
+function Line({ seq, open, className, sign, children, event, bodyOf }: LineProps) {
   const { onToggle } = useTranscriptContext();
   const head = (
     <>
-      <span aria-hidden className={clsx("w-3 shrink-0 text-center text-xs", look)}>
+      <span aria-hidden className={clsx("w-3 shrink-0 text-center text-xs", className)}>
         {sign}
       </span>
-      <span className={clsx("min-w-0 text-xs [overflow-wrap:anywhere]", look)}>{children}</span>
+      <span className={clsx("min-w-0 text-xs [overflow-wrap:anywhere]", className)}>{children}</span>
     </>
   );
   if (isEmpty(bodyOf(event))) return <p className="flex items-baseline gap-1.5 py-0.5 pl-[18px]">{head}</p>;
@@ -67,21 +67,21 @@ export function Step({ row, open }: { row: StepRow; open: boolean }) {
   const error = end?.payload.error;
   const failureLook =
     error == null ? null : isCancellation(cancelReason, error, end?.payload.error_code) ? CANCELLED : FAILED;
-  const { sign, look } = failureLook ?? { sign: end ? "✓" : "•", look: "text-ink-faint" };
-  const head = [
+  const { sign, className } = failureLook ?? { sign: end ? "✓" : "•", className: "text-ink-faint" };
+  const facts = [
     start && kind.replaceAll("_", " "),
     number > 1 && `try ${number}`,
     step.iteration > 0 && `round ${step.iteration + 1}`,
     end?.payload.duration_ms != null && formatDuration(end.payload.duration_ms),
   ];
   return (
-    <Line seq={row.seq} open={open} sign={sign} look={look} event={end ?? step} bodyOf={resultOf}>
+    <Line seq={row.seq} open={open} sign={sign} className={className} event={end ?? step} bodyOf={resultOf}>
       {step.path
         .split(".")
         .slice(0, -1)
         .map((outer) => `${outer} › `)}
       <span className={clsx(start && "font-semibold", start && error == null && "text-ink")}>{step.payload.name}</span>
-      {head.filter(Boolean).map((word) => ` · ${String(word)}`)}
+      {facts.filter(Boolean).map((fact) => ` · ${String(fact)}`)}
       {error != null && `: ${error}`}
       {/* A cancelled step has no error code of its own. */}
       {end?.payload.error_code != null && failureLook !== CANCELLED && (
@@ -108,7 +108,7 @@ export function Attempt({ row, open }: { row: AttemptRow; open: boolean }) {
       seq={row.seq}
       open={open}
       sign={attempt > 1 ? "↻" : ""}
-      look={attempt > 1 ? "text-running" : "text-ink-dull"}
+      className={attempt > 1 ? "text-running" : "text-ink-dull"}
       event={row.start}
       bodyOf={bodyOf}
     >
@@ -117,17 +117,17 @@ export function Attempt({ row, open }: { row: AttemptRow; open: boolean }) {
   );
 }
 
-const OUTCOME_LOOKS: Record<string, { sign: string; look: string }> = {
-  completed: { sign: "✓", look: "text-done" },
-  cancelReason: CANCELLED,
+const OUTCOME_LOOKS: Record<string, { sign: string; className: string }> = {
+  completed: { sign: "✓", className: "text-done" },
+  cancelled: CANCELLED,
 };
 
 /** The outcome of the run. */
 export function Outcome({ row, open }: { row: OutcomeRow; open: boolean }) {
   const { status, error, duration_ms: durationMs } = row.end.payload;
-  const { sign, look } = OUTCOME_LOOKS[status] ?? FAILED;
+  const { sign, className } = OUTCOME_LOOKS[status] ?? FAILED;
   return (
-    <Line seq={row.seq} open={open} sign={sign} look={look} event={row.end} bodyOf={resultOf}>
+    <Line seq={row.seq} open={open} sign={sign} className={className} event={row.end} bodyOf={resultOf}>
       <strong className="font-semibold">{outcomeLabel(status)}</strong>
       {durationMs != null && ` after ${formatDuration(durationMs)}`}
       {error && `: ${error.message}`}
@@ -139,7 +139,7 @@ export function Outcome({ row, open }: { row: OutcomeRow; open: boolean }) {
 /** An event of an unknown type or a damaged one, shown as JSON. */
 export function UnknownEvent({ row, open }: { row: UnknownEventRow; open: boolean }) {
   return (
-    <Line seq={row.seq} open={open} sign="?" look="text-running" event={row.event} bodyOf={payloadOrEvent}>
+    <Line seq={row.seq} open={open} sign="?" className="text-running" event={row.event} bodyOf={payloadOrEvent}>
       Unknown event type: <span className="font-mono">{asText(row.event.type)}</span>
     </Line>
   );

@@ -6,7 +6,7 @@ import { Markdown } from "@/components/ui/Markdown";
 import { commandText, isKnownBlock, isOutput } from "@/views/events";
 import { headline } from "@/views/headline";
 import { asText, oneLine } from "@/views/json";
-import type { Message as Said, MessageRow } from "@/views/transcriptRows";
+import type { Message as MessageEvent, MessageRow } from "@/views/transcriptRows";
 import { TruncationNotice } from "./TruncationNotice";
 import { Fold } from "./Fold";
 import { useTranscriptContext, useFullEvent } from "./transcriptContext";
@@ -49,7 +49,7 @@ export function Message({ row, open }: { row: MessageRow; open: boolean }) {
 
 interface BlockProps {
   block: Block;
-  message: Said;
+  message: MessageEvent;
   seq: number;
   open: boolean;
 }
@@ -107,7 +107,7 @@ function Prompt({ text, title, isCommand = false }: { text: string; title: strin
         {isLong && !isExpanded ? `${text.slice(0, PROMPT_CHARS)}…` : text}
       </div>
       {isLong && (
-        <Button look="bare" className="-ml-2" aria-expanded={isExpanded} onClick={() => setIsExpanded(!isExpanded)}>
+        <Button variant="ghost" className="-ml-2" aria-expanded={isExpanded} onClick={() => setIsExpanded(!isExpanded)}>
           {isExpanded ? "Show less" : "Show more"}
         </Button>
       )}
@@ -173,18 +173,18 @@ function UnknownBlock({ title, value }: { title: string; value: unknown }) {
   );
 }
 
-const NOTES: Record<string, { sign: string; look: string }> = {
-  ready: { sign: "○", look: "text-ink-faint" },
-  left: { sign: "○", look: "text-ink-faint" },
-  error: { sign: "✗", look: "text-failed" },
+const NOTES: Record<string, { sign: string; className: string }> = {
+  ready: { sign: "○", className: "text-ink-faint" },
+  left: { sign: "○", className: "text-ink-faint" },
+  error: { sign: "✗", className: "text-failed" },
 };
-const OTHER_NOTE = { sign: "!", look: "text-running" };
+const OTHER_NOTE = { sign: "!", className: "text-running" };
 
 /** A note of the agent's program. */
 function NoteLine({ kind, text, code }: { kind: string; text: string; code: string | null }) {
-  const { sign, look } = NOTES[kind] ?? OTHER_NOTE;
+  const { sign, className } = NOTES[kind] ?? OTHER_NOTE;
   return (
-    <p className={clsx("flex gap-1.5 text-xs", look)}>
+    <p className={clsx("flex gap-1.5 text-xs", className)}>
       <span aria-hidden className="w-3 shrink-0 text-center">
         {sign}
       </span>

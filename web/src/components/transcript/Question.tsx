@@ -45,7 +45,7 @@ export function Question({ call }: { call: PendingCall }) {
               ))}
               {!isFieldOpen && (
                 <Button
-                  look="bare"
+                  variant="ghost"
                   onClick={() => {
                     changeDraft(draftKey(call), { isOpen: true });
                     setWasJustOpened(true);
@@ -151,7 +151,7 @@ function AnswerField({ call, isText, wasJustOpened, disabled, onAnswer }: FieldP
             : "Ctrl+Enter sends. Valid JSON is sent as JSON, anything else as text."}
         </p>
       </div>
-      <Button look="primary" type="submit" disabled={disabled || !text.trim()} className="mb-5">
+      <Button variant="primary" type="submit" disabled={disabled || !text.trim()} className="mb-5">
         Answer
       </Button>
       {isBroken && (

@@ -38,7 +38,7 @@ export function SearchBar({ fieldRef, text, onText, search }: Props) {
       {text.trim() !== "" && (
         <>
           <Button
-            look="bare"
+            variant="ghost"
             aria-label="Previous hit"
             title="Previous hit (Shift+Enter)"
             disabled={!search.hits.length}
@@ -47,7 +47,7 @@ export function SearchBar({ fieldRef, text, onText, search }: Props) {
             ‹
           </Button>
           <Button
-            look="bare"
+            variant="ghost"
             aria-label="Next hit"
             title="Next hit (Enter)"
             disabled={!search.hits.length}
@@ -64,11 +64,11 @@ export function SearchBar({ fieldRef, text, onText, search }: Props) {
   );
 }
 
-function countText({ hits, index, hasMore: more, isSearching: searching, problem }: TranscriptSearch): string {
+function countText({ hits, index, hasMore, isSearching, problem }: TranscriptSearch): string {
   if (problem) return problem.message;
   if (hits.length)
-    return `${(index + 1).toLocaleString("en")} of ${hits.length.toLocaleString("en")}${more ? "+" : ""}`;
-  return searching ? "Searching…" : "No hits";
+    return `${(index + 1).toLocaleString("en")} of ${hits.length.toLocaleString("en")}${hasMore ? "+" : ""}`;
+  return isSearching ? "Searching…" : "No hits";
 }
 
 /**

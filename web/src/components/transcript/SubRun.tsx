@@ -93,7 +93,7 @@ function SubRunState({ row: { call, end }, isCancelled }: { row: SubRunRow; isCa
 /** The transcript of a sub-run, page by page. */
 function NestedTranscript({ runId }: { runId: string }) {
   const query = useQuery(runQuery(runId));
-  if (query.isPending) return <Loading what="the sub-run" />;
+  if (query.isPending) return <Loading subject="the sub-run" />;
   if (query.isError) return <ErrorMessage error={query.error} onRetry={() => void query.refetch()} />;
   return (
     <>
@@ -119,7 +119,7 @@ function NestedRows({ run }: { run: RunDetail }) {
   const folds = useFolds();
   const last = Math.min(log.lastSeq, pages * PAGE_EVENTS);
   const retry = useLoadRange(log, 1, last);
-  const isBare = isSingleStep(run);
+  const isSingle = isSingleStep(run);
   const cancelReasonText = cancelReason(run);
   const context = useMemo(
     () => ({
@@ -137,7 +137,7 @@ function NestedRows({ run }: { run: RunDetail }) {
     <TranscriptContext value={context}>
       <ol className="ml-2 border-l border-line">
         {loadedPages
-          .flatMap((page) => (page ? [...rowsOf(page, isBare).values()] : []))
+          .flatMap((page) => (page ? [...rowsOf(page, isSingle).values()] : []))
           .map((row) => (
             <RowView key={row.seq} row={row} open={folds.isOpen(row)} isSelected={false} />
           ))}
@@ -146,7 +146,7 @@ function NestedRows({ run }: { run: RunDetail }) {
       {log.problem ? (
         <ErrorMessage error={log.problem} onRetry={retry} />
       ) : (
-        loadedPages.some((page) => !page) && <Loading what="its transcript" />
+        loadedPages.some((page) => !page) && <Loading subject="its transcript" />
       )}
       {last < log.lastSeq && (
         <div className="p-2">

@@ -23,7 +23,7 @@ export function CopyButton({
     setMessage((await copyToClipboard(typeof text === "string" ? text : await text())) ? "Copied" : "Could not copy");
   };
   return (
-    <Button look="bare" title={title} onClick={() => void copy()}>
+    <Button variant="ghost" title={title} onClick={() => void copy()}>
       <span aria-live="polite">{message ?? label}</span>
     </Button>
   );

@@ -10,10 +10,10 @@ export function EmptyState({ children }: { children: ReactNode }) {
 }
 
 /** A loading message. It does not move, so that nothing flickers when the answer is fast. */
-export function Loading({ what }: { what: string }) {
+export function Loading({ subject }: { subject: string }) {
   return (
     <div role="status" className="p-4 text-sm text-ink-faint">
-      Loading {what}…
+      Loading {subject}…
     </div>
   );
 }
