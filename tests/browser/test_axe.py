@@ -96,7 +96,7 @@ def test_a_run_that_has_ended(tabs: Tabs, recorded_runs: RecordedRuns, colors: s
         expect(timeline(page).locator("li[data-seq]").first).to_be_attached()
         check(page, run_id)
     page.goto(f"{recorded_runs.server.url}/agents/all/workers?worker=5f3a1c9e-6d0b-4c55-9a6e-2f8d1b7c4e10")
-    expect(selected(page)).to_contain_text("This run is not here")
+    expect(selected(page)).to_contain_text("Run not found")
     check(page, "a run that is not there")
 
 

@@ -102,7 +102,7 @@ def test_a_future_event_is_awaited(tabs: Tabs, server: Server, owner: str, tmp_p
 def test_a_malformed_run_id_shows_not_found(tabs: Tabs, server: Server, owner: str) -> None:
     tabs.allow_errors("422|400|404")
     page = tabs.open(server, f"/agents/{owner}/workers?worker=abc")
-    expect(page.get_by_text("This run is not here")).to_be_visible()
+    expect(page.get_by_text("Run not found")).to_be_visible()
     expect(button(page, "Try again")).to_have_count(0)
     page.get_by_role("link", name="Back to runs").click()
     for malformed_id in ('{"a":1}', "[1]"):

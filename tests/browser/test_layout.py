@@ -80,7 +80,7 @@ def test_a_deep_link_opens_the_run_in_a_fresh_tab(tabs: Tabs, server: Server, ow
 def test_an_unknown_run_shows_not_found(tabs: Tabs, server: Server) -> None:
     tabs.allow_errors("404")
     page = tabs.open(server, "/agents/all/workers?worker=5f3a1c9e-6d0b-4c55-9a6e-2f8d1b7c4e10")
-    expect(selected(page)).to_contain_text("This run is not here")
+    expect(selected(page)).to_contain_text("Run not found")
 
 
 def test_without_a_login_the_page_explains_how_to_log_in(tabs: Tabs, server: Server) -> None:

@@ -268,7 +268,7 @@ def test_a_run_that_is_deleted_in_one_tab_disappears_in_the_others(tabs: Tabs, s
     button(here, "Delete").click()
     here.get_by_role("button", name="Delete permanently").click()
     expect(here.get_by_text("Select a worker to view details")).to_be_visible()
-    expect(selected(there)).to_contain_text("This run is not here")
+    expect(selected(there)).to_contain_text("Run not found")
     for page in (here, there):
         expect(card(page, deleted)).to_have_count(0)
         expect(card(page, remaining)).to_be_visible()

@@ -12,11 +12,11 @@ import {
   selectRun,
 } from "@/views/address";
 
-export { filterOf, type Address as Place };
+export { filterOf, type Address };
 
 export function useAddress(): Address {
   const { agentId } = workersRoute.useParams();
-  // The router keeps parameters that `searchOf` leaves out.
+  // The router keeps parameters that `paramsOf` leaves out.
   const params = paramsOf({ ...workersRoute.useSearch() });
   return { ...params, owner: agentId === ALL_OWNERS ? undefined : agentId };
 }

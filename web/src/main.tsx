@@ -2,7 +2,7 @@ import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { RouterProvider } from "@tanstack/react-router";
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
-import { Problem, startLive } from "@/api";
+import { Problem, startLiveStream } from "@/api";
 import { router } from "@/router";
 import { applyTheme } from "@/theme";
 import "@/style.css";
@@ -22,7 +22,7 @@ const queries = new QueryClient({
 });
 
 applyTheme();
-startLive(queries);
+startLiveStream(queries);
 createRoot(document.getElementById("page") as HTMLElement).render(
   <StrictMode>
     <QueryClientProvider client={queries}>

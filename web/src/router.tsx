@@ -4,7 +4,7 @@ import { NotFound } from "@/components/ui/NotFound";
 import { RunsPage } from "@/components/RunsPage";
 import { ALL_OWNERS, type AddressParams, STATUSES, paramsOf } from "@/views/address";
 
-export { ALL_OWNERS as EVERYBODY, STATUSES, type AddressParams as Search, paramsOf as searchOf };
+export { ALL_OWNERS, STATUSES, type AddressParams, paramsOf };
 
 const rootRoute = createRootRoute({ notFoundComponent: NotFound });
 

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { isPassing, Problem } from "@/api";
+import { isTransient, Problem } from "@/api";
 import { dataOf, client } from "@/api/http";
 
 const asked = () => dataOf(client.GET("/api/channels")).catch((error: unknown) => error as Problem);
@@ -30,8 +30,8 @@ describe("what the server says", () => {
 
   it("may be another thing when it is asked again, unless it means it", () => {
     const passing = ["unreachable", "unreadable", "run_not_found"].map((code) =>
-      isPassing(new Problem(code, "", null, 0)),
+      isTransient(new Problem(code, "", null, 0)),
     );
-    expect([...passing, isPassing(null)]).toEqual([true, true, false, false]);
+    expect([...passing, isTransient(null)]).toEqual([true, true, false, false]);
   });
 });

@@ -192,7 +192,7 @@ export function startLiveStream(queries: QueryClient): void {
   stream.start();
 }
 
-export const liveStream = () => stream;
+export const getLiveStream = () => stream;
 
 export function useConnection(): Connection {
   return useSyncExternalStore(stream.subscribe, () => stream.connection);

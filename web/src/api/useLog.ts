@@ -1,6 +1,6 @@
 /** The log of a run in a component: loaded where it is viewed, and live while the run is active. */
 import { useEffect, useSyncExternalStore } from "react";
-import { liveStream } from "./liveStream";
+import { getLiveStream } from "./liveStream";
 import type { RunLog } from "./runLog";
 
 /**
@@ -8,12 +8,12 @@ import type { RunLog } from "./runLog";
  * mentions.
  */
 export function useLog(runId: string, lastSeq: number, isActive: boolean): RunLog {
-  const log = liveStream().log(runId);
+  const log = getLiveStream().log(runId);
   useSyncExternalStore(log.subscribe, () => log.version);
   useEffect(() => log.extendTo(lastSeq), [log, lastSeq]);
   useEffect(() => {
     if (!isActive) return;
-    return liveStream().follow(runId);
+    return getLiveStream().follow(runId);
   }, [runId, isActive]);
   return log;
 }

@@ -3,7 +3,7 @@ import { useEffect, useState } from "react";
 import { logOut, useConnection } from "@/api";
 import { Button } from "@/components/ui/Button";
 import { useAddress } from "@/address";
-import { EVERYBODY } from "@/router";
+import { ALL_OWNERS } from "@/router";
 import { type Theme, setTheme, useTheme } from "@/theme";
 
 const NEXT: Record<Theme, Theme> = { system: "light", light: "dark", dark: "system" };
@@ -14,7 +14,7 @@ export function TopBar({ onDispatch, onHelp }: { onDispatch: () => void; onHelp:
   const theme = useTheme();
   return (
     <header className="flex h-11 shrink-0 items-center gap-2 border-b border-line bg-app-side px-3">
-      <Link to="/agents/$agentId/workers" params={{ agentId: EVERYBODY }} className="font-semibold text-ink">
+      <Link to="/agents/$agentId/workers" params={{ agentId: ALL_OWNERS }} className="font-semibold text-ink">
         Shopfloor
       </Link>
       {owner !== undefined && (
@@ -23,7 +23,7 @@ export function TopBar({ onDispatch, onHelp }: { onDispatch: () => void; onHelp:
           <span className="truncate">{owner}</span>
           <Link
             to="/agents/$agentId/workers"
-            params={{ agentId: EVERYBODY }}
+            params={{ agentId: ALL_OWNERS }}
             search={(before) => before}
             className="text-xs text-accent underline"
           >

@@ -1,5 +1,5 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
-import { forgetRuns, deleteRun, type RunDetail } from "@/api";
+import { removeRuns, deleteRun, type RunDetail } from "@/api";
 import { Button } from "@/components/ui/Button";
 import { Dialog } from "@/components/ui/Dialog";
 import { ErrorMessage } from "@/components/ui/ErrorMessage";
@@ -16,7 +16,7 @@ export function DeleteDialog({ run, onClose }: { run: RunDetail; onClose: () => 
     onSuccess: ({ deleted }) => {
       // Replace the history entry: there is no run to go back to.
       changeAddress(selectRun(), true);
-      forgetRuns(queries, deleted);
+      removeRuns(queries, deleted);
     },
   });
   return (

@@ -1,6 +1,15 @@
 import { useQuery, type UseQueryResult } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
-import { isPassing, pollMs, Problem, type RunDetail, runQuery, theLive, TIMELINE_POLL_MS, useConnection } from "@/api";
+import {
+  isTransient,
+  pollMs,
+  Problem,
+  type RunDetail,
+  runQuery,
+  getLiveStream,
+  TIMELINE_POLL_MS,
+  useConnection,
+} from "@/api";
 import { Loading, EmptyState } from "@/components/ui/EmptyState";
 import { PendingCalls } from "@/components/transcript/PendingCalls";
 import { ErrorMessage } from "@/components/ui/ErrorMessage";
@@ -19,7 +28,7 @@ export function Detail({ runId, event }: { runId: string; event: number | undefi
   const query = useQuery({
     ...runQuery(runId),
     refetchInterval: ({ state }) =>
-      state.data ? isActive(state.data.status) && poll : isPassing(state.error) && TIMELINE_POLL_MS,
+      state.data ? isActive(state.data.status) && poll : isTransient(state.error) && TIMELINE_POLL_MS,
   });
   useTitle(query.data);
   const lastError = useLastError(query);
@@ -73,7 +82,7 @@ const isNotFound = (error: unknown) =>
 
 /** Whether the run has the event, or may still get it. The live log may be ahead of the run's row. */
 const mayHaveEvent = (run: RunDetail, event: number) =>
-  isActive(run.status) || event <= Math.max(run.last_seq, theLive().log(run.id).lastSeq);
+  isActive(run.status) || event <= Math.max(run.last_seq, getLiveStream().log(run.id).lastSeq);
 
 /** A heading for screen readers, while the task is unknown. */
 const Heading = () => <h1 className="sr-only">Run</h1>;

@@ -1,7 +1,7 @@
 import { keepPreviousData, useInfiniteQuery } from "@tanstack/react-query";
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import {
-  isPassing,
+  isTransient,
   LIST_POLL_MS,
   pollMs,
   Problem,
@@ -36,7 +36,7 @@ export function RunList() {
   const query = useInfiniteQuery({
     ...runsQuery(filter),
     placeholderData: keepPreviousData,
-    refetchInterval: ({ state }) => (isPassing(state.error) ? LIST_POLL_MS : pollEveryMs),
+    refetchInterval: ({ state }) => (isTransient(state.error) ? LIST_POLL_MS : pollEveryMs),
   });
   const pages = query.data?.pages ?? NO_PAGES;
   const [expanded, setExpanded] = useState(NONE);

@@ -6,7 +6,7 @@ import {
   problemOf,
   type RunDetail,
   spansQuery,
-  theLive,
+  getLiveStream,
   TIMELINE_POLL_MS,
   timelineQuery,
   type TimelineRow,
@@ -73,7 +73,7 @@ function Content({
   const timeline = useQuery({ ...timelineQuery(run.id), ...queryOptions });
   const spans = useQuery({ ...spansQuery(run.id), ...queryOptions });
   // The server streams events only of followed runs.
-  useEffect(() => (isRunActive ? theLive().follow(run.id) : undefined), [isRunActive, run.id]);
+  useEffect(() => (isRunActive ? getLiveStream().follow(run.id) : undefined), [isRunActive, run.id]);
   const { refetch } = timeline;
   const { refetch: refetchSpans } = spans;
   const refetchAll = useCallback(() => {

@@ -6,7 +6,7 @@ import { Markdown } from "@/components/ui/Markdown";
 import { commandText, isKnownBlock, isOutput } from "@/views/events";
 import { headline } from "@/views/headline";
 import { asText, oneLine } from "@/views/json";
-import type { Message as Said, MessageRow } from "@/views/transcriptRows";
+import type { Message as MessageEvent, MessageRow } from "@/views/transcriptRows";
 import { TruncationNotice } from "./TruncationNotice";
 import { Fold } from "./Fold";
 import { useTranscriptContext, useFullEvent } from "./transcriptContext";
@@ -49,7 +49,7 @@ export function Message({ row, open }: { row: MessageRow; open: boolean }) {
 
 interface BlockProps {
   block: Block;
-  message: Said;
+  message: MessageEvent;
   seq: number;
   open: boolean;
 }

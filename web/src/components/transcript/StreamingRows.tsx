@@ -1,5 +1,5 @@
 import { useDeferredValue } from "react";
-import type { RunLog, Typing } from "@/api";
+import type { RunLog, StreamingBlock } from "@/api";
 import { Markdown } from "@/components/ui/Markdown";
 import { oneLine } from "@/views/json";
 import { splitBlocks } from "@/views/markdown";
@@ -21,7 +21,7 @@ export function StreamingRows({ log }: { log: RunLog }) {
   );
 }
 
-function StreamingBlockView({ blocks: { kind, text, toolName } }: { blocks: Typing }) {
+function StreamingBlockView({ blocks: { kind, text, toolName } }: { blocks: StreamingBlock }) {
   if (kind === "thinking") {
     return (
       <p className="flex items-baseline gap-1.5 py-0.5">

@@ -119,7 +119,7 @@ function NestedRows({ run }: { run: RunDetail }) {
   const folds = useFolds();
   const last = Math.min(log.lastSeq, pages * PAGE_EVENTS);
   const retry = useLoadRange(log, 1, last);
-  const isBare = isSingleStep(run);
+  const isSingle = isSingleStep(run);
   const cancelReasonText = cancelReason(run);
   const context = useMemo(
     () => ({
@@ -137,7 +137,7 @@ function NestedRows({ run }: { run: RunDetail }) {
     <TranscriptContext value={context}>
       <ol className="ml-2 border-l border-line">
         {loadedPages
-          .flatMap((page) => (page ? [...rowsOf(page, isBare).values()] : []))
+          .flatMap((page) => (page ? [...rowsOf(page, isSingle).values()] : []))
           .map((row) => (
             <RowView key={row.seq} row={row} open={folds.isOpen(row)} isSelected={false} />
           ))}

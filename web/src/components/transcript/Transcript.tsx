@@ -128,10 +128,10 @@ function useTransientMessage(): [string | null, (searchText: string) => void] {
   return [message, showMessage];
 }
 
-function useViewport(log: RunLog, isBare: boolean, startsAtEnd: boolean): Viewport {
+function useViewport(log: RunLog, isSingle: boolean, startsAtEnd: boolean): Viewport {
   const [, rerender] = useReducer((n: number) => n + 1, 0);
   const [first] = useState(startsAtEnd);
-  return useMemo(() => new Viewport(log, isBare, first, rerender), [log, isBare, first]);
+  return useMemo(() => new Viewport(log, isSingle, first, rerender), [log, isSingle, first]);
 }
 
 /** The context of the rows; the same object until a value changes, so that rows are not rendered again. */
