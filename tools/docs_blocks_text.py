@@ -281,7 +281,7 @@ output: {files: "{{FILES}}", size: "{{SIZE}}"}
 input:
   NAMES: {type: array, default: [Ada, Grace]}
 steps:
-  Greet everybody:
+  Greet everyone:
     block: for-each
     each: "{{NAMES}}"
     as: NAME

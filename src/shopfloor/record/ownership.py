@@ -63,7 +63,7 @@ def require_private_folder(folder: Path) -> None:
         writer
         for writer, can_write in (
             ("its group", status.st_mode & stat.S_IWGRP and not _is_private_group(status.st_gid, status.st_uid)),
-            ("everybody", status.st_mode & stat.S_IWOTH),
+            ("all users", status.st_mode & stat.S_IWOTH),
         )
         if can_write
     ]
