@@ -343,7 +343,7 @@ class Lifecycle:
     # Checks of all runs of this process.
 
     async def check_runs(self) -> None:
-        """Resume runs whose definition is back, suspend runs that are idle for long, fail all if the disk is full."""
+        """Resume runs whose definition is back, suspend long idle runs, fail all if the disk is nearly full."""
         for run_id in self._definitions.pop_restored():
             self._registry.resume(run_id)
         idle_before = time.monotonic() - self._idle_seconds

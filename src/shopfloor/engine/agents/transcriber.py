@@ -232,7 +232,7 @@ class Transcriber:
                 return []
 
     def end(self, ended: SessionEnded, exit_: AgentExit | None) -> tuple[list[PendingEvent], AgentEnd]:
-        """Return the remaining events at the end of the session. Sub-agents end with it, the innermost root."""
+        """Return the remaining events at the end of the session. Sub-agents end with it, the innermost first."""
         ended = truncate_to_line(resolve_outcome(ended, exit_))
         kind = ExecutionCancelled if ended.status == "cancelled" else AgentFailed
         error = RunError(code=kind.code, message="the agent that it worked for ended first")
