@@ -391,7 +391,9 @@ class Attempt:
             case "failed":
                 await self.end(step_try, error=self.failure)
             case "stopped" if not repeatable:
-                await self.end(step_try, error=HostStopped("the host was stopped during this step"))
+                await self.end(
+                    step_try, error=HostStopped("the process that executes the run was stopped during this step")
+                )
             case None:
                 await self.end(step_try, error=self.stop_error(step_try.step_key))
             case _:

@@ -119,7 +119,7 @@ def end_if_disk_is_low(logs: Logs, attempts: Iterable[Attempt]) -> None:
     """Fail these runs if the disk is nearly full, while their outcomes can still be recorded."""
     if logs.headroom_bytes() < 0:
         for attempt in attempts:
-            attempt.fail(StorageFull("the disk is nearly full: the run was ended while that could still be recorded"))
+            attempt.fail(StorageFull("the disk is nearly full, so the run was stopped"))
 
 
 async def _run_worker(attempt: Attempt, body: Callable[[], Awaitable[Any]]) -> _WorkerResult:
@@ -294,7 +294,8 @@ class Lifecycle:
         if attempt.replay_state.blocked_attempts >= POISON_ATTEMPTS:
             attempt.fail(
                 Poisoned(
-                    f"the worker blocked the event loop of {POISON_ATTEMPTS} hosts in a row, until they were stopped",
+                    f"the worker's code blocked the process {POISON_ATTEMPTS} times, "
+                    "and each time the process had to be stopped",
                     hint="the log names the line; `await` there, or move the code to a plain function for `run.step`",
                 )
             )

@@ -91,7 +91,9 @@ async def end_orphan(
 
 async def _end_step(log: Log, step: Step) -> None:
     ended = CallCompleted if step.child_run_id else StepCompleted
-    payload = ended(name=step.name, kind=step.kind, try_=step.try_, error="the host was lost")
+    payload = ended(
+        name=step.name, kind=step.kind, try_=step.try_, error="the process that executed the run ended unexpectedly"
+    )
     await log.append(payload, path=step.path, iteration=step.iteration, child_run_id=step.child_run_id)
 
 
@@ -102,7 +104,8 @@ def _cancelled(run: Outline, reason: str) -> RunCompleted:
 
 def _outcome(run: Outline, open_steps: list[Step], failure: RunError | None) -> RunCompleted:
     during = f" during {', '.join(step.path for step in open_steps)}" if open_steps else ""
-    error = RunError(code=HOST_LOST, message=f"the host of the run was lost{during}", retryable=True)
+    message = f"the process that executed the run ended unexpectedly{during}"
+    error = RunError(code=HOST_LOST, message=message, retryable=True)
     return RunCompleted(name=run.name, kind=run.kind, status="failed", error=failure or error)
 
 

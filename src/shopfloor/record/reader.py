@@ -213,7 +213,7 @@ class Cursor:
         after = self._next_line(self._offset)
         if os.pread(self.descriptor, 1, after - 1) != b"\n":
             return False
-        self._on_problem(Problem(self._offset, f"{after - self._offset:,} bytes are not a line"))
+        self._on_problem(Problem(self._offset, f"{after - self._offset:,} bytes without a line end"))
         self._offset = after
         return True
 

@@ -165,11 +165,11 @@ class AgentProcess:
             await self._attempt.append(message, self._step_try.step_key)
 
     async def _end_orphaned_calls(self) -> None:
-        """End the calls of sub-agents of an earlier process that was cut off."""
+        """End the calls of sub-agents of an earlier process that was interrupted."""
         for step_key, record in _sub_agent_calls(self._attempt, self._step_try.step_key):
             if record.done is None:
                 interrupted = StepTry(step_key, record.name, record.kind, record.try_, self._step_try.started_monotonic)
-                await self._attempt.end(interrupted, error=AgentFailed("the agent that it worked for was cut off"))
+                await self._attempt.end(interrupted, error=AgentFailed("the parent agent was interrupted"))
 
     async def _read_output(self, child: Child, launch: Launch) -> Exit | None:
         async with anyio.create_task_group() as tasks:

@@ -156,7 +156,7 @@ class Tools:
             await attempt.append(_tool_call(use, None), step_key)
         elif not tool.read_only:
             raise OutcomeUnknown(
-                f"a crash cut off the call of {use.tool_name!r}, and its outcome is not known",
+                f"a crash interrupted the call of {use.tool_name!r}, and its outcome is unknown",
                 hint="check what the tool did; only tools marked `readOnly` are called again",
             )
         if not tool.read_only:

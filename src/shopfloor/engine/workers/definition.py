@@ -59,7 +59,7 @@ class ToolDefinition(_DefinitionPart, frozen=True, kw_only=True):
     handler: str | None = None
     """`package.module:function` on the server."""
     read_only: bool = False
-    """Whether a repeated call does no harm. A call that a crash cut off is then made again."""
+    """Whether a repeated call does no harm. A call that a crash interrupted is then made again."""
 
 
 def own_tool_spec(name: str, tool: ToolDefinition | None) -> dict[str, Any]:

@@ -122,8 +122,11 @@ def _permission_flags(request: AgentRequest, env: Mapping[str, str], policies: P
 
 def _policy_flag(path: Path) -> str:
     """Return the flag of a policy. Gemini CLI would silently ignore a missing file, or a path with a comma."""
-    if not path.is_file() or "," in str(path):
+    if "," in str(path):
         raise UnsupportedOption(
-            f"gemini cannot use the policy file {path}", hint="install shopfloor in a folder without a comma"
+            f"gemini cannot use the policy file {path}: its path contains a comma",
+            hint="install shopfloor in a folder without a comma in its path",
         )
+    if not path.is_file():
+        raise UnsupportedOption(f"the policy file {path} for gemini is missing", hint="install shopfloor again")
     return f"--policy={path}"
