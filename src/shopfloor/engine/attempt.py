@@ -217,7 +217,7 @@ class Attempt:
         if not self.abandonable_task.is_abandoned:
             self._log.append_now(payload)
 
-    def publish_delta(self, step_try: StepTry, message_id: str, **piece: Any) -> None:
+    def publish_delta(self, step_try: StepTry, message_id: str, **delta: Any) -> None:
         """Send new text of a partial message to live viewers. Not written to the log."""
         self._log.publish_delta(
             Delta(
@@ -225,7 +225,7 @@ class Attempt:
                 path=step_try.step_key.path,
                 iteration=step_try.step_key.iteration,
                 message_id=message_id,
-                **piece,
+                **delta,
             )
         )
 

@@ -135,7 +135,7 @@ class Cursor:
     def poll(self) -> list[Entry | Reset]:
         """Return the next events; an empty list if there are no new ones. Cursors share the list: do not change it.
 
-        The list is `[Reset]` if the log was cut before the position of this cursor.
+        The list is `[Reset]` if the log was truncated before the position of this cursor.
         """
         if not self._is_position_valid():
             reset = self._rewind()

@@ -195,11 +195,14 @@ class AgentProcess:
 
     def _add_stderr(self, text: str) -> None:
         output, mask = self._stderr + text, self._attempt.mask
-        # Mask before cutting: a cut could leave half of a secret, which the masking would no longer recognize.
+        # Mask before truncating: half a secret would no longer be recognized.
         self._stderr = (mask.text(output) if mask else output)[-AGENT_STDERR_CHARS:]
 
     async def _start(self, child: Child, launch: Launch) -> None:
-        """Record the step, its session and the prompt, then start the agent: intent is recorded before effect."""
+        """Record the step, its session and the prompt, then start the agent.
+
+        The start is recorded first, so that a crash cannot hide it.
+        """
         if not self._step_try.resumed:
             process = Process(
                 pid=child.pid, command=launch.argv[0], args=_redact_secrets(launch.argv[1:]), cwd=self._request.cwd

@@ -160,7 +160,7 @@ class Tools:
                 hint="check what the tool did; only tools marked `readOnly` are called again",
             )
         if not tool.read_only:
-            # Intent before effect: the call must be known even after a power cut.
+            # The call is recorded first, so that a crash or a power cut cannot hide it.
             await attempt.make_durable()
         started = time.monotonic()
         output: Any = None

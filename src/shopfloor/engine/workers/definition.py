@@ -82,7 +82,7 @@ class Retry(_DefinitionPart, frozen=True, kw_only=True):
     factor: Annotated[float, msgspec.Meta(ge=1)] = 2.0
     max_delay: NonNegative = 60.0
     always: bool = False
-    """Whether to retry also after a crash cut the step off, and after errors that may not be temporary."""
+    """Whether to retry also after a crash interrupted the step, and after errors that may not be temporary."""
 
 
 class Condition(_DefinitionPart, frozen=True, kw_only=True):

@@ -37,7 +37,7 @@ _POLICIES = Path(__file__).parent / "policies"
 _USER_POLICIES = "~/.gemini/policies"
 """Gemini CLI expands the home folder. It must be passed, because policies on the command line replace it."""
 _MAX_STDIN_BYTES = 8 * 1024 * 1024
-"""Gemini CLI cuts off longer input."""
+"""Gemini CLI truncates longer input."""
 
 
 class Gemini:
