@@ -24,7 +24,7 @@ from tests.timeouts import TIMEOUT_SECONDS
 from shopfloor.adapters import sqlite  # noqa: F401 - as above
 from shopfloor.adapters.models import pydantic_ai_models  # noqa: F401 - as above
 from shopfloor.engine import RunEngine
-from shopfloor.engine.maintenance import resume_or_end_orphans, requeue_abandoned, run_maintenance
+from shopfloor.engine.maintenance import requeue_abandoned, resume_or_end_orphans, run_maintenance
 from shopfloor.errors import RunEnded, RunNotFound
 from shopfloor.log import Delta, Entry, Masking, Payload, RunCompleted, ToolCall, ToolResult, decode
 from shopfloor.ports import CallResult, Log, Logs, RunOrigin, RunRequest

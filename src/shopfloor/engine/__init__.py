@@ -20,8 +20,8 @@ if TYPE_CHECKING:
         finish_deletions,
         is_orphan,
         maintain_until_lost,
-        resume_or_end_orphans,
         requeue_abandoned,
+        resume_or_end_orphans,
         run_maintenance,
     )
     from shopfloor.engine.registry import ClaimPolicy
@@ -94,8 +94,8 @@ __all__ = [
     "prunable_archives",
     "prune",
     "prune_archives",
-    "resume_or_end_orphans",
     "requeue_abandoned",
+    "resume_or_end_orphans",
     "run_command",
     "run_maintenance",
     "shell_argv",

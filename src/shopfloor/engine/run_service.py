@@ -79,6 +79,8 @@ class RunService:
             run_id = await self._ports.queue.dispatch(queued)
             self._registry.wake_up.set()
             return run_id
+        # For the type checker, which assumes that the scope below may suppress exceptions.
+        run_id = queued.run_id
         # A run that is stored as claimed by this process must be added to its claims.
         with anyio.CancelScope(shield=True):
             run_id = await self._ports.queue.dispatch(queued, host=host)

@@ -220,10 +220,9 @@ class Recorder:
                 check_size(event, length)
             try:
                 # If the disk fills up in the middle of a line, `write` returns a smaller count and raises no error.
-                if os.write(self._descriptor, line) != length:
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                if durable:
-                    self._sync_line()
+                is_short = os.write(self._descriptor, line) != length
+                if is_short or durable:
+                    self._sync_line(is_short=is_short)
             except OSError as error:
                 raise self._undo(error) from error
             self._written, self._newest_timestamp = (seq, size + length, outcome), timestamp
@@ -254,8 +253,10 @@ class Recorder:
         if self._failure is not None or os.fstat(self._descriptor).st_size != size:
             self._recover()
 
-    def _sync_line(self) -> None:
-        """Force the line that was just written to disk."""
+    def _sync_line(self, *, is_short: bool) -> None:
+        """Force the line that was just written to disk. Raises ENOSPC if only a part of the line was written."""
+        if is_short:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         now = os.fstat(self._descriptor)
         if now.st_nlink == 0 or now.st_size <= self._written[1]:
             raise OSError(errno.EIO, "another process deleted or truncated the file")
