@@ -55,7 +55,7 @@ def test_without_a_server_a_run_is_queued_until_there_is_one(shopfloor, server, 
     assert transcripts() == []
     assert "queued" in shopfloor("status", run_id[:8]).stdout
     asked = shopfloor("result", "last")
-    assert (asked.returncode, asked.stderr) == (75, f"shopfloor: {run_id[:8]} is queued\n")
+    assert (asked.returncode, asked.stderr) == (75, f"shopfloor: run {run_id[:8]} is queued\n")
     server()
     result = shopfloor("result", run_id[:8], "--wait")
     assert result.stdout.startswith("Hello, Ada! "), result.stderr
