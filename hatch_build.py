@@ -9,6 +9,8 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class BuildPage(BuildHookInterface[Any]):
+    """Builds the page into the package."""
+
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         sys.path.insert(0, self.root)
         from tools import page

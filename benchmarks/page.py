@@ -120,8 +120,8 @@ def _payloads(events: int) -> Iterator[Payload]:
                     name="Bash", call_id=f"c{number}", input=arguments, output=None, fidelity="agent_emitted"
                 )
             case _:
-                name, said = f"c{number - 1}", f"module {number} is up to date"
-                yield ToolResult(name="Bash", call_id=name, input=None, output=said, fidelity="agent_emitted")
+                name, output = f"c{number - 1}", f"module {number} is up to date"
+                yield ToolResult(name="Bash", call_id=name, input=None, output=output, fidelity="agent_emitted")
     yield RunCompleted(name="bench", kind="agent", status="completed", result="done")
 
 

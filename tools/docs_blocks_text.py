@@ -66,7 +66,7 @@ FIELDS = {
     "`type: object`.",
     "handler": "The Python function that executes the tool: `file.py:function` beside `worker.yaml`, or "
     "`package.module:function`.",
-    "Tool.readOnly": "Calling the tool twice does no harm: a call that a crash cut off is made again.",
+    "Tool.readOnly": "Calling the tool twice does no harm: a call that a crash interrupted is made again.",
     "limit": "How many further tries.",
     "delay": "Seconds before the first further try.",
     "factor": "Each wait is this many times as long as the one before.",
@@ -281,7 +281,7 @@ output: {files: "{{FILES}}", size: "{{SIZE}}"}
 input:
   NAMES: {type: array, default: [Ada, Grace]}
 steps:
-  Greet everybody:
+  Greet everyone:
     block: for-each
     each: "{{NAMES}}"
     as: NAME

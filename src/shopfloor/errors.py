@@ -390,6 +390,7 @@ class CommandNotFound(ProcessError, code="command_not_found", status=400, exit_c
     """The program does not exist."""
 
 
+# `minder_lost` is an older name of the reaper. The code is part of the API and stays.
 class ReaperLost(ProcessError, code="minder_lost"):
     """The reaper, which kills orphaned children, cannot be started."""
 

@@ -51,9 +51,9 @@ FREE_SPACE_CACHE_SECONDS: Final = 0.02
 CHUNK_FLUSH_SECONDS: Final = 1.0
 """The longest delay until generated text is logged. Each message is logged at most once in this time."""
 STORAGE_FULL_TIMEOUT_SECONDS: Final = 5.0
-"""How long a run waits for space on a full disk."""
+"""How long a run waits while its log cannot be written, for example on a full disk."""
 STORAGE_RETRY_SECONDS: Final = 0.25
-"""How often a run retries while the disk is full."""
+"""The pause between two tries while the log cannot be written."""
 LOCK_ATTEMPTS: Final = 5
 """How often a writer tries to lock a log: a reader may hold the lock for an instant."""
 LOCK_RETRY_SECONDS: Final = 0.02

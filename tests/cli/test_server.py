@@ -119,7 +119,7 @@ def test_a_run_whose_host_was_killed_is_ended_by_the_server_with_an_error_that_s
     (row,) = up.runs()
     assert row["error"] == {
         "code": "host_lost",
-        "message": "the host of the run was lost during command",
+        "message": "the process that executed the run ended unexpectedly during command",
     }
     events = events_of(transcripts()[0])
     assert [event["type"] for event in events][-2:] == ["step.completed", "run.completed"]

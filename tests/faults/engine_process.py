@@ -24,7 +24,7 @@ from tests.timeouts import TIMEOUT_SECONDS
 from shopfloor.adapters import sqlite  # noqa: F401 - as above
 from shopfloor.adapters.models import pydantic_ai_models  # noqa: F401 - as above
 from shopfloor.engine import RunEngine
-from shopfloor.engine.maintenance import reconcile, requeue_abandoned, run_maintenance
+from shopfloor.engine.maintenance import requeue_abandoned, resume_or_end_orphans, run_maintenance
 from shopfloor.errors import RunEnded, RunNotFound
 from shopfloor.log import Delta, Entry, Masking, Payload, RunCompleted, ToolCall, ToolResult, decode
 from shopfloor.ports import CallResult, Log, Logs, RunOrigin, RunRequest
@@ -226,7 +226,7 @@ class _PlanRunner:
             )
         elif self._plan.act == "cancel" and not self._plan.at:
             self._cancel.set()
-        await reconcile(self._engine.ports, self._engine.resumption)
+        await resume_or_end_orphans(self._engine.ports, self._engine.resumption)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._cancel_on_signal)
             answered = set[str]()

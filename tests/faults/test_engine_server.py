@@ -148,7 +148,7 @@ def test_a_sub_run_is_cancelled_although_its_sibling_had_failed_before_the_attem
         server.kill()
     wait_until(lambda: deployment.children() == [], "the command to be ended with its host")
     with Recorder(deployment.storage.log_path(parent), parent) as recorder:
-        unknown = StepCompleted(name="Do", kind="command", try_=1, error="cut off", error_code="outcome_unknown")
+        unknown = StepCompleted(name="Do", kind="command", try_=1, error="interrupted", error_code="outcome_unknown")
         recorder.append(unknown, path="both.bad.do")
     with deployment.up():
         ended = deployment.wait_until_all_ended()

@@ -179,7 +179,7 @@ def test_a_turn_may_depend_on_the_last_message(workers: Path) -> None:
     with engine(workers, {"when": "coffee", "text": "Coffee."}) as harness:
         run = harness.run("asks")
     assert run.error is not None
-    assert "the script has no turn that matches" in run.error.message
+    assert "has no turn that matches 'Find tea'" in run.error.message
 
 
 def test_delays_of_a_script_are_honored(workers: Path) -> None:

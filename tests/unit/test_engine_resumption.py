@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shopfloor.engine.resumption import refusal_reason
+from shopfloor.engine.resumption import decide_refusal_reason
 from shopfloor.log import RunStarted
 
 FOLDERS = ["/home/ada/billing", "/home/ada/team"]
@@ -44,4 +44,4 @@ SECOND = RunStarted(name="w", kind="worker", attempt=2, host="local-2")
 def test_a_server_resumes_a_run_of_a_caller_only_if_that_is_allowed(
     starts: list[RunStarted], reason: str | None
 ) -> None:
-    assert refusal_reason(starts, FOLDERS, HASHES) == reason
+    assert decide_refusal_reason(starts, FOLDERS, HASHES) == reason

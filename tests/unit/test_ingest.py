@@ -19,7 +19,7 @@ from shopfloor.adapters.memory import MemoryStore
 from shopfloor.adapters.sqlite import SqliteStore
 from shopfloor.cli.list import table
 from shopfloor.cli.style import Style
-from shopfloor.engine import Ingest, reconcile
+from shopfloor.engine import Ingest, resume_or_end_orphans
 from shopfloor.log import FORMAT, AssistantMessage, RunCompleted, RunStarted, StepStarted, TextBlock, new_run_id
 from shopfloor.ports import RunFilter, RunItem, ViewUpdate
 from shopfloor.record import Recorder, Storage
@@ -247,7 +247,7 @@ def test_a_damaged_log_does_not_affect_other_logs(storage: Storage, find: bytes,
     async def main() -> None:
         async with local_backend(storage) as backend:
             await backend.ingest.catch_up(everything=True)
-            await reconcile(backend)  # which reads each of them, and failed on all
+            await resume_or_end_orphans(backend)  # which reads each of them, and failed on all
             assert await backend.store.known_runs() == {*broken, whole}
 
     anyio.run(main)

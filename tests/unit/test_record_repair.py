@@ -49,7 +49,7 @@ def test_a_torn_tail_is_moved_and_reported_and_seq_continues(
     assert recorder.repaired.torn_path.read_bytes() == tail
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert recorder.repaired.torn_path.name in caplog.text
-    assert f"{len(tail)} torn bytes" in caplog.text
+    assert f"an incomplete line of {len(tail)} bytes" in caplog.text
     assert log_path.read_bytes() == b"".join(THREE) + entry.raw + b"\n"
     assert rule_violations(log_path) == []
 

@@ -2,7 +2,7 @@
 import { createRootRoute, createRoute, createRouter, redirect } from "@tanstack/react-router";
 import { NotFound } from "@/components/ui/NotFound";
 import { RunsPage } from "@/components/RunsPage";
-import { ALL_OWNERS, type AddressParams, STATUSES, paramsOf } from "@/views/address";
+import { ALL_OWNERS, type AddressParams, STATUSES, paramsOf } from "@/views/addressParameters";
 
 export { ALL_OWNERS, STATUSES, type AddressParams, paramsOf };
 

@@ -29,8 +29,8 @@ class InProcessBus:
             fanout = self._fanouts.get(run_id)
             if fanout is not None:
                 if entry.seq != fanout.last_seq + 1:
-                    # The log's length was unknown, another process wrote to it, it was cut, or entries came out of
-                    # order.
+                    # The log's length was unknown, another process wrote to it, it was truncated, or entries came out
+                    # of order.
                     fanout.restart(entry.seq - 1)
                 fanout.publish(entry)
 

@@ -26,7 +26,7 @@ class LogCursor(Protocol):
     async def read(self) -> list[Entry | Reset]:
         """Return the next events, about a chunk of them, and move behind them. Empty if there are no new events.
 
-        Returns `[Reset]` if the log was cut before the position, which is then at the end of the log.
+        Returns `[Reset]` if the log was truncated before the position, which is then at the end of the log.
         """
         ...
 
@@ -95,7 +95,7 @@ async def follow(
                     return
                 if not has_read:
                     yield []
-                    # Entries that were published but are no longer in the log are void.
+                    # Entries that were published but are no longer in the log are not valid.
                     published.clear()
 
 
@@ -107,8 +107,8 @@ async def _read(
     await anyio.lowlevel.checkpoint()
     entries = await cursor.read()
     if entries and isinstance(entries[0], Reset):
-        # Discard the published entries of the part that was cut; later ones are in the log. Drain twice: after a
-        # notification the first call returns an empty list.
+        # Discard the published entries of the part that was truncated; later ones are in the log. Drain twice: after
+        # a notification the first call returns an empty list.
         published.clear()
         live.drain()
         live.drain()

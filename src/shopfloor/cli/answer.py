@@ -42,7 +42,10 @@ def parser(name: str, summary: str) -> ArgumentParser:
     parser = Parser(name, summary, examples=EXAMPLES, usage=_USAGE)
     parser.add_argument("run", metavar="RUN", help=RUN_HELP)
     parser.add_argument(
-        "words", metavar="[CALL] VALUE", nargs="*", help="id of the call, if several are pending; and its result"
+        "words",
+        metavar="[CALL] VALUE",
+        nargs="*",
+        help="CALL: id of the call, only if several are pending. VALUE: its result",
     )
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument("--text", metavar="TEXT", help="answer with this text, never parsed as JSON")

@@ -43,7 +43,11 @@ def parser(name: str, summary: str) -> ArgumentParser:
     parser.add_argument("--cwd", metavar="DIR", help="folder to run in (default: the current folder)")
     parser.add_argument("--wait", action="store_true", help="watch the run until it ends")
     parser.add_argument("--json", action="store_true", help="with --wait: print the events as JSON, one per line")
-    parser.add_argument("--idempotency-key", metavar="KEY", help="a second run with the same key is not created")
+    parser.add_argument(
+        "--idempotency-key",
+        metavar="KEY",
+        help="if a run with this key exists, print its id instead of creating one",
+    )
     parser.add_argument("-q", "--quiet", action="store_true", help=QUIET_HELP)
     add_run_options(parser)
     return parser

@@ -1,4 +1,4 @@
-"""`shopfloor events`: print the fleet events of a run, as dashboards get them."""
+"""`shopfloor events`: print the agent events of a run, as dashboards get them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
 
 
 def run(args: Namespace) -> int:
-    """Print the fleet events of the run."""
+    """Print the agent events of the run."""
     warnings, style = ReadWarnings(), Style.from_choice(args.color)
     entries: Iterable[Entry] = (
         read_remote_log(args.run, lambda api, run_id: api.read_log(run_id))

@@ -77,7 +77,7 @@ class RunRenderer:
         self._steps: dict[str, tuple[str, float]] = {}
         """The name and start time of each open step, by block id."""
         self._texts: dict[str, list[str]] = {}
-        """The pieces of each open text, oldest text first. Only the oldest is printed; the others wait for its end."""
+        """The deltas of each open text, oldest text first. Only the oldest is printed; the others wait for its end."""
         self._ended_texts: set[str] = set()
         self._last_text = ""
         """The text that was printed last."""

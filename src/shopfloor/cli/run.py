@@ -109,7 +109,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
 
 def _add_provider_options(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("Options for --provider")
-    group.add_argument("--model", metavar="NAME", help="model to use (default: the agent chooses)")
+    group.add_argument("--model", metavar="NAME", help="model to use (default: the agent's default)")
     group.add_argument("--read-only", action="store_true", help="the agent may read but change nothing")
     group.add_argument("--max-budget", metavar="USD", type=float, help="stop when this is spent, sub-agents included")
     group.add_argument("--max-turns", metavar="N", type=int, help="stop after this many model calls")

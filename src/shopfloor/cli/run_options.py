@@ -72,7 +72,7 @@ def add_run_options(parser: ArgumentParser) -> OptionGroup:
     group.add_argument("--task", metavar="TEXT", help="task to show in lists (default: made from the input)")
     group.add_argument("--workers", **WORKERS_OPTION)
     origin = parser.add_argument_group("Origin of the run")
-    origin.add_argument("--owner", metavar="NAME", help="on whose behalf it runs (default: the worker)")
+    origin.add_argument("--owner", metavar="NAME", help="owner of the run (default: the worker)")
     origin.add_argument("--channel", metavar="ID", default="cli", help="where it comes from, e.g. discord:123:456")
     origin.add_argument("--channel-name", metavar="NAME", help="readable name of the channel, e.g. '#general'")
     return group

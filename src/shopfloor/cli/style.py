@@ -61,7 +61,7 @@ def write_json(line: bytes) -> None:
 
 
 def one_line(text: str, width: int) -> str:
-    """Return `text` as one line of at most `width` characters, ending with … if it was cut."""
+    """Return `text` as one line of at most `width` characters, ending with … if it was truncated."""
     line = " ".join(escape_controls(text[: width * 4]).split())
     return line if len(line) <= width else f"{line[: width - 1]}…"
 

@@ -39,7 +39,7 @@ _COLUMN = 21
 
 
 class FoldedText:
-    """Text that arrives in pieces. Only its first and last lines are kept, and the number of lines between them."""
+    """Text that arrives in chunks. Only its first and last lines are kept, and the number of lines between them."""
 
     def __init__(self, *, full: bool) -> None:
         self._full = full
@@ -58,7 +58,7 @@ class FoldedText:
             self._extend_line(line)
 
     def _extend_line(self, text: str) -> None:
-        """Append to the open line. Of the part that will be cut off, only the length is kept."""
+        """Append to the open line. Of the part that will be truncated, only the length is kept."""
         self._open.append(text if self._full else text[: max(0, FOLD_LINE_CHARS - self._open_chars)])
         self._open_chars += len(text)
         if self._full and self._open_chars > FULL_LINE_CHARS:
@@ -93,7 +93,7 @@ class FoldedText:
 
 
 class TranscriptFormatter:
-    """Formats events as lines. Output that arrived in many pieces is one paragraph, unless it is shown `live`.
+    """Formats events as lines. Output that arrived in many chunks is one paragraph, unless it is shown `live`.
 
     A partial message is shown when it is certain that the complete message does not follow.
     """

@@ -104,7 +104,7 @@ def _problems(path: Path, verifier: Verifier) -> Iterator[RuleViolation]:
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:
-    """Yield the lines. A line over the limit is cut off shortly after the limit, which is enough to reject it."""
+    """Yield the lines. A line over the limit is truncated shortly after the limit, which is enough to reject it."""
     while raw := file.readline(LOG_LINE_BYTES + 1):
         is_cut = len(raw) > LOG_LINE_BYTES and not raw.endswith(b"\n")
         yield raw

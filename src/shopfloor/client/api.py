@@ -40,7 +40,7 @@ class StreamOpened(msgspec.Struct, frozen=True):
 
 
 class LogTruncated(msgspec.Struct, frozen=True):
-    """The log has lost its end in a power cut: the events after `last` are void."""
+    """The log has lost its end in a power cut: the events after `last` are no longer valid."""
 
     last: int
 

@@ -243,7 +243,10 @@ class Execution:
                     if not progress.was_delivered(event):
                         yield with_seq(event, state.seq if event is events[-1] else before)
         yield to_error_event(
-            OutcomeUnknown(f"the log of run {run_id} ends without an outcome", hint="its host may have died")
+            OutcomeUnknown(
+                f"the log of run {run_id} ends without an outcome",
+                hint="the process that executed the run may have died",
+            )
         )
         yield finish("error")
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
         finish_deletions,
         is_orphan,
         maintain_until_lost,
-        reconcile,
         requeue_abandoned,
+        resume_or_end_orphans,
         run_maintenance,
     )
     from shopfloor.engine.registry import ClaimPolicy
@@ -94,8 +94,8 @@ __all__ = [
     "prunable_archives",
     "prune",
     "prune_archives",
-    "reconcile",
     "requeue_abandoned",
+    "resume_or_end_orphans",
     "run_command",
     "run_maintenance",
     "shell_argv",
@@ -131,7 +131,7 @@ __getattr__ = _lazy_getattr(
             "finish_deletions",
             "is_orphan",
             "maintain_until_lost",
-            "reconcile",
+            "resume_or_end_orphans",
             "requeue_abandoned",
             "run_maintenance",
         ),

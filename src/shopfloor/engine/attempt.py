@@ -160,7 +160,7 @@ class Attempt:
     ) -> Entry:
         """Append an event to the log and apply it to the replay state.
 
-        Waits while the disk is full. Raises `LogClosed` if the attempt was abandoned or its log has failed.
+        Waits while the log cannot be written. Raises `LogClosed` if the attempt was abandoned or its log has failed.
         """
         if self.abandonable_task.is_abandoned or self.log_failure is not None:
             raise LogClosed(f"the run {self.run_id} no longer accepts events from this worker")
@@ -217,7 +217,7 @@ class Attempt:
         if not self.abandonable_task.is_abandoned:
             self._log.append_now(payload)
 
-    def publish_delta(self, step_try: StepTry, message_id: str, **piece: Any) -> None:
+    def publish_delta(self, step_try: StepTry, message_id: str, **delta: Any) -> None:
         """Send new text of a partial message to live viewers. Not written to the log."""
         self._log.publish_delta(
             Delta(
@@ -225,7 +225,7 @@ class Attempt:
                 path=step_try.step_key.path,
                 iteration=step_try.step_key.iteration,
                 message_id=message_id,
-                **piece,
+                **delta,
             )
         )
 
@@ -240,7 +240,7 @@ class Attempt:
         return self._log.is_durable
 
     async def make_durable(self) -> None:
-        """Return when every appended event is durable. Waits while the disk is full, as `append` does."""
+        """Return when every appended event is durable. Waits while the log cannot be written, as `append` does."""
         deadline = time.monotonic() + STORAGE_FULL_TIMEOUT_SECONDS
         while True:
             try:
@@ -391,7 +391,9 @@ class Attempt:
             case "failed":
                 await self.end(step_try, error=self.failure)
             case "stopped" if not repeatable:
-                await self.end(step_try, error=HostStopped("the host was stopped during this step"))
+                await self.end(
+                    step_try, error=HostStopped("the process that executes the run was stopped during this step")
+                )
             case None:
                 await self.end(step_try, error=self.stop_error(step_try.step_key))
             case _:
@@ -466,7 +468,7 @@ class Attempt:
         self.interrupt("failed")
 
     async def append_call_started(self, step_try: StepTry, child_run_id: str, worker: str, worker_input: Any) -> None:
-        """Append `call.started`: the start of a step that is a sub-run."""
+        """Append `step.call_workflow.started`: the start of a step that is a sub-run."""
         name, kind, try_ = step_try.name, step_try.kind, step_try.try_
         started = CallStarted(name=name, kind=kind, try_=try_, worker=worker, input=worker_input)
         await self.append(started, step_try.step_key, child_run_id=child_run_id)

@@ -61,7 +61,11 @@ async def finish_durable_sleeps(attempt: Attempt, step_key: StepKey, reason: str
 
 
 async def deliver(attempt: Attempt, message: ControlMessage) -> None:
-    """Apply a control message. On return the log has the message, or the message does not concern this attempt."""
+    """Apply a control message: record an answer, or request the cancellation of the run.
+
+    On return the log has the answer, or the message does not concern this attempt. The outcome of the run records a
+    cancellation.
+    """
     if message.kind == "cancel":
         if attempt.interruption != "cancelled":
             attempt.cancel(str(message.body.get("reason") or "cancelled"))

@@ -19,7 +19,7 @@ class OutputBuffer:
 
     def __init__(self, mask: Masking | None = None) -> None:
         self._mask = mask
-        self._pieces: list[tuple[StreamName, bytearray]] = []
+        self._chunks: list[tuple[StreamName, bytearray]] = []
         self._incomplete: dict[StreamName, bytes] = {"stdout": b"", "stderr": b""}
         self._tail = bytearray()
         self.size = 0
@@ -30,24 +30,24 @@ class OutputBuffer:
         """Whether the joined output is long enough to be written."""
         return self.size >= OUTPUT_JOIN_BYTES
 
-    def add(self, piece: OutputChunk) -> None:
+    def add(self, chunk: OutputChunk) -> None:
         """Add a chunk of output."""
-        data = self._incomplete[piece.stream] + piece.data
+        data = self._incomplete[chunk.stream] + chunk.data
         incomplete = _incomplete_character_bytes(data)
         if self._mask is not None:
             incomplete = max(incomplete, self._mask.pending_secret_bytes(data))
         complete = len(data) - incomplete
-        self._incomplete[piece.stream] = data[complete:]
-        self._join(piece.stream, data[:complete])
+        self._incomplete[chunk.stream] = data[complete:]
+        self._join(chunk.stream, data[:complete])
 
     def _join(self, stream: StreamName, data: bytes) -> None:
         if not data:
             return
         self.size += len(data)
-        if self._pieces and self._pieces[-1][0] == stream:
-            self._pieces[-1][1].extend(data)
+        if self._chunks and self._chunks[-1][0] == stream:
+            self._chunks[-1][1].extend(data)
         else:
-            self._pieces.append((stream, bytearray(data)))
+            self._chunks.append((stream, bytearray(data)))
 
     def finish(self) -> None:
         """Release the bytes that were held back: no more output follows."""
@@ -57,19 +57,19 @@ class OutputBuffer:
 
     def drain(self) -> tuple[list[TextBlock], list[OutputChunk]]:
         """Remove and return the joined output, as blocks for the log and as the bytes of these blocks."""
-        pieces = [OutputChunk(stream, bytes(data)) for stream, data in self._pieces]
-        self._pieces = []
+        chunks = [OutputChunk(stream, bytes(data)) for stream, data in self._chunks]
+        self._chunks = []
         self.size = 0
-        for piece in pieces:
-            self._tail = (self._tail + piece.data)[-RESULT_TAIL_BYTES - MASK_LOOKBACK_BYTES :]
-        return [self._block(piece) for piece in pieces], pieces
+        for chunk in chunks:
+            self._tail = (self._tail + chunk.data)[-RESULT_TAIL_BYTES - MASK_LOOKBACK_BYTES :]
+        return [self._block(chunk) for chunk in chunks], chunks
 
-    def _block(self, piece: OutputChunk) -> TextBlock:
-        text = piece.data.decode("utf-8", "replace")
-        # With masking, the raw bytes would contain the secrets that the text must not.
-        lossy = self._mask is None and text.encode() != piece.data
-        raw = base64.b64encode(piece.data).decode() if lossy else None
-        return TextBlock(fidelity="router", text=text, stream=piece.stream, raw=raw)
+    def _block(self, chunk: OutputChunk) -> TextBlock:
+        text = chunk.data.decode("utf-8", "replace")
+        # The recorder masks `text`; it cannot mask base64, so `raw` is omitted.
+        lossy = self._mask is None and text.encode() != chunk.data
+        raw = base64.b64encode(chunk.data).decode() if lossy else None
+        return TextBlock(fidelity="router", text=text, stream=chunk.stream, raw=raw)
 
     def tail(self) -> str:
         """Return the end of the output, truncated at a character boundary."""
@@ -81,26 +81,26 @@ class OutputBuffer:
 
 
 class TextTail:
-    """The last `limit_chars` characters of a text that arrives in pieces."""
+    """The last `limit_chars` characters of a text that arrives in chunks."""
 
     def __init__(self, limit_chars: int) -> None:
         self._limit_chars = limit_chars
-        self._pieces: deque[str] = deque()
+        self._chunks: deque[str] = deque()
         self._size = 0
         self.is_truncated = False
         """Whether text was dropped from the beginning."""
 
     def add(self, text: str) -> None:
-        """Append a piece of text."""
-        self._pieces.append(text)
+        """Append a chunk of text."""
+        self._chunks.append(text)
         self._size += len(text)
         self.is_truncated = self.is_truncated or self._size > self._limit_chars
-        while self._size - len(self._pieces[0]) >= self._limit_chars:
-            self._size -= len(self._pieces.popleft())
+        while self._size - len(self._chunks[0]) >= self._limit_chars:
+            self._size -= len(self._chunks.popleft())
 
     def text(self) -> str:
         """Return the end of the text."""
-        return "".join(self._pieces)[-self._limit_chars :]
+        return "".join(self._chunks)[-self._limit_chars :]
 
 
 def _incomplete_character_bytes(data: bytes) -> int:

@@ -33,7 +33,7 @@ class Inbox:
         """Cancels that were passed to their run, by run id. The outcome of the run will record them."""
         self._recorded: dict[int, Attempt | None] = {}
         """Messages that can be deleted: at once, or when the log of the attempt is durable."""
-        self._interrupted_since: dict[str, float] = {}
+        self._cancel_seen_at: dict[str, float] = {}
         """When a cancel of a run that another host executes was first seen (monotonic seconds)."""
 
     async def deliver_all(self) -> None:
@@ -123,10 +123,10 @@ class Inbox:
                 self._mark_taken(number, message)
                 return False
             if last is None:
-                # The run is about to start, or never will.
+                # The run has not started yet, or does not exist.
                 return run is None and _is_old(message)
             if isinstance(last.payload, RunCompleted):
-                self._interrupted_since.pop(run_id, None)
+                self._cancel_seen_at.pop(run_id, None)
                 return True
             if host is not None and host != self._registry.host_id and await self._ports.hosts.is_alive(host):
                 await self._interrupt_host(message, host)
@@ -151,14 +151,14 @@ class Inbox:
         """Interrupt, then kill, a host that executes only this run and ignores its cancel (it may be suspended)."""
         if message.kind != "cancel" or not await self._ports.hosts.is_dedicated(host):
             return
-        since = self._interrupted_since.get(message.run_id)
+        since = self._cancel_seen_at.get(message.run_id)
         if since is None:
-            self._interrupted_since[message.run_id] = time.monotonic()
+            self._cancel_seen_at[message.run_id] = time.monotonic()
             if not await is_resumable(self._ports.reader, message.run_id):
                 # A command run: its host does not poll the queue.
                 await self._ports.hosts.interrupt(host)
         elif time.monotonic() - since > CANCEL_KILL_SECONDS:
-            self._interrupted_since.pop(message.run_id)
+            self._cancel_seen_at.pop(message.run_id)
             await self._ports.hosts.kill(host)
 
 

@@ -79,14 +79,14 @@ class _FollowedLog:
         is_short = short is not None and sum(len(entry.raw) for entry in short) <= INGEST_CACHED_LOG_BYTES
         self.short = short if is_short and not row.is_ended else None
         timeline, timeline_rows = timeline_fold(self.state.timeline, events, waits)
-        search, pieces = search_fold(self.state.search, row, events)
+        search, search_chunks = search_fold(self.state.search, row, events)
         self.state = _FoldState(timeline, search)
         return ViewUpdate(
             row=row,
             state=b"" if row.is_ended else _encode(self.state),
             timeline=timeline_rows,
             archive=packed,
-            search=pieces,
+            search=search_chunks,
             search_stopped_at=search.stopped_at,
         )
 

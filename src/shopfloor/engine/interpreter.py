@@ -80,7 +80,7 @@ class BlockRun(Run):
     ) -> Any:
         """Execute a step whose only effects are those of the steps inside it, so that it can be resumed at any time.
 
-        A completed block is executed again for the values that its steps set: the log has all their results.
+        A completed block is run through again to restore its variables; its steps return their recorded results.
         """
         step_key = self._next_step_key(name, kind)
         known = self._attempt.replay_state.steps.get(step_key)

@@ -119,7 +119,7 @@ def end_if_disk_is_low(logs: Logs, attempts: Iterable[Attempt]) -> None:
     """Fail these runs if the disk is nearly full, while their outcomes can still be recorded."""
     if logs.headroom_bytes() < 0:
         for attempt in attempts:
-            attempt.fail(StorageFull("the disk is nearly full: the run was ended while that could still be recorded"))
+            attempt.fail(StorageFull("the disk is nearly full, so the run was stopped"))
 
 
 async def _run_worker(attempt: Attempt, body: Callable[[], Awaitable[Any]]) -> _WorkerResult:
@@ -294,7 +294,8 @@ class Lifecycle:
         if attempt.replay_state.blocked_attempts >= POISON_ATTEMPTS:
             attempt.fail(
                 Poisoned(
-                    f"the worker blocked the event loop of {POISON_ATTEMPTS} hosts in a row, until they were stopped",
+                    f"the worker's code blocked the process {POISON_ATTEMPTS} times, "
+                    "and each time the process had to be stopped",
                     hint="the log names the line; `await` there, or move the code to a plain function for `run.step`",
                 )
             )
@@ -343,7 +344,7 @@ class Lifecycle:
     # Checks of all runs of this process.
 
     async def check_runs(self) -> None:
-        """Resume runs whose definition is back, suspend runs that are idle for long, fail all if the disk is full."""
+        """Resume runs whose definition is back, suspend long idle runs, fail all if the disk is nearly full."""
         for run_id in self._definitions.pop_restored():
             self._registry.resume(run_id)
         idle_before = time.monotonic() - self._idle_seconds

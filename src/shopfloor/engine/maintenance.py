@@ -91,7 +91,9 @@ async def end_orphan(
 
 async def _end_step(log: Log, step: Step) -> None:
     ended = CallCompleted if step.child_run_id else StepCompleted
-    payload = ended(name=step.name, kind=step.kind, try_=step.try_, error="the host was lost")
+    payload = ended(
+        name=step.name, kind=step.kind, try_=step.try_, error="the process that executed the run ended unexpectedly"
+    )
     await log.append(payload, path=step.path, iteration=step.iteration, child_run_id=step.child_run_id)
 
 
@@ -102,7 +104,8 @@ def _cancelled(run: Outline, reason: str) -> RunCompleted:
 
 def _outcome(run: Outline, open_steps: list[Step], failure: RunError | None) -> RunCompleted:
     during = f" during {', '.join(step.path for step in open_steps)}" if open_steps else ""
-    error = RunError(code=HOST_LOST, message=f"the host of the run was lost{during}", retryable=True)
+    message = f"the process that executed the run ended unexpectedly{during}"
+    error = RunError(code=HOST_LOST, message=message, retryable=True)
     return RunCompleted(name=run.name, kind=run.kind, status="failed", error=failure or error)
 
 
@@ -143,7 +146,7 @@ async def maintain_until_lost(
     return failure
 
 
-async def reconcile(ports: StoragePorts, resumption: Resumption | None = None) -> int:
+async def resume_or_end_orphans(ports: StoragePorts, resumption: Resumption | None = None) -> int:
     """Resume or end every open run whose host is gone; return how many runs changed.
 
     Resumable runs are resumed by `resumption`; without it they stay as they are. The others are ended. Runs that wait
@@ -185,23 +188,23 @@ async def run_maintenance(
     """Run all maintenance tasks until cancelled. Runs older than `retention_seconds` are deleted; None keeps all."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(ingest.run)
-        tasks.start_soon(_reconcile_forever, ports, resumption)
+        tasks.start_soon(_resume_or_end_orphans_forever, ports, resumption)
         if retention_seconds is not None:
             tasks.start_soon(_prune_forever, ports, retention_seconds)
 
 
-async def _reconcile_forever(ports: StoragePorts, resumption: Resumption) -> None:
+async def _resume_or_end_orphans_forever(ports: StoragePorts, resumption: Resumption) -> None:
     idle_at = time.monotonic() + INTAKE_IDLE_SECONDS
     while True:
         await anyio.sleep(HOST_CHECK_SECONDS)
         # Retried at the next check: a run that cannot be ended must not stop the ingest of the others.
-        with tolerate_temporary_errors("cannot reconcile"):
+        with tolerate_temporary_errors("cannot resume or end orphaned runs"):
             is_idle = time.monotonic() > idle_at
             await ports.queue.recover(is_idle=is_idle)
             if is_idle:
                 idle_at = time.monotonic() + INTAKE_IDLE_SECONDS
             await requeue_abandoned(ports, resumption)
-            await reconcile(ports, resumption)
+            await resume_or_end_orphans(ports, resumption)
 
 
 async def _prune_forever(ports: StoragePorts, retention_seconds: float) -> None:

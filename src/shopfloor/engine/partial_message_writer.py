@@ -1,4 +1,4 @@
-"""A writer of incomplete messages: appends their new text as pieces, at most one per second and message."""
+"""A writer of incomplete messages: appends their new text as chunks, at most one per second and message."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from shopfloor.limits import CHUNK_FLUSH_SECONDS
 from shopfloor.log import AssistantMessage, Masking, PartialMessage
 
 WritePartial = Callable[[AssistantMessage], Awaitable[object]]
-"""Appends a piece of a message to the log."""
+"""Appends a chunk of a message to the log."""
 
 
 class PartialMessageWriter:
     """A background writer that appends the new text of partial messages after a second.
 
-    Hold `lock` while writing a complete message, so that no piece of it follows.
+    Hold `lock` while writing a complete message, so that no chunk of it follows.
     """
 
     def __init__(self, mask: Masking | None) -> None:
@@ -40,7 +40,7 @@ class PartialMessageWriter:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Write pieces until the block ends. An error of the block is raised without an exception group."""
+        """Write chunks until the block ends. An error of the block is raised without an exception group."""
         failure: Exception | None = None
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.run)
@@ -53,7 +53,7 @@ class PartialMessageWriter:
             raise failure
 
     async def run(self) -> None:
-        """Write pieces until cancelled, or until the log refuses them."""
+        """Write chunks until cancelled, or until the log refuses them."""
         try:
             while True:
                 await self._has_new_text.wait()
@@ -63,7 +63,7 @@ class PartialMessageWriter:
                     await anyio.sleep(max(0.0, first + CHUNK_FLUSH_SECONDS - time.monotonic()))
                     await self._write_due()
         except ShopfloorError:
-            # The log is closed or refuses pieces. The step does not fail for that: its own writes raise errors.
+            # The log is closed or refuses chunks. The step does not fail for that: its own writes raise errors.
             return
 
     async def _write_due(self) -> None:
@@ -74,19 +74,19 @@ class PartialMessageWriter:
                 continue
             async with self.lock:
                 del self._pending[message]
-                piece = message.next_chunk(self._mask_stable)
-                if piece is None:
+                chunk = message.next_chunk(self._mask_stable)
+                if chunk is None:
                     continue
                 try:
-                    await write(piece)
+                    await write(chunk)
                 except StorageError:
                     # Retry in a second. The step itself fails if the disk stays full.
-                    message.unmark_written(piece)
+                    message.unmark_written(chunk)
                     self.schedule_write(message, write)
 
 
 async def end_partial_messages(attempt: Attempt) -> None:
-    """Write the messages that an earlier attempt left incomplete, assembled from their pieces."""
+    """Write the messages that an earlier attempt left incomplete, assembled from their chunks."""
     for event in attempt.replay_state.partial.rest():
         if isinstance(event.payload, AssistantMessage):
             await attempt.append(event.payload, StepKey(event.path, event.iteration))

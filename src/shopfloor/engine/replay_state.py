@@ -106,7 +106,7 @@ class ReplayState(msgspec.Struct):
     outcome: RunCompleted | None = None
     spending: Spending = Spending()
     partial: PartialMessages = msgspec.field(default_factory=PartialMessages)
-    """Messages of which the log has pieces, but not the complete message."""
+    """Messages of which the log has chunks, but not the complete message."""
     covers: Covers | None = None
     """What the usage and cost of the agent steps cover: only the agents themselves, or their sub-agents too."""
 
@@ -118,7 +118,7 @@ class ReplayState(msgspec.Struct):
     def apply(self, event: Event) -> None:
         """Update the state with the next event of the log."""
         self.last_seq = event.seq
-        # Any event after the note shows that the loop continued: then the run did not end the host.
+        # Any later event shows that the loop went on, so this run did not cause the loss of the host.
         was_blocked, self.is_blocked = self.is_blocked, is_loop_blocked(event.payload)
         self.waits = wait_state_step(self.waits, event)
         self.spending = spending_step(self.spending, event)
@@ -180,7 +180,7 @@ class ReplayState(msgspec.Struct):
         if step.error_code == ExecutionCancelled.code:
             failed = self.failed_sibling(step_key)
             self.steps[step_key].stopped_by = self.steps[failed].done if failed is not None else None
-        elif step.error is not None and (self.failed is None or not _is_inside(self.failed[0], step_key)):
+        elif step.error is not None and (self.failed is None or not _is_inner_step(self.failed[0], step_key)):
             self.failed = step_key, self.last_seq
 
     def failed_sibling(self, step_key: StepKey) -> StepKey | None:
@@ -191,7 +191,7 @@ class ReplayState(msgspec.Struct):
         failed = self.failed[0]
         done = self.steps[failed].done
         is_failure = done is not None and done.error is not None and failed != step_key
-        return failed if is_failure and not _is_inside(failed, step_key) else None
+        return failed if is_failure and not _is_inner_step(failed, step_key) else None
 
     def stop_reason(self, step_key: StepKey) -> str | None:
         """Return which failed sibling stopped this step, as a sentence; None if none is known."""
@@ -219,7 +219,7 @@ class ReplayState(msgspec.Struct):
                 step.stdout.add(text)
             return
         if isinstance(message, AssistantMessage) and is_message_chunk(message):
-            # A piece is not part of the conversation; the complete message is, if it follows.
+            # A chunk is not part of the conversation; the complete message is, if it follows.
             return
         self.conversation.setdefault(step_key, []).append(message)
 
@@ -261,7 +261,7 @@ class ReplayState(msgspec.Struct):
         return [(step_key, step) for step_key, step in self.steps.items() if step.done is None]
 
 
-def _is_inside(step_key: StepKey, outer: StepKey) -> bool:
+def _is_inner_step(step_key: StepKey, outer: StepKey) -> bool:
     return step_key.path.startswith(f"{outer.path}.")
 
 

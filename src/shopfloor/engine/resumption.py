@@ -1,4 +1,7 @@
-"""Resumption of runs without a host: who may resume them (any server, or only `shopfloor resume` in a shell)."""
+"""Resumption of runs without a host: who may resume them (any server, or only `shopfloor resume` in a shell).
+
+The steps that earlier attempts completed are skipped by `Attempt.step`, not here.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from shopfloor.log import MASK, RunCompleted, RunStarted, decode
 from shopfloor.views import as_text
 
 
-def refusal_reason(starts: Sequence[RunStarted], folders: Iterable[str], hashes: Collection[str]) -> str | None:
+def decide_refusal_reason(starts: Sequence[RunStarted], folders: Iterable[str], hashes: Collection[str]) -> str | None:
     """Return why a server must not resume a run; None if it may.
 
     `starts` are the first events of the attempts of the root run, oldest first; `folders` are the projects of the
@@ -31,7 +34,7 @@ def refusal_reason(starts: Sequence[RunStarted], folders: Iterable[str], hashes:
         return "its record is masked, and a server does not know what to mask"
     if newest.executor is None:
         return None
-    if not any(_is_inside(first.cwd, folder) for folder in folders):
+    if not any(_is_in_folder(first.cwd, folder) for folder in folders):
         return f"its folder is not in a project of the server: {first.cwd or 'no folder is recorded'}"
     if first.definition_hash not in hashes:
         return "the server does not have the worker as it was when the run started"
@@ -71,7 +74,7 @@ class Resumption:
             except ShopfloorError as error:
                 # Not raised: the error would delay other runs too.
                 return error.message
-        reason = refusal_reason(starts, folders, hashes)
+        reason = decide_refusal_reason(starts, folders, hashes)
         if reason is None:
             # The run is resumed now: only runs that have to wait are checked repeatedly.
             self._starts_cache.pop(run_id, None)
@@ -82,7 +85,7 @@ class Resumption:
         """Return the workers with the name of this run: from the project of its folder, else from no project."""
         found = self._catalog.find_everywhere(first.name)
         in_project = [
-            worker for worker in found if worker.project is not None and _is_inside(first.cwd, worker.project.folder)
+            worker for worker in found if worker.project is not None and _is_in_folder(first.cwd, worker.project.folder)
         ]
         return in_project or [worker for worker in found if worker.project is None]
 
@@ -201,7 +204,7 @@ class Resumption:
         return tuple(starts)
 
 
-def _is_inside(cwd: str | None, folder: str) -> bool:
+def _is_in_folder(cwd: str | None, folder: str) -> bool:
     return cwd is not None and Path(cwd).is_relative_to(folder)
 
 

@@ -34,8 +34,8 @@ class Run:
     """One run, as its worker sees it.
 
     The function of the worker is called again in every attempt, and steps that were completed before return their
-    results from the log. So every effect belongs into a step, and each attempt must call the same steps in the same
-    order.
+    results from the log. So every effect must be inside a step, and each attempt must call the same steps in the
+    same order.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Run:
         known = self._attempt.replay_state.steps.get(step_key)
         if known is not None and known.kind != kind:
             raise DefinitionChanged(
-                f"the step {path!r} is of kind {kind}, but the log has it as kind {known.kind}",
+                f"the step {path!r} was a {known.kind} step when the run started and is now a {kind} step",
                 hint="a worker must call the same steps in the same order in every attempt",
             )
         return step_key

@@ -79,6 +79,7 @@ class RunService:
             run_id = await self._ports.queue.dispatch(queued)
             self._registry.wake_up.set()
             return run_id
+        # For the type checker, which assumes that the scope below may suppress exceptions.
         run_id = queued.run_id
         # A run that is stored as claimed by this process must be added to its claims.
         with anyio.CancelScope(shield=True):
@@ -167,7 +168,7 @@ class RunService:
             call_id = result.call_id
             if call_id in replay_state.definition_wait_calls:
                 raise ConflictError(
-                    f"the run {run_id} waits for its worker definition, not for an answer",
+                    f"the run {run_id} waits until its worker is restored, not for an answer",
                     hint="restore the worker, or cancel the run",
                 )
             if call_id not in replay_state.pending_call_ids and call_id not in replay_state.results:
@@ -242,11 +243,13 @@ class RunService:
         if run.row.status == "queued" and not await self._ports.reader.page(run_id, limit=1):
             raise RunRunning(f"the run {run_id} is queued", hint="it starts as soon as a slot is free")
         if run_id in self._registry.claims or await self._ports.reader.has_active_host(run_id, None):
-            raise RunRunning(f"a host executes the run {run_id}", hint="it continues by itself, or waits for an answer")
+            raise RunRunning(
+                f"the run {run_id} is already being executed", hint="it continues by itself, or waits for an answer"
+            )
         reason = await self._resumption.refusal_reason(run_id)
         if reason is not None:
             raise ConflictError(
-                f"a server must not resume the run {run_id}: {reason}",
+                f"the server cannot resume the run {run_id}: {reason}",
                 hint=f"`shopfloor resume {run_id}` resumes the run in your shell",
             )
         await self._ports.queue.put_control_message(

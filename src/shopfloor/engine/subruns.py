@@ -120,7 +120,7 @@ class SubRuns:
             return
         async with self._limiter.admitted(queued.root_run_id):
             await attempt.append_call_started(step_try, queued.run_id, request.worker, request.input)
-            # Record the intent before the effect: after a power cut the parent must know its sub-run.
+            # Recorded first, so that a crash cannot hide it: after a power cut the parent must know its sub-run.
             await attempt.make_durable()
             await self._service.enqueue(queued)
 

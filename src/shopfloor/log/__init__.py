@@ -1,4 +1,7 @@
-"""The log format: envelope, events, content blocks, their encoding and the rules. Independent of files."""
+"""The log format: envelope, events, content blocks, their encoding and the rules. Independent of files.
+
+Three packages deal with logs: this one has the format, `record` the files, `adapters/local` the adapters of the ports.
+"""
 
 from shopfloor.log.agents import Clock, EndedProcess, FileChange, Initialization, Limit, Note, Process, Session, Usage
 from shopfloor.log.blocks import (

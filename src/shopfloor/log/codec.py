@@ -136,8 +136,9 @@ def check(payload: Payload, path: str, iteration: int, child_run_id: str | None)
 
 
 def unknown_payload_error(payload: object) -> InvalidEvent:
-    """Return the error for a payload that is not an instance of one of the ten payload classes."""
-    return InvalidEvent(f"{type(payload).__name__} is not one of the ten kinds of event")
+    """Return the error for a payload that is not an instance of one of the payload classes."""
+    names = ", ".join(cls.__name__ for cls in PAYLOAD_TYPES.values())
+    return InvalidEvent(f"{type(payload).__name__} is not the payload of an event", hint=f"use one of {names}")
 
 
 def _check_position(iteration: int, child_run_id: str | None) -> None:
@@ -177,15 +178,16 @@ def _check_message(payload: Any, path: str, iteration: int, child_run_id: str | 
         _check_position(iteration, child_run_id)
     for block in payload.blocks:
         if type(block) not in _BLOCK_CLASSES:
-            raise InvalidEvent(f"{type(block).__name__} is not one of the six kinds of block")
+            names = ", ".join(cls.__name__ for cls in BLOCK_TYPES.values())
+            raise InvalidEvent(f"{type(block).__name__} is not a block of a message", hint=f"use one of {names}")
         if block.fidelity not in FIDELITIES:
-            raise InvalidEvent(f"{block.fidelity!r} is not a fidelity: router or agent_emitted")
+            raise InvalidEvent(f"fidelity must be `router` or `agent_emitted`, got {block.fidelity!r}")
 
 
 def _check_tool(payload: Any, path: str, iteration: int, child_run_id: str | None) -> None:
     _check_position(iteration, child_run_id)
     if payload.fidelity not in FIDELITIES:
-        raise InvalidEvent(f"{payload.fidelity!r} is not a fidelity: router or agent_emitted")
+        raise InvalidEvent(f"fidelity must be `router` or `agent_emitted`, got {payload.fidelity!r}")
 
 
 CHECKS: Final[dict[type, Check]] = {

@@ -60,7 +60,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 
 class Reset(msgspec.Struct, frozen=True):
-    """The log was cut before the reader's position. `last` is its last `seq` now, after which the reader continues."""
+    """The log was truncated before the reader's position. The reader continues after `last`, the log's last `seq`."""
 
     last: int
 

@@ -1,4 +1,9 @@
-"""Masking of secrets: an opt-in hook of the log writer, so that a secret never reaches the log."""
+"""Masking of secrets: an opt-in hook of the log writer, so that a secret never reaches the log.
+
+The hook sees one event at a time, so it cannot find a secret that is split between two. Therefore
+`engine.command_output` and `engine.partial_message_writer` hold back the beginning of a possible secret until its rest
+arrives, and `engine.agents.agent_process` masks the standard error of an agent before it truncates the text.
+"""
 
 from __future__ import annotations
 

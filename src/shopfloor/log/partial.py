@@ -67,7 +67,7 @@ def is_message_chunk(message: AssistantMessage) -> bool:
 
 
 def supersedes_chunks(message: AssistantMessage) -> bool:
-    """Return whether an event has complete blocks of a message, which make the earlier chunks of that message void."""
+    """Return whether an event has complete blocks of a message: its earlier chunks are then no longer valid."""
     return message.message_id is not None and bool(message.blocks) and not is_message_chunk(message)
 
 

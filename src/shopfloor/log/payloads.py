@@ -134,7 +134,8 @@ class RunCompleted(_Named, frozen=True, kw_only=True):
     sub_cost: Cost | None = None
     """Cost of all sub-runs, at every depth."""
     duration_ms: int | None = None
-    """Time since the start of the run, by a monotonic clock."""
+    """Time since the start of the run's first attempt, by the wall clock; at least the time that the last attempt took
+    by a monotonic clock."""
 
 
 class _StepPayload(_Named, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
 """Bus: live events and wake-ups, from the writers of logs to their followers.
 
-An event is published after the log's authority has acknowledged it, never before. The bus is fast but not complete: a
-subscriber that is slow or in another process reads the events that it missed from the log.
+An event is published after the storage of the log has acknowledged it, never before. The bus is fast but not complete:
+a subscriber that is slow or in another process reads the events that it missed from the log.
 """
 
 from __future__ import annotations

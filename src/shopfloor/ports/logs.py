@@ -38,7 +38,7 @@ class Log(Protocol):
         child_run_id: str | None = None,
         at: str | None = None,
     ) -> Entry:
-        """Append an event and return its entry when the log's authority has it.
+        """Append an event and return its entry when the storage of the log has it.
 
         The outcome and `step.*` events are durable at that point. `at` is the event's time, if it differs from the time
         of writing. Raises `InvalidEvent`, `RunEnded`, `LogClosed`, `StorageError`, and `LogBusy` if another host has
@@ -98,7 +98,10 @@ class LogReader(Protocol):
         ...
 
     async def has_active_host(self, run_id: str, host: str | None) -> bool:
-        """Return whether a process works on the run: one writes its log, or `host` (of its newest attempt) is alive."""
+        """Return whether a process executes the run. `host` is the host of the newest attempt.
+
+        True if a process has the log open for writing, or if `host` is alive.
+        """
         ...
 
     def batches(self, run_id: str, *, after: int = 0) -> AsyncIterator[list[Entry]]:

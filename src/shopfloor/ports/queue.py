@@ -49,8 +49,8 @@ class Queue(Protocol):
         """Store the run and list it as queued, in one transaction. Return the id of the run.
 
         If the idempotency key was used before, return the id of that run, or raise `ConflictError` if the worker or the
-        input differs. An existing run id is treated likewise. With `host` the run is claimed by that host from the
-        start.
+        input differs. Raises `ConflictError` if the run id exists. With `host` the run is claimed by that host from
+        the start.
         """
         ...
 

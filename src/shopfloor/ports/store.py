@@ -186,7 +186,7 @@ class Store(Protocol):
     async def partially_deleted_runs(self) -> list[str]:
         """Return the runs that have a tombstone and still a row or an idempotency key.
 
-        A crash has cut their deletion off.
+        A crash has interrupted their deletion.
         """
         ...
 

@@ -1,4 +1,7 @@
-"""Log files: the single writer of a log, its readers, its repair, and the fan-out of live events."""
+"""Log files: the single writer of a log, its readers, its repair, and the fan-out of live events.
+
+Three packages deal with logs: `log` has the format, this one the files, `adapters/local` the adapters of the ports.
+"""
 
 from shopfloor.record.durability import Durability
 from shopfloor.record.fanout import UNKNOWN_SEQ, FanOut, SubscriberStats, Subscription, Waiter, wake_all

@@ -1,6 +1,7 @@
-"""Who owns a run and who may write a storage folder.
+"""Checks: does a live process execute a run, and is the storage folder private.
 
-A process owns a run while it holds a file lock: the system releases the lock when the process ends, however it ends.
+A process owns a run while it holds a file lock, which `Recorder` takes: the system releases the lock when the process
+ends, however it ends.
 A user who can write the storage folder can replace its tokens, workers and logs, whatever the modes of those files are.
 """
 
@@ -34,8 +35,9 @@ def is_host_alive(hosts: Path, host: str) -> bool:
 
 
 def has_active_host(log: Path, host: str | None) -> bool:
-    """Return whether a process executes the run with this log: it writes the log, or is the host of the newest attempt.
+    """Return whether a process executes the run with this log. `host` is the host of the newest attempt.
 
+    A process executes the run if it has locked the log for writing, or if it is this host and alive.
     Hosts are looked up in the storage that contains the log. A log outside a storage has none.
     """
     return is_locked(log) or (host is not None and is_host_alive(log.parent.parent / "hosts", host))
@@ -63,7 +65,7 @@ def require_private_folder(folder: Path) -> None:
         writer
         for writer, can_write in (
             ("its group", status.st_mode & stat.S_IWGRP and not _is_private_group(status.st_gid, status.st_uid)),
-            ("everybody", status.st_mode & stat.S_IWOTH),
+            ("all users", status.st_mode & stat.S_IWOTH),
         )
         if can_write
     ]

@@ -135,7 +135,7 @@ class Cursor:
     def poll(self) -> list[Entry | Reset]:
         """Return the next events; an empty list if there are no new ones. Cursors share the list: do not change it.
 
-        The list is `[Reset]` if the log was cut before the position of this cursor.
+        The list is `[Reset]` if the log was truncated before the position of this cursor.
         """
         if not self._is_position_valid():
             reset = self._rewind()
@@ -213,7 +213,7 @@ class Cursor:
         after = self._next_line(self._offset)
         if os.pread(self.descriptor, 1, after - 1) != b"\n":
             return False
-        self._on_problem(Problem(self._offset, f"{after - self._offset:,} bytes are not a line"))
+        self._on_problem(Problem(self._offset, f"{after - self._offset:,} bytes without a line end"))
         self._offset = after
         return True
 

@@ -254,6 +254,7 @@ class Recorder:
             self._recover()
 
     def _sync_line(self, *, is_short: bool) -> None:
+        """Force the line that was just written to disk. Raises ENOSPC if only a part of the line was written."""
         if is_short:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         now = os.fstat(self._descriptor)

@@ -72,7 +72,7 @@ def move_torn_tail(descriptor: int, path: Path, end: int, size: int) -> Repair:
     finally:
         os.close(copy)
     os.ftruncate(descriptor, end)
-    _log.warning("%s ended in %d torn bytes; moved them to %s", path.name, size - end, torn_path.name)
+    _log.warning("%s ended with an incomplete line of %d bytes; moved it to %s", path.name, size - end, torn_path.name)
     return Repair(torn_path, size - end)
 
 

@@ -133,7 +133,7 @@ class Storage:
     def find(self, reference: str) -> str:
         """Return the id of the run that `reference` names: an id, the first characters of an id, or `last`.
 
-        Raises `RunNotFound` if no run matches, `MultipleRuns` if several do.
+        Raises `RunNotFound` if no run matches, `AmbiguousRun` if several do.
         """
         if reference.lower() == "last":
             return self._last()

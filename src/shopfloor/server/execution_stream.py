@@ -1,6 +1,6 @@
 """The `execute` operation: start or continue a run, and stream its events.
 
-The stream's events are made from the run's log and its deltas, the pieces of messages that are still being generated.
+The stream's events are made from the run's log and its deltas, the new text of messages that are still being generated.
 """
 
 from __future__ import annotations

@@ -32,10 +32,11 @@ _encode = msgspec.json.Encoder().encode
 
 _RUN_STREAM = (
     "Each event of the log as `data`, with its `seq` as `id`. `event: reset` when the log was truncated after a crash: "
-    "the events after `last` are void. `event: delta`, without an `id`: a piece of the message `message_id` that is "
-    "being generated, after the event `after`; pieces may be missing, and `offset` is the number of characters of the "
-    "block before the piece. `event: requests` when the run and all its sub-runs wait: `toolCalls` are the client "
-    "tools that sub-runs wait for; without any, `waits` is true. `event: end` when the stream is complete."
+    "the events after `last` are no longer valid. `event: delta`, without an `id`: new text of the message "
+    "`message_id` that is being generated, after the event `after`; deltas may be missing, and `offset` is the number "
+    "of characters of the block before this text. `event: requests` when the run and all its sub-runs wait: "
+    "`toolCalls` are the client tools that sub-runs wait for; without any, `waits` is true. `event: end` when the "
+    "stream is complete."
 )
 
 operations = Operations()
@@ -141,6 +142,7 @@ def _encode_update(update: TreeUpdate) -> bytes:
     if isinstance(update, Delta):
         return frame(b"delta", _encode(update))
     if isinstance(update, SubRunCalls):
+        # The name of the event is part of the API.
         return frame(b"requests", _encode(update))
     if isinstance(update, Reset):
         return frame(b"reset", _encode({"last": update.last}))
@@ -153,8 +155,8 @@ _READY = frame(b"ready", b"{}")
 _PAGE_STREAM = (
     "`event: ready` once every later change will be sent. `event: run` with a `WorkerItem` whenever a run has changed. "
     "`event: gone` with the `run_ids` of deleted runs. For the runs in `runs`: `event: log` with `run_id` and `event`, "
-    "with long texts shortened (`cut` is then the size of the complete event in bytes); `event: delta`, without an "
-    "`id`, with `run_id` and a piece of a message that is being generated, as in the stream of a run; `event: reset` "
+    "with long texts truncated (`cut` is then the size of the complete event in bytes); `event: delta`, without an "
+    "`id`, with `run_id` and new text of a message that is being generated, as in the stream of a run; `event: reset` "
     "with `run_id` and `last`; `event: end` with `run_id` when the run's log is complete, and with `error` if there is "
     "no such run. The `id` has the position in all of these logs."
 )
@@ -179,6 +181,7 @@ async def _row_frames(changes: RowChanges, logs: LogReader) -> Frames:
                 if not isinstance(run, RunDeleted)
             ]
             if deleted := [run.run_id for run in batch if isinstance(run, RunDeleted)]:
+                # The name of the event is part of the API.
                 frames.append(frame(b"gone", _encode(_RunsDeleted(deleted))))
             yield b"".join(frames)
 

@@ -167,7 +167,7 @@ def _find_word_hits(term: Term, text: str) -> list[tuple[int, int]]:
 
 def _mark_hits(text: str, hits: list[tuple[int, int]]) -> str:
     begin = max(0, hits[0][0] - SNIPPET_BEFORE_CHARS)
-    # The first hit is never cut, however long it is.
+    # The first hit is never truncated, however long it is.
     end = min(len(text), max(hits[0][1], hits[0][0] + SNIPPET_AFTER_CHARS))
     edges = [begin]
     for start, stop in hits:

@@ -22,7 +22,7 @@ def as_text(value: Any) -> str:
 
 
 def truncate_bytes(text: str, limit_bytes: int, *, total_bytes: int | None = None) -> str:
-    """Return `text` in at most `limit_bytes` of UTF-8, cut between characters, with a mark where it was cut.
+    """Return `text` in at most `limit_bytes` of UTF-8, truncated between characters, with a mark at the end.
 
     `total_bytes` is the size of the full text, if `text` is only its beginning.
     """
@@ -62,7 +62,7 @@ _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 def truncate_event(raw: bytes, limit_chars: int = TRUNCATED_TEXT_CHARS) -> bytes:
     """Return a log line with its long texts truncated.
 
-    If anything was cut, the event has a field `cut`: the size of the full line in bytes.
+    If anything was truncated, the event has a field `cut`: the size of the full line in bytes.
     """
     if len(raw) < limit_chars:
         return raw

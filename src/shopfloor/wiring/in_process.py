@@ -110,8 +110,8 @@ async def open_client(
 
 async def _update_rows(backend: StorageBackend) -> None:
     """Bring the rows up to date with the logs."""
-    from shopfloor.engine import reconcile
+    from shopfloor.engine import resume_or_end_orphans
 
     await backend.ingest.catch_up()
-    if await reconcile(backend):
+    if await resume_or_end_orphans(backend):
         await backend.ingest.catch_up()

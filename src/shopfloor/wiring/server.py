@@ -91,7 +91,7 @@ async def _warm_up(*parts: Callable[[], None]) -> None:
     except ShopfloorError:
         raise
     except Exception as error:  # noqa: BLE001 - for example no descriptors left
-        _log.warning("cannot load ahead of time: %s: %s", type(error).__name__, error)
+        _log.warning("cannot preload modules; the first run loads them: %s: %s", type(error).__name__, error)
 
 
 async def serve_storage(

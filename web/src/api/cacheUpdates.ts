@@ -21,7 +21,7 @@ export function patchRuns(queries: QueryClient, changed: readonly Run[]): void {
   }
 }
 
-/** Remove deleted runs from every cached list, and show "not found" where one of them is open. */
+/** Remove deleted runs from every cached list, and show "not found" if one of them is open. */
 export function removeRuns(queries: QueryClient, deletedIds: readonly string[]): void {
   const ids = new Set(deletedIds);
   for (const query of queries.getQueryCache().findAll({ queryKey: ["runs"] })) {

@@ -39,7 +39,7 @@ interface FetchResult<T> {
   response: Response;
 }
 
-/** Return the data of a response; throw a `Problem` where the request failed. */
+/** Return the data of a response; throw a `Problem` if the request failed. */
 export async function dataOf<T>(request: Promise<FetchResult<T>>): Promise<NonNullable<T>> {
   let response: FetchResult<T>;
   try {
@@ -78,7 +78,7 @@ export function problemOf(error: unknown, status: number): Problem {
   );
 }
 
-/** End the session of this browser, then open the login page. Does nothing where the server cannot be reached. */
+/** End the session of this browser, then open the login page. Does nothing if the server cannot be reached. */
 export async function logOut(): Promise<void> {
   const response = await fetch("/logout", { method: "POST" }).catch(() => undefined);
   if (response?.ok || response?.status === 401) location.assign("/login");

@@ -22,7 +22,7 @@ export interface Page {
 export const pageOf = (seq: number) => Math.floor((seq - 1) / PAGE_EVENTS);
 
 export class RunLog {
-  /** The newest known event; 0 where there is none. */
+  /** The newest known event; 0 if there is none. */
   lastSeq = 0;
   /** Whether the log is complete. */
   isComplete = false;
@@ -85,7 +85,7 @@ export class RunLog {
     await Promise.all(loads);
   }
 
-  /** Return the full event, with nothing cut. */
+  /** Return the full event, not truncated. */
   fullEvent(seq: number): Promise<LogEvent> {
     const known = this.event(seq);
     if (known && known.cut === undefined) return Promise.resolve(known);
@@ -126,7 +126,7 @@ export class RunLog {
     this.#changed();
   }
 
-  /** Add a piece of a message that is being generated. */
+  /** Add new text of a message that is being generated. */
   appendDelta(delta: Delta): void {
     this.streaming = withDelta(this.streaming, delta);
     this.#changed();

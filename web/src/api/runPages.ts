@@ -111,7 +111,7 @@ export function mergeWithKnown(known: Pages | undefined, cursor: string | null, 
   const last = fresh.workers.at(-1);
   if (!known || index < 0 || !last || fresh.next === null) return fresh;
   const indexIn = (page: RunList) => page.workers.findIndex((run) => run.id === last.id);
-  // Where runs have left the list since, the fresh page reaches into the next known page.
+  // If runs have left the list since, the fresh page reaches into the next known page.
   const overlapping = known.pages.slice(index).find((page) => indexIn(page) >= 0);
   if (!overlapping) return fresh;
   return {
@@ -124,7 +124,7 @@ export function mergeWithKnown(known: Pages | undefined, cursor: string | null, 
 /** Sorts after every timestamp. */
 const NEVER = "~";
 
-/** Insert a run by its start time, before runs with the same time. Return false where its position is not loaded. */
+/** Insert a run by its start time, before runs with the same time. Return false if its position is not loaded. */
 function insertByTime(pages: RunList[], run: Run): boolean {
   let index = pages.findIndex((page) => (page.workers.at(-1)?.started_at ?? NEVER) <= run.started_at);
   if (index < 0 && pages.at(-1)?.next === null) index = pages.length - 1;
@@ -142,7 +142,7 @@ function isOlderThanLoaded({ pages }: Pages, run: Run): boolean {
   return last === undefined || run.started_at < last.started_at;
 }
 
-/** Return the pages with an adjusted total; the same object where nothing changed, so that React skips them. */
+/** Return the pages with an adjusted total; the same object if nothing changed, so that React skips them. */
 function withTotal(before: Pages, updated: RunList[], difference: number): Pages {
   const [first, ...rest] = updated;
   if (!first || updated.every((page, index) => page === before.pages[index])) return before;

@@ -2435,7 +2435,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Each event of the log as `data`, with its `seq` as `id`. `event: reset` when the log was truncated after a crash: the events after `last` are void. `event: delta`, without an `id`: a piece of the message `message_id` that is being generated, after the event `after`; pieces may be missing, and `offset` is the number of characters of the block before the piece. `event: requests` when the run and all its sub-runs wait: `toolCalls` are the client tools that sub-runs wait for; without any, `waits` is true. `event: end` when the stream is complete. */
+            /** @description Each event of the log as `data`, with its `seq` as `id`. `event: reset` when the log was truncated after a crash: the events after `last` are no longer valid. `event: delta`, without an `id`: new text of the message `message_id` that is being generated, after the event `after`; deltas may be missing, and `offset` is the number of characters of the block before this text. `event: requests` when the run and all its sub-runs wait: `toolCalls` are the client tools that sub-runs wait for; without any, `waits` is true. `event: end` when the stream is complete. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2477,7 +2477,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Each event of the log as `data`, with its `seq` as `id`. `event: reset` when the log was truncated after a crash: the events after `last` are void. `event: delta`, without an `id`: a piece of the message `message_id` that is being generated, after the event `after`; pieces may be missing, and `offset` is the number of characters of the block before the piece. `event: requests` when the run and all its sub-runs wait: `toolCalls` are the client tools that sub-runs wait for; without any, `waits` is true. `event: end` when the stream is complete. */
+            /** @description Each event of the log as `data`, with its `seq` as `id`. `event: reset` when the log was truncated after a crash: the events after `last` are no longer valid. `event: delta`, without an `id`: new text of the message `message_id` that is being generated, after the event `after`; deltas may be missing, and `offset` is the number of characters of the block before this text. `event: requests` when the run and all its sub-runs wait: `toolCalls` are the client tools that sub-runs wait for; without any, `waits` is true. `event: end` when the stream is complete. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2516,7 +2516,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description `event: ready` once every later change will be sent. `event: run` with a `WorkerItem` whenever a run has changed. `event: gone` with the `run_ids` of deleted runs. For the runs in `runs`: `event: log` with `run_id` and `event`, with long texts shortened (`cut` is then the size of the complete event in bytes); `event: delta`, without an `id`, with `run_id` and a piece of a message that is being generated, as in the stream of a run; `event: reset` with `run_id` and `last`; `event: end` with `run_id` when the run's log is complete, and with `error` if there is no such run. The `id` has the position in all of these logs. */
+            /** @description `event: ready` once every later change will be sent. `event: run` with a `WorkerItem` whenever a run has changed. `event: gone` with the `run_ids` of deleted runs. For the runs in `runs`: `event: log` with `run_id` and `event`, with long texts truncated (`cut` is then the size of the complete event in bytes); `event: delta`, without an `id`, with `run_id` and new text of a message that is being generated, as in the stream of a run; `event: reset` with `run_id` and `last`; `event: end` with `run_id` when the run's log is complete, and with `error` if there is no such run. The `id` has the position in all of these logs. */
             200: {
                 headers: {
                     [name: string]: unknown;

@@ -18,12 +18,12 @@ export type Span = Schemas["Span"];
 export type Spans = Schemas["SpanList"];
 export type SearchHits = Schemas["FoundEvents"];
 
-/** An event of a log. Where the server shortened the event, `cut` is its full size. */
+/** An event of a log. If the server truncated the event, `cut` is its full size. */
 export type LogEvent = Schemas["LogEvent"];
 export type EventOf<T extends LogEvent["type"]> = Extract<LogEvent, { type: T }>;
 export type Block = EventOf<"message.assistant">["payload"]["blocks"][number];
 export type FileChange = Schemas["FileChange"];
 export type Note = Schemas["Note"];
 
-/** A piece of a message that is being generated; never in a log. */
+/** New text of a message that is being generated; never in a log. */
 export type Delta = Schemas["Delta"];

@@ -7,8 +7,8 @@ import { RunList } from "@/components/list/RunList";
 import { TopBar } from "@/components/TopBar";
 import { EmptyState } from "@/components/ui/EmptyState";
 import { enterZone, useShortcuts } from "@/shortcuts";
-import { useChangeAddress, useAddress } from "@/address";
-import { selectRun } from "@/views/address";
+import { useChangeAddress, useAddress } from "@/useAddress";
+import { selectRun } from "@/views/addressParameters";
 
 /** Screens with room for one column only. */
 const NARROW = "(width < 48rem)";

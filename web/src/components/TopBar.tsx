@@ -2,7 +2,7 @@ import { Link } from "@tanstack/react-router";
 import { useEffect, useState } from "react";
 import { logOut, useConnection } from "@/api";
 import { Button } from "@/components/ui/Button";
-import { useAddress } from "@/address";
+import { useAddress } from "@/useAddress";
 import { ALL_OWNERS } from "@/router";
 import { type Theme, setTheme, useTheme } from "@/theme";
 

@@ -29,7 +29,7 @@ export function formatBytes(number: number): string {
 
 /**
  * Return the cost of a run for a card, in short and in full. For a run that spent nothing itself, the cost of its
- * sub-runs. Null where no cost is known.
+ * sub-runs. Null if no cost is known.
  */
 export function costOf(
   run: Pick<Run, "usage" | "cost_usd" | "tree_usage" | "tree_cost_usd">,

@@ -9,7 +9,7 @@ const ACTIVE_STATUSES: ReadonlySet<Status> = new Set(["queued", "running", "wait
 /** Whether a run has not ended yet. */
 export const isActive = (status: Status) => ACTIVE_STATUSES.has(status);
 
-/** Return why a run was cancelled; null where it was not. */
+/** Return why a run was cancelled; null if it was not. */
 export const cancelReason = (run: Pick<RunDetail, "status" | "error">): string | null =>
   run.status === "cancelled" ? (run.error?.message ?? "") : null;
 
@@ -29,13 +29,13 @@ const WAIT_LABELS: Record<string, string> = {
   run: "a sub-run",
 };
 
-/** Say what a run waits for: `waits for an answer, a sub-run`; null where it waits for nothing. */
+/** Say what a run waits for: `waits for an answer, a sub-run`; null if it waits for nothing. */
 export function waitText(kinds: readonly string[] | null): string | null {
   if (!kinds?.length) return null;
   return `waits for ${kinds.map((kind) => WAIT_LABELS[kind] ?? kind.replaceAll("_", " ")).join(", ")}`;
 }
 
-/** Format the cost: `$0.12, with sub-runs $0.34`; null where no price is known, since the tokens are shown then. */
+/** Format the cost: `$0.12, with sub-runs $0.34`; null if no price is known, since the tokens are shown then. */
 export function costText(run: RunDetail): string | null {
   const own = run.cost_usd === null ? null : formatMoney(run.cost_usd);
   if (run.children === 0) return own;
@@ -44,7 +44,7 @@ export function costText(run: RunDetail): string | null {
 }
 
 /**
- * Format the tokens: `12.3k tokens`; null where there are none. Where only sub-runs used tokens at an unknown price,
+ * Format the tokens: `12.3k tokens`; null if there are none. If only sub-runs used tokens at an unknown price,
  * `with sub-runs 12.3k tokens`.
  */
 export function tokenText(run: RunDetail): string | null {

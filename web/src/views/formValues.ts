@@ -74,7 +74,7 @@ function parseJsonField(kind: "array" | "object", text: string): ParsedField {
   return { value };
 }
 
-/** Parse a value of any type: JSON where it is valid, otherwise the text itself, as on the command line. */
+/** Parse a value of any type: JSON if it is valid, otherwise the text itself, as on the command line. */
 function parseAny(text: string): ParsedField {
   try {
     return { value: JSON.parse(text) as unknown };

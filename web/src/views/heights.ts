@@ -31,7 +31,7 @@ export class Heights {
     this.#stale = Math.min(this.#stale, from);
   }
 
-  /** Set the height of a row. Return false where it is unchanged. */
+  /** Set the height of a row. Return false if it is unchanged. */
   set(seq: number, height: number): boolean {
     if (seq < 1 || seq > this.count) return false;
     const number = pageOf(seq);

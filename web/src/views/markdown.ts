@@ -16,8 +16,8 @@ const ITEM = "(?:>|[-*+]|\\d+[.)])";
 const TOO_DEEP = new RegExp(`^[ \\t]*(?:${ITEM}[ \\t]*){${MAX_DEPTH}}|^ {${MAX_DEPTH * 4}}[ \\t]*${ITEM}`, "m");
 
 /**
- * Whether a text can be parsed as Markdown quickly. Some texts take minutes, or more memory than there is: whoever
- * writes to a transcript could freeze the page of its readers.
+ * Whether a text can be parsed as Markdown quickly. Some texts take minutes, or more memory than there is: an agent that
+ * writes such a text could freeze the page of its readers.
  */
 export function isFastToParse(text: string): boolean {
   if (text.length > MAX_CHARS || TOO_DEEP.test(text)) return false;

@@ -6,7 +6,7 @@ const MARK = "*** Begin Patch";
 
 export const isPatch = (text: string) => text.trimStart().startsWith(MARK);
 
-/** Return the files of a patch; none where the text is no patch. */
+/** Return the files of a patch; none if the text is no patch. */
 export function patchedPaths(text: string): string[] {
   if (!isPatch(text)) return [];
   return text.split("\n").flatMap((line) => FILE.exec(line)?.[2]?.trim() ?? []);

@@ -6,7 +6,7 @@ import { asText, isRecord, isText } from "./json";
 const ANSWERABLE: ReadonlySet<string> = new Set(["client_tool", "question", "approval"]);
 export const isAnswerable = (kind: string) => ANSWERABLE.has(kind);
 
-/** Return the text of a question; null where the call has none, as a tool with its input. */
+/** Return the text of a question; null if the call has none, as a tool with its input. */
 export function questionOf({ kind, input }: Pick<PendingCall, "kind" | "input">): string | null {
   if (isText(input)) return input;
   return kind === "client_tool" ? null : textIn(input, ["question", "prompt", "message", "title"]);
@@ -54,7 +54,7 @@ export function isBrokenJson(typed: string, kind: string): boolean {
 }
 
 /**
- * Return the value of a typed answer: a question is answered with text, a tool with JSON where the text is valid JSON.
+ * Return the value of a typed answer: a question is answered with text, a tool with JSON if the text is valid JSON.
  */
 export function answerOf(typed: string, kind: string): unknown {
   if (kind === "question") return typed.trim();

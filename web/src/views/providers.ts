@@ -1,7 +1,7 @@
 /** What a provider lacks before it can be used, as in `shopfloor providers`. */
 import type { Provider, ProviderList } from "@/api";
 
-/** Return why the provider cannot be used; null where it can, or while its state is unknown. */
+/** Return why the provider cannot be used; null if it can, or while its state is unknown. */
 export function unavailableReason(name: string, providers: ProviderList | undefined): string | null {
   const provider = providers?.providers.find((candidate) => candidate.name === name);
   return provider && !providers?.usable.includes(name) ? missingText(provider) : null;

@@ -92,12 +92,12 @@ export function nextRun(rows: readonly Row[], from: number, step: 1 | -1): RunRo
   return null;
 }
 
-/** Return the index of a run; -1 where it is not in the list. */
+/** Return the index of a run; -1 if it is not in the list. */
 export const indexOf = (rows: readonly Row[], key: string | undefined): number =>
   key === undefined ? -1 : rows.findIndex((row) => row.key === key);
 
 /**
- * Return the last visible run on a path before the first hidden one; undefined where all are visible, or not even the
+ * Return the last visible run on a path before the first hidden one; undefined if all are visible, or not even the
  * first is.
  */
 export function lastVisible(rows: readonly Row[], path: readonly string[]): string | undefined {
@@ -110,7 +110,7 @@ const VISIBLE_CHARS = 80;
 const HIT_MARKS = /[\uE000\uE001]/g;
 
 /**
- * A task with its search hits marked, and the part of the snippet that is not in the task; null where there is none.
+ * A task with its search hits marked, and the part of the snippet that is not in the task; null if there is none.
  */
 export interface TaskHits {
   readonly task: string;

@@ -1,4 +1,4 @@
-/** Text that is being generated, assembled from the pieces that have arrived. */
+/** Text that is being generated, assembled from the chunks in the log and the live deltas. */
 import type { Delta, LogEvent } from "@/api/types";
 import { isReadable } from "./events";
 
@@ -27,10 +27,10 @@ const MAX_CHARS = 200_000;
 
 export const keyOf = (delta: Delta) => `${delta.path}/${delta.iteration ?? 0}/${delta.message_id}/${delta.block}`;
 
-/** Whether an event holds pieces of a message that was not complete when it was logged. */
-export const isStreamPiece = (event: LogEvent) => deltasOf(event).length > 0;
+/** Whether an event holds chunks of a message that was not complete when it was logged. */
+export const isMessageChunk = (event: LogEvent) => deltasOf(event).length > 0;
 
-/** Return the pieces in an event in the form of live deltas; none where the event is complete. */
+/** Return the chunks in an event in the form of live deltas; none if the event is complete. */
 function deltasOf(event: LogEvent): Delta[] {
   if (event.type !== "message.assistant" || !isReadable(event)) return [];
   const { path, iteration, seq: after } = event;
@@ -44,7 +44,7 @@ function deltasOf(event: LogEvent): Delta[] {
   return deltas.length === event.payload.blocks.length ? deltas : [];
 }
 
-/** Return the blocks of messages that these events have pieces of, but not the whole. */
+/** Return the blocks of messages of which these events have chunks, but not the complete message. */
 export function streamingIn(events: readonly LogEvent[], known: readonly StreamingBlock[] = []): StreamingBlock[] {
   let blocks = [...known];
   for (const event of events) {
@@ -56,7 +56,7 @@ export function streamingIn(events: readonly LogEvent[], known: readonly Streami
 
 export function withDelta(blocks: readonly StreamingBlock[], delta: Delta): StreamingBlock[] {
   const before = blocks.find((candidate) => candidate.key === keyOf(delta));
-  const now = withPiece(before, delta);
+  const now = blockWithDelta(before, delta);
   return before ? blocks.map((candidate) => (candidate === before ? now : candidate)) : [...blocks, now];
 }
 
@@ -73,8 +73,8 @@ function withoutFinished(blocks: StreamingBlock[], event: LogEvent): StreamingBl
   return blocks.filter((candidate) => !candidate.key.startsWith(message));
 }
 
-/** Return the block with one more piece. Pieces may be missing, repeated or late: the log has them a little later. */
-export function withPiece(before: StreamingBlock | undefined, delta: Delta): StreamingBlock {
+/** Return the block with one more delta. Deltas may be missing, repeated or late: the log has them a little later. */
+export function blockWithDelta(before: StreamingBlock | undefined, delta: Delta): StreamingBlock {
   const end = delta.offset + codePoints(delta.text);
   const parts = joinParts([...(before?.parts ?? []), { offset: delta.offset, end, text: delta.text }]);
   return {

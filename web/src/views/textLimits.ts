@@ -15,7 +15,7 @@ export interface Ends {
 }
 
 /**
- * Return the beginning and the end of a text that is too long to show, cut at line breaks; null where it is not too
+ * Return the beginning and the end of a text that is too long to show, cut at line breaks; null if it is not too
  * long.
  */
 export function endsOf(text: string): Ends | null {
@@ -36,7 +36,7 @@ export interface Tail {
 /** Fewer hidden lines than this are shown. */
 const MIN_HIDDEN_LINES = 3;
 
-/** Return the last `most` lines of a text; null where few lines would be hidden. */
+/** Return the last `most` lines of a text; null if few lines would be hidden. */
 export function tailOf(text: string, maxLines: number): Tail | null {
   const end = text.endsWith("\n") ? text.length - 1 : text.length;
   let from = end;
@@ -54,7 +54,7 @@ function countLines(text: string, to: number): number {
   return lines;
 }
 
-/** Return the position after the next line break, where one is near. */
+/** Return the position after the next line break, if one is near. */
 function lineEnd(text: string, from: number): number {
   const end = text.indexOf("\n", from);
   return end >= 0 && end - from < 2_000 ? end + 1 : from;

@@ -10,7 +10,7 @@ export interface Bar {
   readonly span: Span;
   /** How many spans the bar stands for. */
   readonly count: number;
-  /** Empty where the spans have different names. */
+  /** Empty if the spans have different names. */
   readonly name: string;
   /** From 0, the topmost. */
   readonly lane: number;
@@ -79,8 +79,8 @@ export function lanesOf(spans: Spans): Lanes {
 }
 
 /**
- * Build the chart at a time. `now` is null where the run has ended: then the last known time is the end. `waits` tells
- * whether the run is waiting now.
+ * Build the chart at a time. `now` is null if the run has ended: then the last known time is the end. `isWaiting`
+ * tells whether the run is waiting now.
  */
 export function chartOf(lanes: Lanes, now: number | null, isWaiting: boolean): Chart {
   const { nodes, from } = lanes;
@@ -140,7 +140,7 @@ export function mergeNarrowBars(bars: readonly Bar[]): Bar[] {
 
 const PLURALS: Record<Span["kind"], string> = { step: "steps", tool: "tool calls", run: "sub-runs" };
 
-/** Return the label of a bar: `Bash`; for several spans `12 × Bash`, or `12 tool calls` where the names differ. */
+/** Return the label of a bar: `Bash`; for several spans `12 × Bash`, or `12 tool calls` if the names differ. */
 export function barName({ count, name, span }: Pick<Bar, "count" | "name" | "span">): string {
   if (count === 1) return name;
   return name ? `${count.toLocaleString("en")} × ${name}` : `${count.toLocaleString("en")} ${PLURALS[span.kind]}`;

@@ -8,10 +8,10 @@ export type Tone = "status" | "started" | "completed" | "failed" | "error" | "ca
 
 export interface Line {
   readonly tone: Tone;
-  /** The tool; null where the row is not about a tool. */
+  /** The tool; null if the row is not about a tool. */
   readonly name: string | null;
   readonly text: string;
-  /** The duration, where the call has ended and it is known. */
+  /** The duration, if the call has ended and it is known. */
   readonly duration: string | null;
   /** The event of the row; for a tool result, its call. */
   readonly seq: number;
@@ -35,7 +35,7 @@ export const TONE_LABELS: Record<Tone, string> = {
   cancelled: "cancelled",
 };
 
-/** Describe a row. `cancelReason` is why the run was cancelled; null where it was not. */
+/** Describe a row. `cancelReason` is why the run was cancelled; null if it was not. */
 export function lineOf(row: TimelineRow, cancelReason: string | null = null): Line {
   const { data, seq } = row;
   const name = textOf(data.tool_name) || "tool";
@@ -64,7 +64,7 @@ export function lineOf(row: TimelineRow, cancelReason: string | null = null): Li
 
 /**
  * Return the index of the row of an event: for a call, the row of its start; otherwise the last row before the event.
- * -1 where there is none.
+ * -1 if there is none.
  */
 export function indexOfEvent(rows: readonly TimelineRow[], seq: number): number {
   const own = rows.findIndex((row) => row.seq === seq || lineOf(row).seq === seq);

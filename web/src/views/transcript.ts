@@ -5,7 +5,7 @@
 import type { EventOf, LogEvent, Page } from "@/api";
 import { isOutput, isReadable, hasOwnEvent, messageKindOf, type Output, stepKeyOf } from "./events";
 import type { CallRow, OutputRow, Row, Rows, StepRow, SubRunRow } from "./transcriptRows";
-import { isStreamPiece } from "./streamingText";
+import { isMessageChunk } from "./streamingText";
 
 /** Approximate limit of a row of output: rows out of sight are not rendered, so rows must stay small. */
 const OUTPUT_CHARS = 8_000;
@@ -141,7 +141,7 @@ class RowBuilder {
 
   #addMessage(event: EventOf<"message.assistant">, index: number): void {
     // Shown as streaming text until the log has the complete message.
-    if (isStreamPiece(event)) return;
+    if (isMessageChunk(event)) return;
     const { note, blocks: allBlocks } = event.payload;
     for (const block of allBlocks) if (block.type === "tool_use") this.#toolUses.set(block.tool_id, event);
     const blocks = allBlocks.filter((block) => !hasOwnEvent(block, event, this.page, index));
@@ -183,7 +183,7 @@ class RowBuilder {
   }
 
   /**
-   * Add a result to its call. Return false where the call is on another page. Of several calls with one id, take the
+   * Add a result to its call. Return false if the call is on another page. Of several calls with one id, take the
    * oldest open one.
    */
   #addResult(result: EventOf<"tool.result">): boolean {

@@ -6,7 +6,7 @@ interface Base {
   readonly seq: number;
   /** The events that the row shows, its own first. Rows of the same events are equal. */
   readonly events: readonly LogEvent[];
-  /** The path of the step, where it differs from that of the previous row. */
+  /** The path of the step, if it differs from that of the previous row. */
   readonly stepPath: string | null;
 }
 
@@ -27,7 +27,7 @@ export type CallRow = Base & {
 };
 /** The result of a call on an earlier page. */
 export type ResultRow = Base & { readonly kind: "result"; readonly result: EventOf<"tool.result"> };
-/** The start of a step, its end, or both where nothing is in between. */
+/** The start of a step, its end, or both if nothing is in between. */
 export type StepRow = Base & {
   readonly kind: "step";
   readonly start: EventOf<"step.started"> | null;

@@ -1,4 +1,7 @@
-"""Adapters for this machine: logs in files, child processes, and hosts identified by the lock they hold."""
+"""Adapters for this machine: logs in files, child processes, and hosts identified by the lock they hold.
+
+Three packages deal with logs: `log` has the format, `record` the files, this one the adapters of the ports.
+"""
 
 from shopfloor.adapters.local.audit import LocalAudit, local_process_name
 from shopfloor.adapters.local.bus import LocalBus

@@ -109,7 +109,9 @@ class LocalHost:
             try:
                 self._write("".join(f"+{group}\n" for group in self._groups))
             except OSError as error:
-                raise ReaperLost(f"the process that cleans up child processes keeps ending: {error}") from error
+                raise ReaperLost(
+                    f"the helper process that cleans up child processes stops immediately after each start: {error}"
+                ) from error
 
     def _write(self, text: str) -> None:
         assert self._reaper.stdin is not None  # noqa: S101 - it was started with a pipe

@@ -80,7 +80,7 @@ class LocalLogReader:
             while items := await anyio.to_thread.run_sync(cursor.poll):
                 entries = [item for item in items if isinstance(item, Entry)]
                 if len(entries) < len(items):
-                    # The log was cut before the cursor.
+                    # The log was truncated before the cursor.
                     return
                 yield entries
 
@@ -142,9 +142,9 @@ class LocalLogCopy:
         with suppress(FileNotFoundError):
             async with await anyio.open_file(self._existing_path, "rb") as file:
                 left = self.size
-                while left and (piece := await file.read(min(left, READ_CHUNK_BYTES))):
-                    left -= len(piece)
-                    yield piece
+                while left and (chunk := await file.read(min(left, READ_CHUNK_BYTES))):
+                    left -= len(chunk)
+                    yield chunk
 
 
 class LocalLogFeed:

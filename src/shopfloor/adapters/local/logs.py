@@ -160,7 +160,7 @@ class LocalLogs:
             recorder.close()
             raise
         if recorder.seq:
-            # The log may have been cut, or written by another process, since its last entry was published.
+            # The log may have been truncated, or written by another process, since its last entry was published.
             self._bus.notify(run_id)
         return recorder
 

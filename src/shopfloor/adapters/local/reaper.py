@@ -1,8 +1,9 @@
 """The reaper: a small process that terminates the children of a host when the host ends, however it ends.
 
 The reaper reads commands from its standard input, one per line: `+<group>` registers a process group, `-<group>`
-unregisters it, and `!<marker>` terminates the processes with that marker now. The host sends the latter if it cannot do
-so itself, for example without a free file descriptor to list the processes with; the reaper has its own descriptors.
+unregisters it, and `!<marker>` terminates the processes with that marker now. The host sends `!<marker>` if it cannot
+terminate these processes itself, for example if it has no free file descriptor for listing processes; the reaper has
+its own descriptors.
 When the pipe closes, the host has ended. Then the reaper terminates the groups that are still registered and every
 process with the host's marker in its environment, whatever session or group that process has moved to.
 

@@ -146,7 +146,7 @@ class MemoryLogs:
             stored.has_writer = True
             storage.opened_logs.append(run_id)
         if log.seq:
-            # The log may have been cut since its last entry was published.
+            # The log may have been truncated since its last entry was published.
             self._bus.notify(run_id)
         try:
             yield log
@@ -287,10 +287,10 @@ class MemoryLogFeed:
     async def opened_logs(self, after: int) -> tuple[list[str], int]:
         storage = self._storage
         with storage.lock:
-            mark = storage.forgotten + len(storage.opened_logs)
-            # A mark of another storage is meaningless: return all entries.
-            offset = after - storage.forgotten if storage.forgotten <= after <= mark else 0
-            return storage.opened_logs[offset:], mark
+            position = storage.forgotten + len(storage.opened_logs)
+            # A feed position of another storage is meaningless: return all entries.
+            offset = after - storage.forgotten if storage.forgotten <= after <= position else 0
+            return storage.opened_logs[offset:], position
 
     async def forget_opened_logs(self, feed_position: int) -> int:
         storage = self._storage

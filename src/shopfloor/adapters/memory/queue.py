@@ -29,8 +29,8 @@ class MemoryQueue:
         self._messages = store.control_messages
         self._last_number = 0
 
-    async def dispatch(self, order: QueuedRun, *, host: str | None = None) -> str:
-        started = order.started
+    async def dispatch(self, queued_run: QueuedRun, *, host: str | None = None) -> str:
+        started = queued_run.started
         key, requested = started.idempotency_key, (started.name, started.input)
         previous = None if key is None else self._keys.get(key)
         if previous is not None:
@@ -41,13 +41,13 @@ class MemoryQueue:
                     hint="use a new key for each different request",
                 )
             return previous_run_id
-        if order.run_id in await self._store.known_runs():
-            raise ConflictError(f"run {order.run_id} already exists", hint="use a new id for each run")
+        if queued_run.run_id in await self._store.known_runs():
+            raise ConflictError(f"run {queued_run.run_id} already exists", hint="use a new id for each run")
         if key is not None:
-            self._keys[key] = (order.run_id, requested)
-        self._runs[order.run_id] = _Claim(order, host)
-        await self._add_row(order)
-        return order.run_id
+            self._keys[key] = (queued_run.run_id, requested)
+        self._runs[queued_run.run_id] = _Claim(queued_run, host)
+        await self._add_row(queued_run)
+        return queued_run.run_id
 
     async def claim(self, host: str, limit: int) -> list[QueuedRun]:
         unclaimed = [claim for claim in self._runs.values() if claim.host is None][:limit]
@@ -79,11 +79,11 @@ class MemoryQueue:
             if claim is not None and claim.host == host:
                 claim.host = None
 
-    async def put_control_message(self, order: ControlMessage) -> bool:
-        if any((other.run_id, other.id) == (order.run_id, order.id) for other in self._messages.values()):
+    async def put_control_message(self, message: ControlMessage) -> bool:
+        if any((other.run_id, other.id) == (message.run_id, message.id) for other in self._messages.values()):
             return False
         self._last_number += 1
-        self._messages[self._last_number] = order
+        self._messages[self._last_number] = message
         return True
 
     async def control_messages(self, *, after: int = 0) -> list[tuple[int, ControlMessage]]:

@@ -174,9 +174,9 @@ class MemoryStorage:
         self.logs: dict[str, StoredLog] = {}
         self.hosts: dict[str, StoredHost] = {}
         self.opened_logs: list[str] = []
-        """The runs whose logs were opened or deleted, oldest first; the first has the mark `forgotten` + 1."""
+        """The runs whose logs were opened or deleted, oldest first; the first has the feed position `forgotten` + 1."""
         self.forgotten = 0
-        """The mark up to which entries were removed from `opened_logs`."""
+        """The feed position up to which entries were removed from `opened_logs`."""
         self.lock = threading.RLock()
         """Held during any change, and while an event is published, so that events are published in order."""
 

@@ -21,6 +21,8 @@ from shopfloor.log import Block, TextBlock, ThinkingBlock, ToolResultBlock, Tool
 from shopfloor.ports import ModelRequest, Reply, ReplyDelta
 
 _WORD = re.compile(r"\s*\S+\s*")
+_QUOTED_CHARS = 80
+"""How much of an unmatched message an error quotes."""
 
 
 class ScriptedModels:
@@ -47,7 +49,7 @@ class ScriptedModels:
         """Reply from the script that the model names, or from `script`."""
         name = script or request.model.partition("/")[2]
         played = self._scripts.get(name)
-        turn, number = _select_turn(played, request)
+        turn, number = _select_turn(name, played, request)
         await anyio.sleep(turn.wait_ms / 1000)
         self._raise_error(turn, (name, number))
         parts = _parts(turn, _values(played, request), request.schema)
@@ -87,7 +89,7 @@ class ScriptedModels:
         return self._chunk_seconds if delay is None else delay / 1000
 
 
-def _select_turn(script: Script, request: ModelRequest) -> tuple[Turn, int]:
+def _select_turn(name: str, script: Script, request: ModelRequest) -> tuple[Turn, int]:
     offered = {tool.name for tool in request.tools}
     turns = [
         (turn, number)
@@ -96,8 +98,16 @@ def _select_turn(script: Script, request: ModelRequest) -> tuple[Turn, int]:
     ]
     if not turns:
         missing = sorted({call.name for turn in script.turns for call in turn.tool_calls} - offered)
-        reason = f"calls {', '.join(missing)}, which the step does not offer" if missing else "has no turn that matches"
-        raise RequestRejected(f"the script {reason}")
+        if missing:
+            raise RequestRejected(
+                f"the script {name!r} calls {', '.join(missing)}, which the step does not offer",
+                hint="add the tool to the step, or a turn without this call to the script",
+            )
+        text = next(iter(_user_texts(request)), "")
+        raise RequestRejected(
+            f"the script {name!r} has no turn that matches {text[:_QUOTED_CHARS]!r}",
+            hint="add a turn without `when`, or with a `when` that matches this message",
+        )
     previous_replies = sum(message.role == "assistant" for message in request.messages)
     return turns[min(previous_replies, len(turns) - 1)]
 

@@ -18,7 +18,7 @@ def add_usage(first: Usage, second: Usage) -> Usage:
     return second if first == NO_USAGE else views.add_usage(first, second)
 
 
-def subtract_usage(total: Usage, part: Usage) -> Usage:
+def subtract_usage_clamped(total: Usage, part: Usage) -> Usage:
     """Return what `total` counts beyond `part`, never below zero."""
     if part == NO_USAGE:
         return total

@@ -371,7 +371,7 @@ class Writer:
             if self._intake is not None:
                 self._intake.cancel_write()
         except Exception as error:  # noqa: BLE001 - the error that made the transaction fail is reported, not this one
-            _log.warning("%s; the intake is rewritten at the next recovery", error)
+            _log.warning("%s; the backup of accepted requests is rewritten later; nothing is lost", error)
         finally:
             # Closing rolls back. The next transaction uses a new connection.
             connection, self._connection = self._connection, None
@@ -387,7 +387,7 @@ class Writer:
             if self._intake is not None:
                 self._intake.end_write()
         except Exception as error:  # noqa: BLE001 - see above
-            _log.warning("%s; the intake is rewritten at the next recovery", error)
+            _log.warning("%s; the backup of accepted requests is rewritten later; nothing is lost", error)
 
     def _check(self) -> None:
         if self._health is not None:

@@ -87,7 +87,7 @@ class IntakeLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     host: str | None = None
     message: ControlMessage | None = None
     deleted: str | None = None
-    """The id of a deleted run: earlier lines of that run are void."""
+    """The id of a deleted run: earlier lines of that run are no longer valid."""
     pin: str | None = None
     """The id of a run that retention does not delete."""
     unpin: str | None = None

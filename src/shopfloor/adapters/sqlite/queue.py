@@ -35,8 +35,10 @@ T = TypeVar("T")
 _encode = msgspec.json.Encoder().encode
 _decode_queued = json_decoder(QueuedRun).decode
 _decode_mark = json_decoder(IntakeMark).decode
-_decode_order = json_decoder(ControlMessage).decode
+_decode_message = json_decoder(ControlMessage).decode
 
+# The tables keep their old names, since files of earlier versions have them: `orders` has the control messages, and
+# `dispatch_keys.asked` the hash of the request that used the idempotency key.
 # Constant texts, since the driver caches prepared statements: thousands of runs a second are queued. Many rows per
 # statement, since after each statement the driver has to reacquire the GIL.
 _ROWS_PER_STATEMENT: Final = 20
@@ -97,8 +99,8 @@ class SqliteQueue:
     async def _read(self, job: Callable[[sqlite3.Connection], T]) -> T:
         return await self._store_read(job)
 
-    async def dispatch(self, order: QueuedRun, *, host: str | None = None) -> str:
-        result = await self._writer.submit_batched(self._dispatch_all, _prepare(order, host))
+    async def dispatch(self, queued_run: QueuedRun, *, host: str | None = None) -> str:
+        result = await self._writer.submit_batched(self._dispatch_all, _prepare(queued_run, host))
         if isinstance(result, ConflictError):
             raise result
         return result
@@ -138,11 +140,11 @@ class SqliteQueue:
     async def release(self, claims: Collection[tuple[str, str]]) -> None:
         await self._write_all(_RELEASE, list(claims))
 
-    async def put_control_message(self, order: ControlMessage) -> bool:
-        body = _encode(order)
+    async def put_control_message(self, message: ControlMessage) -> bool:
+        body = _encode(message)
 
         def job(database: sqlite3.Connection) -> bool:
-            is_new = bool(database.execute(_INSERT_MESSAGE, (order.run_id, order.id, body)).rowcount)
+            is_new = bool(database.execute(_INSERT_MESSAGE, (message.run_id, message.id, body)).rowcount)
             if is_new:
                 self._intake.add(message_line(body))
             return is_new
@@ -152,7 +154,7 @@ class SqliteQueue:
     async def control_messages(self, *, after: int = 0) -> list[tuple[int, ControlMessage]]:
         return await self._read(
             lambda database: [
-                (number, _decode_order(body)) for number, body in database.execute(_SELECT_MESSAGES, (after,))
+                (number, _decode_message(body)) for number, body in database.execute(_SELECT_MESSAGES, (after,))
             ]
         )
 

@@ -165,11 +165,11 @@ class AgentProcess:
             await self._attempt.append(message, self._step_try.step_key)
 
     async def _end_orphaned_calls(self) -> None:
-        """End the calls of sub-agents of an earlier process that was cut off."""
+        """End the calls of sub-agents of an earlier process that was interrupted."""
         for step_key, record in _sub_agent_calls(self._attempt, self._step_try.step_key):
             if record.done is None:
                 interrupted = StepTry(step_key, record.name, record.kind, record.try_, self._step_try.started_monotonic)
-                await self._attempt.end(interrupted, error=AgentFailed("the agent that it worked for was cut off"))
+                await self._attempt.end(interrupted, error=AgentFailed("the parent agent was interrupted"))
 
     async def _read_output(self, child: Child, launch: Launch) -> Exit | None:
         async with anyio.create_task_group() as tasks:
@@ -195,11 +195,14 @@ class AgentProcess:
 
     def _add_stderr(self, text: str) -> None:
         output, mask = self._stderr + text, self._attempt.mask
-        # Mask before cutting: a cut could leave half of a secret, which the masking would no longer recognize.
+        # Mask before truncating: half a secret would no longer be recognized.
         self._stderr = (mask.text(output) if mask else output)[-AGENT_STDERR_CHARS:]
 
     async def _start(self, child: Child, launch: Launch) -> None:
-        """Record the step, its session and the prompt, then start the agent: intent is recorded before effect."""
+        """Record the step, its session and the prompt, then start the agent.
+
+        The start is recorded first, so that a crash cannot hide it.
+        """
         if not self._step_try.resumed:
             process = Process(
                 pid=child.pid, command=launch.argv[0], args=_redact_secrets(launch.argv[1:]), cwd=self._request.cwd

@@ -232,7 +232,7 @@ class Transcriber:
                 return []
 
     def end(self, ended: SessionEnded, exit_: AgentExit | None) -> tuple[list[PendingEvent], AgentEnd]:
-        """Return the remaining events at the end of the session. Sub-agents end with it, the innermost root."""
+        """Return the remaining events at the end of the session. Sub-agents end with it, the innermost first."""
         ended = truncate_to_line(resolve_outcome(ended, exit_))
         kind = ExecutionCancelled if ended.status == "cancelled" else AgentFailed
         error = RunError(code=kind.code, message="the agent that it worked for ended first")
@@ -261,7 +261,7 @@ class Transcriber:
         """Return whether the sub-agents' share of the agent's total cost is known."""
         if ended.usage is None or not self._usage_by_model:
             return True
-        rest = _subtract_usage(
+        rest = _subtract_usage_or_none(
             _total_usage(list(self._usage_by_model.values())), add_usage(ended.usage, self._sub_usage)
         )
         return rest is not None and (rest == Usage() or (sub_cost is not None and sub_cost.usd is not None))
@@ -270,7 +270,7 @@ class Transcriber:
         """Return the total usage minus what the session and its sub-agents reported themselves."""
         if ended.usage is None or len(self._agents) == 1:
             return None
-        rest = _subtract_usage(
+        rest = _subtract_usage_or_none(
             _total_usage(list(self._usage_by_model.values())), add_usage(ended.usage, self._sub_usage)
         )
         return None if rest is None or rest == Usage() else rest
@@ -281,7 +281,7 @@ class Transcriber:
         if not own and len(self._usage_by_model) == 1:
             own = {model: ended.usage or Usage() for model in self._usage_by_model if model is not None}
         total = {model: usage for model, usage in self._usage_by_model.items() if model is not None}
-        rest = {model: _subtract_usage(usage, own.get(model, Usage())) for model, usage in total.items()}
+        rest = {model: _subtract_usage_or_none(usage, own.get(model, Usage())) for model, usage in total.items()}
         return {model: usage for model, usage in rest.items() if usage is not None and usage != Usage()}
 
     def _item_events(self, item: TranscriptItem) -> list[PendingEvent]:
@@ -455,7 +455,7 @@ class Transcriber:
         )
 
 
-def _subtract_usage(total: Usage, part: Usage) -> Usage | None:
+def _subtract_usage_or_none(total: Usage, part: Usage) -> Usage | None:
     """Return the difference, or None if a number would become negative."""
     rest = {name: getattr(total, name) - getattr(part, name) for name in Usage.__struct_fields__}
     return Usage(**rest) if all(count >= 0 for count in rest.values()) else None

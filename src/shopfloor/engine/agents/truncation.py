@@ -21,7 +21,7 @@ _MARKABLE = (UserMessage, AssistantMessage, ToolCall, ToolResult)
 
 
 def truncate_to_line(content: _T) -> _T:
-    """Return the content, or a copy that fits a line: its long texts are cut, each with a remark at the end."""
+    """Return the content, or a copy that fits a line: its long texts are truncated, each with a remark at the end."""
     if _characters(content) * _ESCAPED_BYTES <= _CONTENT_BYTES or _fits(content):
         return content
     limit = _CONTENT_BYTES // _ESCAPED_BYTES

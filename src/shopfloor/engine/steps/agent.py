@@ -19,7 +19,7 @@ from shopfloor.ports import AgentRequest
 from shopfloor.views import RATE_LIMIT
 
 CONTINUE_PROMPT = "Go on with what you were doing."
-"""The prompt for resuming a session that was cut off."""
+"""The prompt for resuming a session that was interrupted."""
 
 
 class AgentResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +74,7 @@ class AgentStepRunner:
             await process.record_interruption(result)
             await durable_sleep(self._attempt, step_try.step_key, RATE_LIMIT, wait)
             request = self._resume_request(step_try)
-        raise AgentFailed(f"{self._provider.name} still limits the rate after {RATE_LIMIT_WAITS} waits")
+        raise AgentFailed(f"{self._provider.name} is still rate-limited after waiting {RATE_LIMIT_WAITS} times")
 
     async def _new_request(self) -> AgentRequest:
         """Build a request for a new session. Every try needs one: a provider accepts each session id only once."""
@@ -109,7 +109,7 @@ class AgentStepRunner:
         session_id = session.session_id if session is not None else None
         if session_id is None or not self._provider.capabilities.resume:
             raise OutcomeUnknown(
-                f"{self._provider.name} was cut off, and its session is not known",
+                f"{self._provider.name} was interrupted, and its session id is unknown",
                 hint="check what it did; `retry: {always: true}` repeats such a step",
             )
         # The usage of this step's own session is either on record, or will be reported by the next process.

@@ -127,7 +127,7 @@ class ModelStepRunner:
                 await durable_sleep(self._attempt, step_try.step_key, RATE_LIMIT, limited.retry_after)
             else:
                 return
-        raise RateLimited(f"{model} still limits the rate after {RATE_LIMIT_WAITS} waits")
+        raise RateLimited(f"{model} is still rate-limited after waiting {RATE_LIMIT_WAITS} times")
 
     async def _stream_reply(self, step_try: StepTry, model: str) -> None:
         message_id = f"msg_{uuid.uuid4().hex}"

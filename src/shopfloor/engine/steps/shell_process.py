@@ -1,4 +1,4 @@
-"""Processes of command steps: started once their intent is recorded, logged with their output, stopped in stages."""
+"""Processes of command steps: started once their start is recorded, logged with their output, stopped in stages."""
 
 from __future__ import annotations
 
@@ -171,7 +171,10 @@ class ShellProcess:
                 tasks.cancel_scope.cancel()
 
     async def _start(self, child: Child) -> None:
-        """Record the step and the command, then start the command: intent is recorded before effect."""
+        """Record the step and the command, then start the command.
+
+        The start is recorded first, so that a crash cannot hide it.
+        """
         # The message below has the command, so the process does not repeat it.
         command = self._command
         args = ["-c", "…"] if command.argv[:2] == [SHELL, "-c"] else ["…"]

@@ -156,11 +156,11 @@ class Tools:
             await attempt.append(_tool_call(use, None), step_key)
         elif not tool.read_only:
             raise OutcomeUnknown(
-                f"a crash cut off the call of {use.tool_name!r}, and its outcome is not known",
+                f"a crash interrupted the call of {use.tool_name!r}, and its outcome is unknown",
                 hint="check what the tool did; only tools marked `readOnly` are called again",
             )
         if not tool.read_only:
-            # Intent before effect: the call must be known even after a power cut.
+            # The call is recorded first, so that a crash or a power cut cannot hide it.
             await attempt.make_durable()
         started = time.monotonic()
         output: Any = None

@@ -59,7 +59,7 @@ class ToolDefinition(_DefinitionPart, frozen=True, kw_only=True):
     handler: str | None = None
     """`package.module:function` on the server."""
     read_only: bool = False
-    """Whether a repeated call does no harm. A call that a crash cut off is then made again."""
+    """Whether a repeated call does no harm. A call that a crash interrupted is then made again."""
 
 
 def own_tool_spec(name: str, tool: ToolDefinition | None) -> dict[str, Any]:
@@ -82,7 +82,7 @@ class Retry(_DefinitionPart, frozen=True, kw_only=True):
     factor: Annotated[float, msgspec.Meta(ge=1)] = 2.0
     max_delay: NonNegative = 60.0
     always: bool = False
-    """Whether to retry also after a crash cut the step off, and after errors that may not be temporary."""
+    """Whether to retry also after a crash interrupted the step, and after errors that may not be temporary."""
 
 
 class Condition(_DefinitionPart, frozen=True, kw_only=True):

@@ -38,7 +38,7 @@ INTERPRETERS = {
     **dict.fromkeys(("expect", "guile", "pwsh", "powershell"), "c"),
 }
 """Programs that execute the text after one of these options."""
-FILTERS = _word_set("sed awk gawk mawk nawk ed ex vi vim")
+PROGRAM_FIRST = _word_set("sed awk gawk mawk nawk ed ex vi vim")
 """Programs whose first argument is a program."""
 STDIN_PROGRAMS = _word_set("ed ex vi vim dc m4 tclsh gdb")
 """Programs that execute what they read from standard input."""
@@ -69,7 +69,7 @@ OPTION_ARGUMENTS = {
 """The options of wrappers that take the next word as their argument."""
 FIRST_ARGUMENTS = {"flock": 1, "chroot": 1}
 """How many words other wrappers have before the program."""
-REMOTE = _word_set("ssh su runuser parallel watch at batch rsh mosh tmux screen")
+PASS_TO_SHELL = _word_set("ssh su runuser parallel watch at batch rsh mosh tmux screen")
 """Programs that pass their arguments to a shell."""
 SPECIAL_VARIABLES = re.compile(
     r"PATH|IFS|ENV|BASH\w*|PS[0-4]|PROMPT_COMMAND|SHELLOPTS|LD_\w+|DYLD_\w+|RANDOM|SECONDS|OPTIND|HISTCMD|SRANDOM|LINENO"
@@ -201,7 +201,7 @@ def _rejection_of_stdin(words: list[Word], names: list[str | None]) -> Rejection
     """Return why no value may reach the standard input of a program, or the variables in program text."""
     for at, name in enumerate(names):
         letters = "c" if name in SHELLS else _program_options(name)
-        reads_program = name in FILTERS and "-f" in names and not {"-", "stdin"}.isdisjoint(names)
+        reads_program = name in PROGRAM_FIRST and "-f" in names and not {"-", "stdin"}.isdisjoint(names)
         if reads_program or (name in STDIN_PROGRAMS and name in _programs(names)):
             return Rejection(f"is in a script where `{name}` executes its standard input", ON_STDIN)
         if not letters or not (at == 0 or _is_wrapper(names[0]) or _has_option(names[at + 1 :], letters)):
@@ -313,7 +313,7 @@ def _in_option(words: list[Word], names: list[str | None], at: int) -> Rejection
 def _in_nested_program(words: list[Word], names: list[str | None], at: int) -> Rejection | None:
     programs = _programs(names[:at])
     for name in programs:
-        if name in REMOTE:
+        if name in PASS_TO_SHELL:
             return Rejection(f"is in the arguments of `{name}`, which a shell executes", ON_STDIN)
     for place, name in enumerate(names[:at]):
         rest, position = words[place + 1 :], at - place - 1
@@ -321,7 +321,7 @@ def _in_nested_program(words: list[Word], names: list[str | None], at: int) -> R
             if _follows_program(rest, position, "c"):
                 return None
             return Rejection(f"is in the program text of `{name}`", AS_ARGUMENT)
-        if name in FILTERS and name in programs and not _follows_program(rest, position, ""):
+        if name in PROGRAM_FIRST and name in programs and not _follows_program(rest, position, ""):
             return Rejection(f"is in the program text of `{name}`", ON_STDIN)
         options = _program_options(name)
         is_started = options is not None and (name in programs or _has_option(names[place + 1 :], options))

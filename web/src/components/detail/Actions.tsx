@@ -4,7 +4,7 @@ import { cancelRun, logUrl, patchRuns, pinRun, type RunDetail, runQuery } from "
 import { Button } from "@/components/ui/Button";
 import { CopyButton } from "@/components/ui/CopyButton";
 import { ErrorMessage } from "@/components/ui/ErrorMessage";
-import { runUrl } from "@/address";
+import { runUrl } from "@/useAddress";
 import { isActive } from "@/views/detail";
 import { CancelButton } from "./CancelButton";
 import { DeleteDialog } from "./DeleteDialog";

@@ -3,8 +3,8 @@ import { removeRuns, deleteRun, type RunDetail } from "@/api";
 import { Button } from "@/components/ui/Button";
 import { Dialog } from "@/components/ui/Dialog";
 import { ErrorMessage } from "@/components/ui/ErrorMessage";
-import { useChangeAddress } from "@/address";
-import { selectRun } from "@/views/address";
+import { useChangeAddress } from "@/useAddress";
+import { selectRun } from "@/views/addressParameters";
 import { oneLine } from "@/views/json";
 
 /** Ask for confirmation before a run is deleted, and say what is deleted with it. */

@@ -3,7 +3,7 @@ import { useCallback, useEffect, useRef, useState } from "react";
 import type { RunDetail } from "@/api";
 import { Timeline } from "@/components/timeline/Timeline";
 import { Transcript } from "@/components/transcript/Transcript";
-import { useChangeAddress, useAddress } from "@/address";
+import { useChangeAddress, useAddress } from "@/useAddress";
 import { isActive } from "@/views/detail";
 import { Result } from "./Result";
 

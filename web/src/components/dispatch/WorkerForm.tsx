@@ -103,7 +103,7 @@ export function WorkerForm({
   );
 }
 
-/** Return the first field of the form; undefined where the worker needs no input. */
+/** Return the first field of the form; undefined if the worker needs no input. */
 export function firstField(formRef: HTMLFormElement): HTMLElement | undefined {
   return [...formRef.elements].find(
     (element): element is HTMLElement =>

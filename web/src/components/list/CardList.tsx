@@ -18,7 +18,7 @@ interface CardListProps {
   selectedId: string | undefined;
   isTree: boolean;
   showsOwner: boolean;
-  /** Fetch the next page; null where there is none, or while it is loading. */
+  /** Fetch the next page; null if there is none, or while it is loading. */
   fetchNext: (() => void) | null;
   actions: CardActions;
   branches: { loadMore: (parent: string) => void; retry: (parent: string) => void };

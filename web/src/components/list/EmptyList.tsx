@@ -4,8 +4,8 @@ import { Button } from "@/components/ui/Button";
 import { CopyButton } from "@/components/ui/CopyButton";
 import { EmptyState } from "@/components/ui/EmptyState";
 import { enterZone } from "@/shortcuts";
-import { useChangeAddress, useAddress } from "@/address";
-import { isFiltered, NO_FILTER, selectRun } from "@/views/address";
+import { useChangeAddress, useAddress } from "@/useAddress";
+import { isFiltered, NO_FILTER, selectRun } from "@/views/addressParameters";
 
 const EXAMPLE_COMMAND = "shopfloor run --command 'make test'";
 const PLACEHOLDERS = 8;

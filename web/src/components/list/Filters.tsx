@@ -1,9 +1,9 @@
 import { useQuery } from "@tanstack/react-query";
 import clsx from "clsx";
 import { channelsQuery, type Run, type Status, workersQuery } from "@/api";
-import { useChangeAddress, useAddress } from "@/address";
+import { useChangeAddress, useAddress } from "@/useAddress";
 import { STATUSES } from "@/router";
-import { isFiltered, NO_FILTER } from "@/views/address";
+import { isFiltered, NO_FILTER } from "@/views/addressParameters";
 import { channelOptions, type FilterOption, totalText, workerOptions } from "@/views/filterOptions";
 
 const ACTIVE_CLASS = "border-accent bg-accent text-accent-ink";

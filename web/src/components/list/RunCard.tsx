@@ -26,7 +26,7 @@ interface RunCardProps {
   /** Whether the list is a tree, with sub-runs below their run. */
   isTree: boolean;
   isSelected: boolean;
-  /** Whether the Tab key stops here. Only one card of the list is a tab stop, so that nobody tabs through thousands. */
+  /** Whether the Tab key stops here. Only one card of the list is a tab stop, so that the Tab key does not visit thousands. */
   isTabStop: boolean;
   showsOwner: boolean;
   actions: CardActions;

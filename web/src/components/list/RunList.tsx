@@ -22,7 +22,7 @@ import { useLoadSelected, useSelectLast } from "@/components/list/useLoadSelecte
 import { SearchBox } from "@/components/list/SearchBox";
 import { ErrorMessage } from "@/components/ui/ErrorMessage";
 import { enterZone } from "@/shortcuts";
-import { filterOf, useRunHref, useAddress } from "@/address";
+import { filterOf, useRunHref, useAddress } from "@/useAddress";
 import { rowsOf, runsOf } from "@/views/runRows";
 
 const NONE: ReadonlySet<string> = new Set();

@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from "react";
 import { useShortcuts } from "@/shortcuts";
-import { useChangeAddress, useAddress } from "@/address";
+import { useChangeAddress, useAddress } from "@/useAddress";
 
 const TYPING_PAUSE_MS = 200;
 /** The longest query that the server accepts. */

@@ -14,7 +14,7 @@ interface Tree {
 const NO_PATH: readonly string[] = [];
 
 /**
- * Expand once for each selection, so that a run the user collapses again stays collapsed. `tree` is null where the list
+ * Expand once for each selection, so that a run the user collapses again stays collapsed. `tree` is null if the list
  * is no tree. Return the root of the selected run once it is known: the list itself has only roots.
  */
 export function useExpandPath(selectedId: string | undefined, tree: Tree | null): string | undefined {

@@ -9,9 +9,9 @@ interface ListShortcuts {
   rows: readonly Row[];
   selection: RunSelection;
   boxRef: Box;
-  /** Expand or collapse a run; null where the list is no tree. */
+  /** Expand or collapse a run; null if the list is no tree. */
   onToggle: ((runId: string) => void) | null;
-  /** Select the last run; null where all runs are loaded. */
+  /** Select the last run; null if all runs are loaded. */
   selectLast: (() => void) | null;
 }
 

@@ -11,7 +11,7 @@ const MAX_ROWS = 50_000;
 interface List {
   readonly rows: readonly Row[];
   readonly filter: RunFilter;
-  /** Load the next page; null where there is none, or while it is loading. */
+  /** Load the next page; null if there is none, or while it is loading. */
   readonly fetchNext: (() => void) | null;
   readonly boxRef: RefObject<HTMLElement | null>;
 }
@@ -50,7 +50,7 @@ export function useLoadSelected(runId: string | undefined, { rows, filter, fetch
   }, [shouldLoad, fetchNext, boxRef]);
 }
 
-/** Return a function that selects the last run of the list, also where it is not loaded. The newest call wins. */
+/** Return a function that selects the last run of the list, also if it is not loaded. The newest call wins. */
 export function useSelectLast(filter: RunFilter, total: number | undefined, move: (runId: string) => void): () => void {
   const requestRef = useRef<AbortController>(null);
   const shouldLoad = JSON.stringify(filter);

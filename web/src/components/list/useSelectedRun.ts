@@ -2,8 +2,8 @@
  * The selected run. Keys move the selection at once; the address, and with it the rest of the page, follows throttled.
  */
 import { useCallback, useEffect, useRef, useState } from "react";
-import { useChangeAddress, useAddress } from "@/address";
-import { selectRun } from "@/views/address";
+import { useChangeAddress, useAddress } from "@/useAddress";
+import { selectRun } from "@/views/addressParameters";
 
 /** How often the address follows while a key is held. */
 const THROTTLE_MS = 120;

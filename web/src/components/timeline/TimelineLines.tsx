@@ -14,7 +14,7 @@ const FETCH_AHEAD_ROWS = 200;
 
 interface Props {
   rows: readonly TimelineRow[];
-  /** Why the run was cancelled; null where it was not. */
+  /** Why the run was cancelled; null if it was not. */
   cancelReason: string | null;
   selectedSeq: number | undefined;
   /** Whether rows are still added, so that the view starts at the end. */
@@ -24,7 +24,7 @@ interface Props {
   onScrolled: () => void;
   /** Whether there are later rows. */
   hasMore: boolean;
-  /** Fetch later rows; null where there are none, or while they are loading. */
+  /** Fetch later rows; null if there are none, or while they are loading. */
   fetchMore: (() => void) | null;
 }
 

@@ -20,7 +20,7 @@ interface LineProps {
   className?: string;
   sign: string;
   children: ReactNode;
-  /** Return the body of the line; the line cannot be expanded where it is empty. */
+  /** Return the body of the line; the line cannot be expanded if it is empty. */
   event: LogEvent;
   bodyOf: (event: LogEvent) => unknown;
 }
@@ -145,5 +145,5 @@ export function UnknownEvent({ row, open }: { row: UnknownEventRow; open: boolea
   );
 }
 
-/** Return the payload, or the whole event where a damaged log has none. */
+/** Return the payload, or the whole event if a damaged log has none. */
 const payloadOrEvent = (event: { payload?: unknown }): unknown => event.payload ?? event;

@@ -13,7 +13,7 @@ import { useTranscriptContext, useFullEvent } from "./transcriptContext";
 import { Text } from "./Text";
 import { noteText, fidelityLabel } from "./labels";
 
-/** The stop reason of a message that was cut off. */
+/** The stop reason of a message that was interrupted. */
 const INTERRUPTED = "interrupted";
 
 /** A message to the agent, from the agent, or from its program. */

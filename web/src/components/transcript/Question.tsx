@@ -77,7 +77,7 @@ export function Question({ call }: { call: PendingCall }) {
   );
 }
 
-/** The reason of a wait that nobody can answer: the run waits for a time or for an event elsewhere. */
+/** The reason of a wait that no user can answer: the run waits for a time or for an event elsewhere. */
 function WaitReason({ call }: { call: PendingCall }) {
   const { reason, details } = reasonOf(call);
   return (

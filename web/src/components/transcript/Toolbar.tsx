@@ -8,10 +8,10 @@ interface Props {
   fieldRef: RefObject<HTMLInputElement | null>;
   searchText: string;
   onSearchText: (searchText: string) => void;
-  /** Null where the log is complete. */
+  /** Null if the log is complete. */
   isFollowing: boolean | null;
   onFollow: (isFollowing: boolean) => void;
-  /** Whether all expandable rows are expanded; null where there are none. */
+  /** Whether all expandable rows are expanded; null if there are none. */
   isAllExpanded: boolean | null;
   onExpandAll: (open: boolean) => void;
   /** A short message; usually the number of events. */

@@ -1,5 +1,5 @@
 /**
- * Answers that somebody has begun to type, by call. They are kept outside of the components, because the form of a call
+ * Answers that the user has started to type, by call. They are kept outside of the components, because the form of a call
  * moves: it is in the row of the call until the run's details list the question, and then in the strip above the
  * transcript. The moved form is a new component; it has the text, the opened field and the focus of the old one. The text
  * also survives a look at another run.
@@ -41,7 +41,7 @@ interface RemovedFocus {
   readonly selection: readonly [start: number, end: number];
 }
 
-/** The focus of a form that was removed while somebody typed in it. */
+/** The focus of a form that was removed while the user typed in it. */
 let removedFocus: RemovedFocus | null = null;
 
 /** Give the field the focus and the selection that the removed field of the same call had, unless something else has the focus now. */

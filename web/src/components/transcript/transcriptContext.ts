@@ -6,7 +6,7 @@ export interface TranscriptContextValue {
   readonly log: RunLog;
   /** Whether the run may add events. */
   readonly isRunActive: boolean;
-  /** Why the run was cancelled; null where it was not. */
+  /** Why the run was cancelled; null if it was not. */
   readonly cancelReason: string | null;
   /** Ids of the calls that the strip above the transcript asks about. */
   readonly pendingCallIds: ReadonlySet<string>;

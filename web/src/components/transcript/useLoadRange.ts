@@ -14,7 +14,7 @@ export function useLoadRange(log: RunLog, from: number, to: number): () => void 
   const retry = useCallback(() => setTries((before) => before + 1), []);
   const [first, last] = [pageOf(Math.max(1, from)), pageOf(Math.max(1, to))];
   const lacks = log.lacks(from, to);
-  // Only the pages matter: a page is loaded at once. New events must not restart the timer: where they arrive faster
+  // Only the pages matter: a page is loaded at once. New events must not restart the timer: if they arrive faster
   // than it fires, it would never fire.
   const load = useEffectEvent(() => void log.load(from, to));
   useEffect(() => {

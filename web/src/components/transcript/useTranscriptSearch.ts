@@ -72,7 +72,7 @@ const hasNoHits = ({ hits, hasMore, isSearching, problem, searchedTo }: SearchSt
 
 /**
  * The search text of a run and its hits. It starts with the query that found the run. A search over all runs also finds
- * words that are far apart in a run; where they are not found together, each is tried by itself.
+ * words that are far apart in a run; if they are not found together, each is tried by itself.
  */
 export function useTranscriptSearch(runId: string, searchQuery: string | undefined, lastSeq: number) {
   const [text, setText] = useState("");

@@ -3,7 +3,7 @@ import type { RefObject } from "react";
 import { pageOf, type RunDetail, type RunLog } from "@/api";
 import { useShortcuts } from "@/shortcuts";
 import { copyToClipboard } from "@/components/ui/CopyButton";
-import { runUrl } from "@/address";
+import { runUrl } from "@/useAddress";
 import { isFoldable } from "@/views/transcriptRows";
 import { rowsOf } from "@/views/transcript";
 import type { RowSelection } from "./useSelectedRow";

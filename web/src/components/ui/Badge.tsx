@@ -17,7 +17,7 @@ interface StatusProps {
   interrupted?: boolean;
   /** Kinds of calls that the run waits for, as `waits_for` has them. */
   waitsFor?: readonly string[] | null;
-  /** Whether to draw an outline, where the background has a similar color. */
+  /** Whether to draw an outline, if the background has a similar color. */
   isOutlined?: boolean;
 }
 

@@ -7,7 +7,7 @@ const PLAIN_CLASS = "[overflow-wrap:anywhere] whitespace-pre-wrap";
 
 /**
  * Text as Markdown: nothing in it is executed, and nothing is loaded from elsewhere. Until the renderer is loaded, and
- * where the text is not suitable, the text is shown as it is.
+ * if the text is not suitable, the text is shown as it is.
  */
 export function Markdown({ text }: { text: string }) {
   const plain = <div className={PLAIN_CLASS}>{text}</div>;
@@ -28,7 +28,7 @@ export function Markdown({ text }: { text: string }) {
   );
 }
 
-/** Show the text as it is where its Markdown is nested too deeply for the renderer. */
+/** Show the text as it is if its Markdown is nested too deeply for the renderer. */
 class PlainOnError extends Component<{ text: string; fallback: ReactNode; children: ReactNode }, { failed: boolean }> {
   override state = { failed: false };
 

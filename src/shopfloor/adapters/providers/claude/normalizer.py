@@ -89,7 +89,7 @@ _IGNORED_SYSTEM_SUBTYPES = frozenset(
     }
 )
 _SCREEN_PREFIX = "ui_"
-"""Subtypes with this prefix are for a screen, and here is none."""
+"""Subtypes with this prefix are only for interactive display."""
 _MESSAGE_FIELDS = {
     "informational": "content",
     "model_consent_fallback": "content",

@@ -20,7 +20,7 @@ from functools import reduce
 import msgspec
 
 from shopfloor.adapters.providers.json_access import Record, count_at, number_at, record_at, text_at
-from shopfloor.adapters.providers.usage import NO_USAGE, add_usage, subtract_usage
+from shopfloor.adapters.providers.usage import NO_USAGE, add_usage, subtract_usage_clamped
 from shopfloor.limits import OPEN_BRANCHES
 from shopfloor.log import Usage
 from shopfloor.ports import UsageDelta
@@ -65,7 +65,7 @@ class UsageTracker:
         self._message = message
         message.counts = {**message.counts, **{name: count for name, count in usage.items() if count is not None}}
         total = _message_usage(message.counts)
-        increase, message.reported = subtract_usage(total, message.reported), total
+        increase, message.reported = subtract_usage_clamped(total, message.reported), total
         return self._report(message.model, increase)
 
     def stream_interrupted(self) -> list[UsageDelta]:
@@ -95,10 +95,10 @@ class UsageTracker:
             _add(self._total_by_model, name, usage)
         self._last_result = record
         remainders = {
-            name: subtract_usage(usage, self._reported.get(name, NO_USAGE))
+            name: subtract_usage_clamped(usage, self._reported.get(name, NO_USAGE))
             for name, usage in self._total_by_model.items()
         }
-        remainder = subtract_usage(_sum(self._total_by_model), _sum(self._reported))
+        remainder = subtract_usage_clamped(_sum(self._total_by_model), _sum(self._reported))
         if _sum(remainders) != remainder:
             # Messages and results use different names for a model.
             remainders = {"": remainder}
@@ -179,7 +179,7 @@ def _usage_by_model(totals: Record, earlier_totals: Record) -> tuple[dict[str, U
         total, earlier = record_at(totals, model), record_at(earlier_totals, model)
         # The canonical name has no suffix from a setting, such as `[1m]`.
         name = text_at(total, "canonicalModel") or model
-        _add(models, name, subtract_usage(_model_usage(total), _model_usage(earlier) if earlier else NO_USAGE))
+        _add(models, name, subtract_usage_clamped(_model_usage(total), _model_usage(earlier) if earlier else NO_USAGE))
         cost = (number_at(total, "costUSD") or 0.0) - (number_at(earlier, "costUSD") or 0.0)
         costs[name] = costs.get(name, 0.0) + max(0.0, cost)
     return models, costs

@@ -92,7 +92,7 @@ def thread_usage(thread: str, codex_home: Path) -> Usage | None:
 
     The stream only has totals of the thread, without the share of earlier processes. The file has the total after each
     answer of the model, also of a process that was killed, and of anything else that worked in the thread. Returns
-    None if there is no such file, or no total near its end.
+    None if there is no such file, or no total near its end; zero if the whole file has no total.
     """
     lines, is_complete = _read_tail(thread, codex_home)
     for record in _records_newest_first(lines, b'"token_count"'):

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import cast
 
 from shopfloor.adapters.providers.json_access import Record, count_at
-from shopfloor.adapters.providers.usage import NO_USAGE, subtract_usage
+from shopfloor.adapters.providers.usage import NO_USAGE, subtract_usage_clamped
 from shopfloor.log import Usage
 from shopfloor.views import add_usage
 
 
 class UsageTracker:
-    """Turn totals of a thread into the usage of this process.
+    """Converts the totals that Codex prints for a thread into the usage of this process.
+
+    Codex prints no cost: engine/agents computes it from the tokens.
 
     A resumed or forked thread includes the tokens of earlier processes, and the stream does not show how many, or that
     there are any. Without `resumed` or `prior_usage`, the first total says nothing about this process: only
@@ -46,7 +48,7 @@ class UsageTracker:
         previous, self._total = self._total, total
         if previous is None:
             return None
-        increase = subtract_usage(total, previous)
+        increase = subtract_usage_clamped(total, previous)
         self._process_usage = add_usage(increase, self._process_usage)
         return increase
 

@@ -37,7 +37,7 @@ _POLICIES = Path(__file__).parent / "policies"
 _USER_POLICIES = "~/.gemini/policies"
 """Gemini CLI expands the home folder. It must be passed, because policies on the command line replace it."""
 _MAX_STDIN_BYTES = 8 * 1024 * 1024
-"""Gemini CLI cuts off longer input."""
+"""Gemini CLI truncates longer input."""
 
 
 class Gemini:
@@ -122,8 +122,11 @@ def _permission_flags(request: AgentRequest, env: Mapping[str, str], policies: P
 
 def _policy_flag(path: Path) -> str:
     """Return the flag of a policy. Gemini CLI would silently ignore a missing file, or a path with a comma."""
-    if not path.is_file() or "," in str(path):
+    if "," in str(path):
         raise UnsupportedOption(
-            f"gemini cannot use the policy file {path}", hint="install shopfloor in a folder without a comma"
+            f"gemini cannot use the policy file {path}: its path contains a comma",
+            hint="install shopfloor in a folder without a comma in its path",
         )
+    if not path.is_file():
+        raise UnsupportedOption(f"the policy file {path} for gemini is missing", hint="install shopfloor again")
     return f"--policy={path}"

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { withChange, filterOf, isFiltered, paramsOf } from "../src/views/address";
+import { withChange, filterOf, isFiltered, paramsOf } from "../src/views/addressParameters";
 
 describe("what an address says", () => {
   test("all of it", () => {

@@ -11,7 +11,7 @@ export interface AddressParams {
   worker?: string;
   /** The event of the selected run to go to. */
   event?: number;
-  /** The search text in the selected run: set where the run was selected from search results. */
+  /** The search text in the selected run: set if the run was selected from search results. */
   find?: string;
   q?: string;
   status?: Status;

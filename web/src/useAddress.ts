@@ -10,7 +10,7 @@ import {
   type AddressParams,
   paramsOf,
   selectRun,
-} from "@/views/address";
+} from "@/views/addressParameters";
 
 export { filterOf, type Address };
 
