@@ -11,7 +11,7 @@ const key = (filter: RunFilter) => ["runs", filter];
 const shown = (filter: RunFilter) =>
   queries.getQueryData<Pages>(key(filter))?.pages.flatMap((page) => page.workers.map((run) => run.id));
 
-/** Somebody looks at a list; what the server answers is in their hands. */
+/** Observe a list whose responses the test controls. */
 function looksAt(filter: RunFilter, answer: (cursor: string | null) => RunList | Promise<RunList>) {
   const fetchMock = vi.fn(answer);
   const observer = new InfiniteQueryObserver(queries, {

@@ -162,7 +162,7 @@ describe("what was left empty", () => {
     expect(readField({ type: "string", default: "brief" }).input).toEqual({ x: "brief" });
     expect(readField({ type: "array", default: ["a"] }).input).toEqual({ x: ["a"] });
     expect(readField({ enum: ["a", "b"], default: "b" }).input).toEqual({ x: "b" });
-    // Of no type, it could be taken for a number: the server knows it.
+    // Without a type, the text could be parsed as a number: the server applies the default.
     expect(readField({ default: "5" }).input).toEqual({});
   });
 

@@ -31,7 +31,7 @@ function result(seq: number, id: string): LogEvent {
   };
 }
 
-/** What the server has, and what it was asked for. */
+/** The events of the server, and the requests it got. */
 let serverEvents: LogEvent[];
 let requests: string[];
 let isBroken: boolean;
@@ -168,7 +168,7 @@ describe("a log that is looked at", () => {
     isBroken = true;
     await log.load(1, 10);
     expect(log.problem?.code).toBe("unreachable");
-    // Else it would be asked for again without a pause.
+    // Otherwise the page would request the events again without a pause.
     expect(log.lacks(1, 10)).toBe(false);
     isBroken = false;
     await log.load(1, 10);

@@ -136,7 +136,7 @@ describe("places", () => {
   it("draws what is open up to now, and up to the end where there is one", () => {
     expect(chart([step("a", 0, null)], null, 4000).bars[0]).toMatchObject({ from: 0, to: 1, ms: 4000, isOpen: true });
     expect(chart([step("a", 0, null)], 2000, 9000).bars[0]).toMatchObject({ to: 1, ms: 2000, isOpen: true });
-    // Nothing goes on, and yet there is no end: the last that is known.
+    // The run is not active and has no end: the last known time is the end.
     expect(chart([step("a", 0, null), step("b", 0, 700)], null).bars[0]).toMatchObject({ to: 1, ms: 700 });
   });
 
@@ -181,7 +181,7 @@ describe("idle gaps", () => {
       70_000,
     );
     expect(result.breaks.map((one) => one.ms)).toEqual([60_000]);
-    // The bar of the question goes through the break.
+    // The bar of the question spans the break.
     expect(result.bars[2]?.from).toBeCloseTo(result.breaks[0]?.from ?? -1);
     expect(result.bars[2]?.to).toBeCloseTo(result.breaks[0]?.to ?? -1);
   });

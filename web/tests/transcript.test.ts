@@ -1,6 +1,6 @@
 /**
- * The rows of the golden logs hold all that is said and done in them, each once; and the same that the server's archive
- * has of them. `web/tests/golden/archives.json` is remade, from the repository's root, by:
+ * The rows of the golden logs show every message and call once, and the same content as the server's archive. To
+ * regenerate `web/tests/golden/archives.json`, run from the root of the repository:
  *
  *   .venv/bin/python - <<'END'
  *   import json, pathlib, re
@@ -46,7 +46,7 @@ const LOGS = [
   "providers/opencode/patch",
 ];
 
-/** The logs of a file: those of sub-runs stand between the lines of their parents. */
+/** The logs in a file: the lines of sub-runs are between those of their parents. */
 function logsIn(name: string): Map<string, LogEvent[]> {
   const file = new URL(`../../tests/golden/${name}.jsonl`, import.meta.url);
   const logs = new Map<string, LogEvent[]>();
@@ -120,7 +120,7 @@ describe.each(LOGGED)("%s", (name, events) => {
     const results = items.filter((item) => item["type"] === "tool_result");
     expect(content.results.map(([, id]) => id)).toEqual(results.map((item) => item["call_id"]));
     content.results.forEach(([, , text], n) => {
-      // The archive cuts what is long, and writes JSON on one line.
+      // The archive truncates long text and writes JSON on one line.
       const prefix = results[n]?.["text"]?.replace(/… \[cut: [\d,]+ bytes in all\]$/, "") ?? "";
       expect(text.replace(/\s+/g, "").startsWith(prefix.replace(/\s+/g, ""))).toBe(true);
     });

@@ -79,7 +79,7 @@ export function lanesOf(spans: Spans): Lanes {
 }
 
 /**
- * Build the chart at a time. `now` is null where the run has ended: then the last known time is the end. `waits` tells
+ * Build the chart at a time. `now` is null where the run has ended: then the last known time is the end. `isWaiting` tells
  * whether the run is waiting now.
  */
 export function chartOf(lanes: Lanes, now: number | null, isWaiting: boolean): Chart {
