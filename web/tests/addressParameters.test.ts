@@ -3,8 +3,8 @@ import { withChange, filterOf, isFiltered, paramsOf } from "../src/views/address
 
 describe("what an address says", () => {
   test("all of it", () => {
-    const said = { worker: "id", event: 7, q: "words", status: "failed", of: "repair", channel: "C1", tree: true };
-    expect(paramsOf(said)).toEqual(said);
+    const params = { worker: "id", event: 7, q: "words", status: "failed", of: "repair", channel: "C1", tree: true };
+    expect(paramsOf(params)).toEqual(params);
   });
 
   test("as people write it", () => {
@@ -33,7 +33,7 @@ describe("what an address says", () => {
     [{ tree: false }],
     [{ tree: "no" }],
     [{ unknown: 1 }],
-  ])("what makes no sense is left out: %j", (said) => expect(paramsOf(said)).toEqual({}));
+  ])("what makes no sense is left out: %j", (params) => expect(paramsOf(params)).toEqual({}));
 });
 
 test("what is taken out of an address leaves nothing there", () => {

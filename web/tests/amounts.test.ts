@@ -14,7 +14,7 @@ test.each([
   [0.416, "$0.42"],
   [1.27, "$1.27"],
   [1234.5, "$1234.50"],
-])("money: %s is %s", (usd, words) => expect(formatMoney(usd)).toBe(words));
+])("money: %s is %s", (usd, text) => expect(formatMoney(usd)).toBe(text));
 
 test.each([
   [0, "0"],
@@ -26,7 +26,7 @@ test.each([
   [999_500, "1.0M"],
   [4_100_000, "4.1M"],
   [2_300_000_000, "2.3B"],
-])("count: %d is %s", (number, words) => expect(formatCount(number)).toBe(words));
+])("count: %d is %s", (number, text) => expect(formatCount(number)).toBe(text));
 
 test.each([
   [640, "640 B"],
@@ -34,17 +34,17 @@ test.each([
   [999_600, "1.0 MB"],
   [4_900_000, "4.9 MB"],
   [3_000_000_000, "3.0 GB"],
-])("bytes: %d is %s", (number, words) => expect(formatBytes(number)).toBe(words));
+])("bytes: %d is %s", (number, text) => expect(formatBytes(number)).toBe(text));
 
 test("reasoning is part of the output, and not counted twice", () => {
   expect(totalTokens({ input: 1, output: 20, cache_read: 300, cache_write: 4_000, reasoning: 15 })).toBe(4_321);
 });
 
 test("what a run cost is said where something is known to have been spent", () => {
-  const nothing = { usage: usage(0), cost_usd: null, tree_usage: usage(0), tree_cost_usd: null };
-  expect(costOf(nothing)).toBeNull();
-  expect(costOf({ ...nothing, cost_usd: 0, tree_cost_usd: 0 })).toBeNull();
-  expect(costOf({ ...nothing, usage: usage(71), tree_usage: usage(71) })).toEqual({
+  const noCost = { usage: usage(0), cost_usd: null, tree_usage: usage(0), tree_cost_usd: null };
+  expect(costOf(noCost)).toBeNull();
+  expect(costOf({ ...noCost, cost_usd: 0, tree_cost_usd: 0 })).toBeNull();
+  expect(costOf({ ...noCost, usage: usage(71), tree_usage: usage(71) })).toEqual({
     short: "71 tokens",
     full: "cost unknown, 71 tokens",
   });

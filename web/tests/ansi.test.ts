@@ -1,22 +1,23 @@
 import { describe, expect, it } from "vitest";
 import { renderLines, spansOf } from "@/views/ansi";
 
-const said = (text: string) => spansOf(text).map(({ text, color: colour, background: back }) => [text, colour, back]);
+const spanTuples = (text: string) =>
+  spansOf(text).map(({ text, color: color, background: background }) => [text, color, background]);
 
 describe("a terminal's colours", () => {
   it("are spans, by the theme's names where they have one", () => {
-    expect(said("a \u001b[31mred\u001b[0m b")).toEqual([
+    expect(spanTuples("a \u001b[31mred\u001b[0m b")).toEqual([
       ["a ", null, null],
       ["red", "var(--ansi-red)", null],
       [" b", null, null],
     ]);
-    expect(said("\u001b[92;44mx\u001b[0m")).toEqual([["x", "var(--ansi-bright-green)", "var(--ansi-blue)"]]);
-    expect(said("\u001b[38;5;9mx\u001b[38;5;208my\u001b[38;5;240mz")).toEqual([
+    expect(spanTuples("\u001b[92;44mx\u001b[0m")).toEqual([["x", "var(--ansi-bright-green)", "var(--ansi-blue)"]]);
+    expect(spanTuples("\u001b[38;5;9mx\u001b[38;5;208my\u001b[38;5;240mz")).toEqual([
       ["x", "var(--ansi-bright-red)", null],
       ["y", "rgb(255, 135, 0)", null],
       ["z", "rgb(88, 88, 88)", null],
     ]);
-    expect(said("\u001b[38;2;1;2;3mx")).toEqual([["x", "rgb(1, 2, 3)", null]]);
+    expect(spanTuples("\u001b[38;2;1;2;3mx")).toEqual([["x", "rgb(1, 2, 3)", null]]);
   });
 
   it("come with bold and the like", () => {
@@ -29,18 +30,18 @@ describe("a terminal's colours", () => {
   });
 
   it("leave markup as it is", () => {
-    expect(said("<b>\u001b[31m<script>alert(1)</script>")).toEqual([
+    expect(spanTuples("<b>\u001b[31m<script>alert(1)</script>")).toEqual([
       ["<b>", null, null],
       ["<script>alert(1)</script>", "var(--ansi-red)", null],
     ]);
   });
 
   it("are not drawn without end", () => {
-    const begun = performance.now();
+    const startedAt = performance.now();
     const spans = spansOf("\u001b[31mx\u001b[0m ".repeat(50_000));
     expect(spans.length).toBeLessThan(5_000);
     expect(spans.map((span) => span.text).join("")).toBe("x ".repeat(50_000));
-    expect(performance.now() - begun).toBeLessThan(3_000);
+    expect(performance.now() - startedAt).toBeLessThan(3_000);
   });
 });
 

@@ -11,18 +11,18 @@ const key = (filter: RunFilter) => ["runs", filter];
 const shown = (filter: RunFilter) =>
   queries.getQueryData<Pages>(key(filter))?.pages.flatMap((page) => page.workers.map((run) => run.id));
 
-/** Somebody looks at a list; what the server answers is in their hands. */
+/** Observe a list whose responses the test controls. */
 function looksAt(filter: RunFilter, answer: (cursor: string | null) => RunList | Promise<RunList>) {
-  const asked = vi.fn(answer);
+  const fetchMock = vi.fn(answer);
   const observer = new InfiniteQueryObserver(queries, {
     queryKey: key(filter),
-    queryFn: ({ pageParam }) => asked(pageParam),
+    queryFn: ({ pageParam }) => fetchMock(pageParam),
     initialPageParam: null as string | null,
     getNextPageParam: (last: RunList) => last.next,
     staleTime: Infinity,
   });
   const stop = observer.subscribe(() => undefined);
-  return { asked, observer, stop };
+  return { fetchMock: fetchMock, observer, stop };
 }
 
 const page = (workers: Run[], next: string | null = null): RunList => ({ workers, next, total: workers.length });
@@ -79,57 +79,57 @@ test("what changes before the first answer is there, too", async () => {
 });
 
 test("a search is asked for again now and then, not for each row", async () => {
-  const { asked } = looksAt({ q: "hello" }, () => page([old]));
+  const { fetchMock: fetchMock } = looksAt({ q: "hello" }, () => page([old]));
   await vi.advanceTimersByTimeAsync(0);
   for (let n = 0; n < 5; n++) {
     patchRuns(queries, [young]);
     await vi.advanceTimersByTimeAsync(1_000);
   }
-  expect([asked.mock.calls.length, shown({ q: "hello" })]).toEqual([1, ["old"]]);
+  expect([fetchMock.mock.calls.length, shown({ q: "hello" })]).toEqual([1, ["old"]]);
   await vi.advanceTimersByTimeAsync(10_000);
-  expect(asked).toHaveBeenCalledTimes(2);
+  expect(fetchMock).toHaveBeenCalledTimes(2);
 });
 
 test("a list that was to be asked for again still is, after a row of it has changed", async () => {
-  const { asked, stop } = looksAt({}, () => page([old]));
+  const { fetchMock: fetchMock, stop } = looksAt({}, () => page([old]));
   await vi.advanceTimersByTimeAsync(0);
   stop();
   await queries.invalidateQueries({ queryKey: ["runs"] });
   patchRuns(queries, [young]);
   expect(queries.getQueryState(key({}))?.isInvalidated).toBe(true);
-  looksAt({}, asked);
+  looksAt({}, fetchMock);
   await vi.advanceTimersByTimeAsync(0);
-  expect(asked).toHaveBeenCalledTimes(2);
+  expect(fetchMock).toHaveBeenCalledTimes(2);
 });
 
 test("a run that is looked at has what its row says, and is asked for again when it ends", async () => {
-  const asked = vi.fn(() => ({ ...young, result: null, last_seq: 3 }));
-  new QueryObserver(queries, { queryKey: ["run", "young"], queryFn: asked, staleTime: Infinity }).subscribe(
+  const fetchMock = vi.fn(() => ({ ...young, result: null, last_seq: 3 }));
+  new QueryObserver(queries, { queryKey: ["run", "young"], queryFn: fetchMock, staleTime: Infinity }).subscribe(
     () => undefined,
   );
   await vi.advanceTimersByTimeAsync(0);
   patchRuns(queries, [{ ...young, event_count: 9 }]);
   expect(queries.getQueryData(["run", "young"])).toMatchObject({ event_count: 9, last_seq: 3 });
   await vi.advanceTimersByTimeAsync(0);
-  expect(asked).toHaveBeenCalledTimes(1);
+  expect(fetchMock).toHaveBeenCalledTimes(1);
   patchRuns(queries, [{ ...young, status: "done" }]);
   await vi.advanceTimersByTimeAsync(0);
-  expect(asked).toHaveBeenCalledTimes(2);
+  expect(fetchMock).toHaveBeenCalledTimes(2);
 });
 
 test("a run that was deleted while somebody looks at it is said to be gone, and not asked for", async () => {
-  const asked = vi.fn(() => old);
-  const observer = new QueryObserver(queries, { queryKey: ["run", "old"], queryFn: asked, staleTime: Infinity });
-  const told = vi.fn();
-  observer.subscribe(told);
+  const fetchMock = vi.fn(() => old);
+  const observer = new QueryObserver(queries, { queryKey: ["run", "old"], queryFn: fetchMock, staleTime: Infinity });
+  const listener = vi.fn();
+  observer.subscribe(listener);
   await vi.advanceTimersByTimeAsync(0);
   expect(observer.getCurrentResult().data).toEqual(old);
-  told.mockClear();
+  listener.mockClear();
   removeRuns(queries, ["old"]);
   await vi.advanceTimersByTimeAsync(0);
-  expect(told).toHaveBeenCalled();
+  expect(listener).toHaveBeenCalled();
   expect(observer.getCurrentResult()).toMatchObject({ data: undefined, isPending: false, error: { status: 404 } });
-  expect(asked).toHaveBeenCalledTimes(1);
+  expect(fetchMock).toHaveBeenCalledTimes(1);
 });
 
 test("runs that were deleted are in no list", async () => {

@@ -7,13 +7,13 @@ const schemaOf = (properties: Record<string, unknown>, required: string[] = []) 
   properties,
   required,
 });
-const fieldOf = (said: unknown, name = "x", required = false): Field => {
-  const [field] = fieldsOf(schemaOf({ [name]: said }, required ? [name] : []));
+const fieldOf = (schema: unknown, name = "x", required = false): Field => {
+  const [field] = fieldsOf(schemaOf({ [name]: schema }, required ? [name] : []));
   if (!field) throw new Error("there is no field");
   return field;
 };
-const given = (said: unknown, text?: string, required = false) =>
-  readForm([fieldOf(said, "x", required)], text === undefined ? {} : { x: text });
+const readField = (schema: unknown, text?: string, required = false) =>
+  readForm([fieldOf(schema, "x", required)], text === undefined ? {} : { x: text });
 
 describe("which fields there are", () => {
   test.each([
@@ -40,7 +40,7 @@ describe("which fields there are", () => {
     ["x", { $ref: "#/$defs/y" }, "any"],
     ["x", {}, "any"],
     ["x", "not a schema", "any"],
-  ])("%s %j: %s", (name, said, kind) => expect(fieldOf(said, name).kind).toBe(kind));
+  ])("%s %j: %s", (name, schema, kind) => expect(fieldOf(schema, name).kind).toBe(kind));
 
   test.each([
     ["NAME", "Name"],
@@ -97,7 +97,7 @@ describe("what stands in them at first", () => {
     [{ enum: ["a", "b"], default: "c" }, ""],
     [{ enum: ["a", "b"] }, ""],
     [{ type: "string", default: null }, ""],
-  ])("%j: %j", (said, text) => expect(fieldOf(said).initial).toBe(text));
+  ])("%j: %j", (schema, text) => expect(fieldOf(schema).initial).toBe(text));
 });
 
 describe("what was typed", () => {
@@ -116,8 +116,8 @@ describe("what was typed", () => {
     [{}, "5", 5],
     [{}, "five", "five"],
     [{}, "[1", "[1"],
-  ])("%j with %j is %j", (said, text, value) =>
-    expect(given(said, text)).toEqual({ input: { x: value }, problems: {} }),
+  ])("%j with %j is %j", (schema, text, value) =>
+    expect(readField(schema, text)).toEqual({ input: { x: value }, problems: {} }),
   );
 
   test.each([
@@ -129,12 +129,12 @@ describe("what was typed", () => {
     [{ type: "array" }, '{"a": 1}', 'Must be a list, e.g. ["one", "two"].'],
     [{ type: "object" }, "[1]", 'Must be an object, e.g. {"name": "value"}.'],
     [{ type: "object" }, "null", 'Must be an object, e.g. {"name": "value"}.'],
-  ])("%j with %j: %s", (said, text, problem) =>
-    expect(given(said, text)).toEqual({ input: {}, problems: { x: problem } }),
+  ])("%j with %j: %s", (schema, text, problem) =>
+    expect(readField(schema, text)).toEqual({ input: {}, problems: { x: problem } }),
   );
 
   test("what is no JSON says where", () =>
-    expect(given({ type: "array" }, "[1,").problems.x).toMatch(/^Invalid JSON: ./));
+    expect(readField({ type: "array" }, "[1,").problems.x).toMatch(/^Invalid JSON: ./));
 });
 
 describe("what was left empty", () => {
@@ -145,29 +145,29 @@ describe("what was left empty", () => {
     [{ enum: ["a"] }],
     [{ type: "boolean" }],
     [{}],
-  ])("%j is left out", (said) => expect(given(said)).toEqual({ input: {}, problems: {} }));
+  ])("%j is left out", (schema) => expect(readField(schema)).toEqual({ input: {}, problems: {} }));
 
   test.each([[{ type: "string" }], [{ type: "integer" }], [{ type: "object" }], [{ enum: ["a"] }], [{}]])(
     "%j is missed where it is needed",
-    (said) => {
-      expect(given(said, undefined, true).problems).toEqual({ x: "Required." });
-      expect(given(said, "  ", true).problems).toEqual({ x: "Required." });
+    (schema) => {
+      expect(readField(schema, undefined, true).problems).toEqual({ x: "Required." });
+      expect(readField(schema, "  ", true).problems).toEqual({ x: "Required." });
     },
   );
 
   test("a truth that is needed is false", () =>
-    expect(given({ type: "boolean" }, undefined, true).input).toEqual({ x: false }));
+    expect(readField({ type: "boolean" }, undefined, true).input).toEqual({ x: false }));
 
   test("a default is given as it is", () => {
-    expect(given({ type: "string", default: "brief" }).input).toEqual({ x: "brief" });
-    expect(given({ type: "array", default: ["a"] }).input).toEqual({ x: ["a"] });
-    expect(given({ enum: ["a", "b"], default: "b" }).input).toEqual({ x: "b" });
-    // Of no type, it could be taken for a number: the server knows it.
-    expect(given({ default: "5" }).input).toEqual({});
+    expect(readField({ type: "string", default: "brief" }).input).toEqual({ x: "brief" });
+    expect(readField({ type: "array", default: ["a"] }).input).toEqual({ x: ["a"] });
+    expect(readField({ enum: ["a", "b"], default: "b" }).input).toEqual({ x: "b" });
+    // Without a type, the text could be parsed as a number: the server applies the default.
+    expect(readField({ default: "5" }).input).toEqual({});
   });
 
   test("a text that somebody emptied is empty; of others the default holds", () => {
-    expect(given({ type: "string", default: "brief" }, "").input).toEqual({ x: "" });
-    expect(given({ type: "integer", default: 3 }, "").input).toEqual({});
+    expect(readField({ type: "string", default: "brief" }, "").input).toEqual({ x: "" });
+    expect(readField({ type: "integer", default: 3 }, "").input).toEqual({});
   });
 });

@@ -44,13 +44,13 @@ describe("the headline of a call", () => {
     ["plain\n  text", "plain text"],
     [42, "42"],
     [{ description: "Explore", prompt: "TASK-A", subagent_type: "general-purpose" }, "Explore"],
-  ])("%j is %j", (input, said) => {
-    expect(headline(input)).toBe(said);
+  ])("%j is %j", (input, expected) => {
+    expect(headline(input)).toBe(expected);
   });
 
   it("is one line, and not a long one", () => {
-    const said = headline({ command: "x\n".repeat(1_000_000) });
-    expect(said.length).toBeLessThanOrEqual(300);
-    expect(said).not.toContain("\n");
+    const expected = headline({ command: "x\n".repeat(1_000_000) });
+    expect(expected.length).toBeLessThanOrEqual(300);
+    expect(expected).not.toContain("\n");
   });
 });

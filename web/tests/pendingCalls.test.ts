@@ -60,11 +60,11 @@ describe("what a run asks", () => {
 });
 
 describe("a search in a run", () => {
-  const nothing = { hits: [], index: -1, hasMore: false, isSearching: false, problem: null, searchedTo: 0 };
+  const noSearch = { hits: [], index: -1, hasMore: false, isSearching: false, problem: null, searchedTo: 0 };
   const hit = (seq: number) => ({ seq, type: "tool.call", snippet: "\uE000x\uE001" });
 
   it("is at its first hit, and stays at its hit while more are found", () => {
-    const first = searchReducer(searchReducer(nothing, { type: "started" }), {
+    const first = searchReducer(searchReducer(noSearch, { type: "started" }), {
       type: "found",
       found: { hits: [hit(3), hit(9)], more: true, searched_to: 100 },
     });
@@ -73,7 +73,7 @@ describe("a search in a run", () => {
     const more = searchReducer(moved, { type: "found", found: { hits: [hit(200)], more: false, searched_to: 250 } });
     expect(more).toMatchObject({ index: 1, hasMore: false, searchedTo: 250 });
     expect(more.hits.map((one) => one.seq)).toEqual([3, 9, 200]);
-    expect(searchReducer(more, { type: "cleared" })).toEqual(nothing);
+    expect(searchReducer(more, { type: "cleared" })).toEqual(noSearch);
   });
 });
 
@@ -93,8 +93,8 @@ describe("what an agent's program says of itself", () => {
     [{ kind: "limit" as const }, "Provider limit"],
     [{ kind: "error" as const, code: "rate_limit_error" }, "rate_limit_error"],
     [{ kind: "left" as const }, "Paused here, continued later"],
-  ])("%j is %j", (note, words) => {
-    expect(noteText(note)).toBe(words);
+  ])("%j is %j", (note, text) => {
+    expect(noteText(note)).toBe(text);
   });
 });
 
@@ -111,7 +111,7 @@ describe("an attempt", () => {
     }) as unknown as LogEvent;
   const started = (seq: number, attempt: number) =>
     event(seq, "run.started", { name: "w", kind: "worker", attempt, host: "h" });
-  const asked = event(2, "tool.call", {
+  const question = event(2, "tool.call", {
     name: "ask",
     call_id: "c",
     input: {},
@@ -127,6 +127,6 @@ describe("an attempt", () => {
 
   it("is told where another was cut off, and not where a run went on after it was answered", () => {
     expect(attempts(worked)).toEqual([3]);
-    expect(attempts(asked)).toEqual([]);
+    expect(attempts(question)).toEqual([]);
   });
 });

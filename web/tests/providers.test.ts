@@ -19,8 +19,8 @@ describe("what a provider needs before it can be used", () => {
     [{ ...AGENT, problem: "it crashes" }, "it crashes"],
     [{ ...AGENT, login: null }, "start `codex` once"],
     [API, "Not logged in: set OPENAI_API_KEY"],
-  ])("%j", (provider, words) =>
-    expect(unavailableReason(provider.name, { providers: [provider], usable: [] })).toContain(words),
+  ])("%j", (provider, reason) =>
+    expect(unavailableReason(provider.name, { providers: [provider], usable: [] })).toContain(reason),
   );
 
   test("is nothing where it can be, or nothing is known of it", () => {

@@ -3,7 +3,7 @@ import { PAGE_EVENTS, RunLog, type LogEvent } from "@/api";
 
 const RUN = "0b0e7a4e-6f0c-4b39-9c38-0f1d2c3b4a59";
 
-function said(seq: number, text = `said ${seq}`): LogEvent {
+function message(seq: number, text = `said ${seq}`): LogEvent {
   return {
     seq,
     run_id: RUN,
@@ -17,7 +17,7 @@ function said(seq: number, text = `said ${seq}`): LogEvent {
 
 function call(seq: number, id: string): LogEvent {
   return {
-    ...said(seq),
+    ...message(seq),
     type: "tool.call",
     payload: { name: "Bash", call_id: id, input: {}, output: null, fidelity: "agent_emitted" },
   };
@@ -25,27 +25,27 @@ function call(seq: number, id: string): LogEvent {
 
 function result(seq: number, id: string): LogEvent {
   return {
-    ...said(seq),
+    ...message(seq),
     type: "tool.result",
     payload: { name: "Bash", call_id: id, input: null, output: "ok", fidelity: "agent_emitted" },
   };
 }
 
-/** What the server has, and what it was asked for. */
-let kept: LogEvent[];
-let asked: string[];
-let broken: boolean;
+/** The events of the server, and the requests it got. */
+let serverEvents: LogEvent[];
+let requests: string[];
+let isBroken: boolean;
 
 beforeEach(() => {
-  kept = Array.from({ length: 1_000 }, (_, index) => said(index + 1));
-  asked = [];
-  broken = false;
+  serverEvents = Array.from({ length: 1_000 }, (_, index) => message(index + 1));
+  requests = [];
+  isBroken = false;
   vi.stubGlobal("fetch", (request: Request) => {
     const url = new URL(request.url);
-    asked.push(url.search);
-    if (broken) return Promise.reject(new TypeError("no network"));
+    requests.push(url.search);
+    if (isBroken) return Promise.reject(new TypeError("no network"));
     const number = (name: string) => Number(url.searchParams.get(name));
-    const events = kept
+    const events = serverEvents
       .filter((one) => one.seq > number("after") && one.seq < number("before"))
       .slice(0, number("limit"));
     return Promise.resolve(Response.json({ events, more: false, later: [] }));
@@ -62,71 +62,71 @@ describe("a log that is looked at", () => {
     expect(log.event(455)?.seq).toBe(455);
     expect(log.event(1)).toBeUndefined();
     await log.load(401, 600);
-    expect(asked).toHaveLength(1);
+    expect(requests).toHaveLength(1);
     await log.load(600, 601);
-    expect(asked).toHaveLength(2);
+    expect(requests).toHaveLength(2);
   });
 
   it("takes live events in, each once, also on a page that it has only a part of", async () => {
     const log = new RunLog(RUN);
-    kept = kept.slice(0, 5);
+    serverEvents = serverEvents.slice(0, 5);
     log.extendTo(5);
     await log.load(1, 5);
-    log.append(said(6));
-    log.append(said(6));
-    log.append(said(5));
+    log.append(message(6));
+    log.append(message(6));
+    log.append(message(5));
     expect(log.lastSeq).toBe(6);
     expect(log.page(0)?.events.map((one) => one.seq)).toEqual([1, 2, 3, 4, 5, 6]);
   });
 
   it("begins a page with a live event that is its first", () => {
     const log = new RunLog(RUN);
-    log.append(said(PAGE_EVENTS + 1));
+    log.append(message(PAGE_EVENTS + 1));
     expect(log.page(1)?.events).toHaveLength(1);
     expect(log.page(0)).toBeUndefined();
   });
 
   it("loads a page again that a live event has left a gap in", async () => {
     const log = new RunLog(RUN);
-    kept = kept.slice(0, 9);
+    serverEvents = serverEvents.slice(0, 9);
     log.extendTo(3);
     await log.load(1, 3);
     expect(log.page(0)?.events).toHaveLength(9);
-    kept = Array.from({ length: 12 }, (_, index) => said(index + 1));
-    log.append(said(12));
+    serverEvents = Array.from({ length: 12 }, (_, index) => message(index + 1));
+    log.append(message(12));
     expect(log.event(12)).toBeUndefined();
     await log.load(1, 12);
-    expect(log.page(0)?.events.map((one) => one.seq)).toEqual(kept.map((one) => one.seq));
+    expect(log.page(0)?.events.map((one) => one.seq)).toEqual(serverEvents.map((one) => one.seq));
   });
 
   it("keeps what came live while a page was on its way", async () => {
     const log = new RunLog(RUN);
-    kept = [said(1), said(2)];
+    serverEvents = [message(1), message(2)];
     log.extendTo(2);
-    log.append(said(1));
+    log.append(message(1));
     const loading = log.load(1, 2);
-    log.append(said(2));
-    log.append(said(3));
+    log.append(message(2));
+    log.append(message(3));
     await loading;
     expect(log.page(0)?.events.map((one) => one.seq)).toEqual([1, 2, 3]);
   });
 
   it("joins live events to an older answer, though nothing of their page was there when they came", async () => {
     const log = new RunLog(RUN);
-    kept = Array.from({ length: 5 }, (_, index) => said(index + 1));
+    serverEvents = Array.from({ length: 5 }, (_, index) => message(index + 1));
     log.extendTo(5);
     const loading = log.load(1, 5);
-    for (const seq of [6, 7, 8]) log.append(said(seq));
+    for (const seq of [6, 7, 8]) log.append(message(seq));
     await loading;
     expect(log.page(0)?.events.map((one) => one.seq)).toEqual([1, 2, 3, 4, 5, 6, 7, 8]);
     expect(log.lacks(1, 8)).toBe(false);
-    log.append(said(9));
+    log.append(message(9));
     expect(log.event(9)?.seq).toBe(9);
   });
 
   it("lacks what an answer did not have yet, but nothing that is on its way", async () => {
     const log = new RunLog(RUN);
-    kept = Array.from({ length: 5 }, (_, index) => said(index + 1));
+    serverEvents = Array.from({ length: 5 }, (_, index) => message(index + 1));
     expect(log.lacks(1, PAGE_EVENTS)).toBe(false);
     log.extendTo(5);
     expect(log.lacks(1, PAGE_EVENTS)).toBe(true);
@@ -135,14 +135,14 @@ describe("a log that is looked at", () => {
     expect(log.lacks(1, PAGE_EVENTS)).toBe(false);
     await loading;
     expect(log.lacks(1, PAGE_EVENTS)).toBe(true);
-    kept.push(said(6), said(7));
+    serverEvents.push(message(6), message(7));
     await log.load(1, PAGE_EVENTS);
     expect(log.lacks(1, PAGE_EVENTS)).toBe(false);
   });
 
   it("takes nothing from an answer that is older than the loss of the log's end", async () => {
     const log = new RunLog(RUN);
-    kept = Array.from({ length: 9 }, (_, index) => said(index + 1));
+    serverEvents = Array.from({ length: 9 }, (_, index) => message(index + 1));
     log.extendTo(9);
     const loading = log.load(1, 9);
     log.reset(4);
@@ -154,8 +154,8 @@ describe("a log that is looked at", () => {
 
   it("tells an earlier page of what ended its call", async () => {
     const log = new RunLog(RUN);
-    kept[PAGE_EVENTS - 1] = call(PAGE_EVENTS, "c1");
-    kept = kept.slice(0, PAGE_EVENTS);
+    serverEvents[PAGE_EVENTS - 1] = call(PAGE_EVENTS, "c1");
+    serverEvents = serverEvents.slice(0, PAGE_EVENTS);
     log.extendTo(PAGE_EVENTS);
     await log.load(1, PAGE_EVENTS);
     log.append(result(PAGE_EVENTS + 1, "c1"));
@@ -165,12 +165,12 @@ describe("a log that is looked at", () => {
   it("says what is wrong, and can be asked again", async () => {
     const log = new RunLog(RUN);
     log.extendTo(10);
-    broken = true;
+    isBroken = true;
     await log.load(1, 10);
     expect(log.problem?.code).toBe("unreachable");
-    // Else it would be asked for again without a pause.
+    // Otherwise the page would request the events again without a pause.
     expect(log.lacks(1, 10)).toBe(false);
-    broken = false;
+    isBroken = false;
     await log.load(1, 10);
     expect(log.problem).toBeNull();
     expect(log.event(10)?.seq).toBe(10);
@@ -188,8 +188,8 @@ describe("a log that is looked at", () => {
 
   it("keeps a bounded number of pages, those that were looked at last", async () => {
     const log = new RunLog(RUN);
-    kept = Array.from({ length: 100 * PAGE_EVENTS }, (_, index) => said(index + 1, ""));
-    log.extendTo(kept.length);
+    serverEvents = Array.from({ length: 100 * PAGE_EVENTS }, (_, index) => message(index + 1, ""));
+    log.extendTo(serverEvents.length);
     for (let page = 0; page < 100; page++) await log.load(page * PAGE_EVENTS + 1, page * PAGE_EVENTS + 1);
     const loaded = Array.from({ length: 100 }, (_, page) => log.page(page)).filter(Boolean).length;
     expect(loaded).toBe(60);
@@ -198,14 +198,14 @@ describe("a log that is looked at", () => {
 
   it("gets an event whole only where it was cut", async () => {
     const log = new RunLog(RUN);
-    kept[0] = { ...said(1, "sho"), cut: 5_000 };
+    serverEvents[0] = { ...message(1, "sho"), cut: 5_000 };
     log.extendTo(10);
     await log.load(1, 10);
     await log.fullEvent(2);
-    expect(asked).toHaveLength(1);
-    kept[0] = said(1, "short no more");
-    expect(await log.fullEvent(1)).toEqual(kept[0]);
-    expect(asked.at(-1)).toContain("brief=false");
+    expect(requests).toHaveLength(1);
+    serverEvents[0] = message(1, "short no more");
+    expect(await log.fullEvent(1)).toEqual(serverEvents[0]);
+    expect(requests.at(-1)).toContain("brief=false");
   });
 });
 
@@ -215,12 +215,12 @@ describe("what is being typed", () => {
 
   it("grows, and is gone when the log has it", () => {
     const log = new RunLog(RUN);
-    log.append(said(1));
+    log.append(message(1));
     log.appendDelta(delta(0, "Hel"));
     log.appendDelta(delta(3, "lo"));
     log.appendDelta(delta(0, "Second", 1));
     expect(log.streaming.map((one) => one.text)).toEqual(["Hello", "Second"]);
-    log.append(said(2));
+    log.append(message(2));
     expect(log.streaming).toEqual([]);
   });
 
@@ -249,7 +249,7 @@ describe("what is being typed", () => {
   });
 
   const piece = (seq: number, offset: number, chunk: string, block = 0): LogEvent => ({
-    ...said(seq),
+    ...message(seq),
     type: "message.assistant",
     payload: {
       role: "assistant",
@@ -261,18 +261,18 @@ describe("what is being typed", () => {
 
   it("is one text, told live and by pieces of the log, in whatever order they come", () => {
     const log = new RunLog(RUN);
-    log.append(said(1));
+    log.append(message(1));
     log.appendDelta(nine(0, "Hello "));
     log.appendDelta(nine(6, "world, "));
     log.append(piece(2, 0, "Hello wor"));
     log.appendDelta(nine(13, "how are you?"));
     expect(log.streaming.map((one) => one.text)).toEqual(["Hello world, how are you?"]);
-    log.append({ ...said(3), payload: { ...said(9).payload } } as LogEvent);
+    log.append({ ...message(3), payload: { ...message(9).payload } } as LogEvent);
     expect(log.streaming).toEqual([]);
   });
 
   it("has its beginning from the log where somebody comes in the middle", async () => {
-    kept = [said(1), piece(2, 0, "Hello "), piece(3, 6, "wor")];
+    serverEvents = [message(1), piece(2, 0, "Hello "), piece(3, 6, "wor")];
     const log = new RunLog(RUN);
     log.extendTo(3);
     log.appendDelta(nine(14, "how"));
@@ -284,13 +284,13 @@ describe("what is being typed", () => {
   });
 
   it("is nothing where the whole stands on the same page, or the page is not the last", async () => {
-    kept = [
-      ...Array.from({ length: PAGE_EVENTS - 1 }, (_, index) => said(index + 100)).map((one, index) => ({
+    serverEvents = [
+      ...Array.from({ length: PAGE_EVENTS - 1 }, (_, index) => message(index + 100)).map((one, index) => ({
         ...one,
         seq: index + 1,
       })),
       piece(PAGE_EVENTS, 0, "Hel"),
-      { ...said(9), seq: PAGE_EVENTS + 1 },
+      { ...message(9), seq: PAGE_EVENTS + 1 },
     ];
     const log = new RunLog(RUN);
     log.extendTo(PAGE_EVENTS + 1);
@@ -303,7 +303,7 @@ describe("what is being typed", () => {
   it("goes with the step and with the run, if no whole ever came", () => {
     const log = new RunLog(RUN);
     log.append(piece(1, 0, "Hel"));
-    log.append({ ...said(2), type: "step.completed", payload: { name: "agent", kind: "agent", try: 1 } });
+    log.append({ ...message(2), type: "step.completed", payload: { name: "agent", kind: "agent", try: 1 } });
     expect(log.streaming).toEqual([]);
   });
 });

@@ -13,7 +13,7 @@ import type { RunFilter } from "../src/api/requests";
 import type { Run, RunList } from "../src/api/types";
 import { aRun } from "./runs";
 
-/** A run that started so many seconds after noon. */
+/** A run that started `seconds` after noon. */
 const at = (seconds: number, change: Partial<Run> = {}) =>
   aRun({ id: `r${seconds}`, started_at: `2026-01-01T12:00:${String(seconds).padStart(2, "0")}.000Z`, ...change });
 const page = (workers: Run[], next: string | null = null, total = workers.length): RunList => ({

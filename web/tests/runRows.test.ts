@@ -18,13 +18,13 @@ import { aRun } from "./runs";
 
 const run = (id: string, change: Partial<Run> = {}) => aRun({ id, ...change });
 const NONE = new Map<string, Branch>();
-const drawn = (rows: ReturnType<typeof rowsOf>) =>
+const outline = (rows: ReturnType<typeof rowsOf>) =>
   rows.map((row) => `${"  ".repeat(row.depth)}${row.kind === "run" ? row.key : row.kind}`);
 
 describe("the rows of a list", () => {
   test("are its runs", () => {
     const rows = rowsOf([run("a"), run("b")], new Set(), NONE);
-    expect(drawn(rows)).toEqual(["a", "b"]);
+    expect(outline(rows)).toEqual(["a", "b"]);
     expect([indexOf(rows, "b"), indexOf(rows, "c"), indexOf(rows, undefined)]).toEqual([1, -1, -1]);
   });
 
@@ -43,30 +43,36 @@ describe("the rows of a tree", () => {
   const parent = run("p", { children: 2 });
   const child = run("c", { children: 1 });
 
-  test("are closed at first", () => expect(drawn(rowsOf([parent, run("q")], new Set(), NONE))).toEqual(["p", "q"]));
+  test("are closed at first", () => expect(outline(rowsOf([parent, run("q")], new Set(), NONE))).toEqual(["p", "q"]));
 
   test("have what a run called below it, however deep", () => {
     const branches = new Map<string, Branch>([
       ["p", { runs: [child, run("d")], state: "complete" }],
       ["c", { runs: [run("e")], state: "complete" }],
     ]);
-    expect(drawn(rowsOf([parent, run("q")], new Set(["p", "c"]), branches))).toEqual(["p", "  c", "    e", "  d", "q"]);
-    expect(drawn(rowsOf([parent, run("q")], new Set(["p"]), branches))).toEqual(["p", "  c", "  d", "q"]);
+    expect(outline(rowsOf([parent, run("q")], new Set(["p", "c"]), branches))).toEqual([
+      "p",
+      "  c",
+      "    e",
+      "  d",
+      "q",
+    ]);
+    expect(outline(rowsOf([parent, run("q")], new Set(["p"]), branches))).toEqual(["p", "  c", "  d", "q"]);
   });
 
   test("say what is not there yet", () => {
     const opened = new Set(["p"]);
-    expect(drawn(rowsOf([parent], opened, NONE))).toEqual(["p", "  loading"]);
-    expect(drawn(rowsOf([parent], opened, new Map([["p", { runs: [child], state: "more" }]])))).toEqual([
+    expect(outline(rowsOf([parent], opened, NONE))).toEqual(["p", "  loading"]);
+    expect(outline(rowsOf([parent], opened, new Map([["p", { runs: [child], state: "more" }]])))).toEqual([
       "p",
       "  c",
       "  more",
     ]);
-    expect(drawn(rowsOf([parent], opened, new Map([["p", { runs: [], state: "error" }]])))).toEqual(["p", "  error"]);
+    expect(outline(rowsOf([parent], opened, new Map([["p", { runs: [], state: "error" }]])))).toEqual(["p", "  error"]);
   });
 
   test("of a run that called nothing there is nothing to open", () => {
-    expect(drawn(rowsOf([run("a")], new Set(["a"]), NONE))).toEqual(["a"]);
+    expect(outline(rowsOf([run("a")], new Set(["a"]), NONE))).toEqual(["a"]);
   });
 
   test("can be ten thousand deep", () => {
@@ -172,7 +178,7 @@ test("workers are found by their name first, then by what is said of them", () =
     client_tools: [],
   });
   const all = [worker("parent", "Calls a child"), worker("child"), worker("Form", "One of everything")];
-  const found = (words: string) => findWorkers(all, words).map((one) => one.slug);
+  const found = (searchText: string) => findWorkers(all, searchText).map((one) => one.slug);
   expect(found("")).toEqual(["parent", "child", "Form"]);
   expect(found("child")).toEqual(["child", "parent"]);
   expect(found("CALLS par")).toEqual(["parent"]);

@@ -2,7 +2,7 @@ import type { Run } from "../src/api/types";
 
 const NOTHING = { input: 0, output: 0, cache_read: 0, cache_write: 0, reasoning: 0 };
 
-/** A run that has ended well, but for what is said. */
+/** A successful run with some fields overridden. */
 export const aRun = (change: Partial<Run> = {}): Run => ({
   id: "r",
   task: "Say hello",

@@ -11,5 +11,5 @@ describe("what a search was for", () => {
     ["src/app.py", ["src/app.py", "src", "app", "py"]],
     ["Straße 東京", ["Straße 東京", "Straße", "東京"]],
     ['  ""  ', []],
-  ])("is looked for whole, then in parts: %j", (sought, parts) => expect(searchTermsOf(sought)).toEqual(parts));
+  ])("is looked for whole, then in parts: %j", (query, parts) => expect(searchTermsOf(query)).toEqual(parts));
 });

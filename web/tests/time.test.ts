@@ -16,7 +16,7 @@ describe("how long ago", () => {
     [86_400, "1d ago"],
     [2_592_000, "1mo ago"],
     [31_536_000, "1y ago"],
-  ])("%d s: %s", (seconds, words) => expect(formatAgo(before(seconds), NOW)).toBe(words));
+  ])("%d s: %s", (seconds, text) => expect(formatAgo(before(seconds), NOW)).toBe(text));
 
   test("a clock that is ahead of ours makes no future of it", () =>
     expect(formatAgo(before(-30), NOW)).toBe("just now"));
@@ -39,7 +39,7 @@ describe("how long it took", () => {
     [86_399_000, "23h 59m"],
     [86_400_000, "1d 0h"],
     [273_600_000, "3d 4h"],
-  ])("%d ms: %s", (ms, words) => expect(formatDuration(ms)).toBe(words));
+  ])("%d ms: %s", (ms, text) => expect(formatDuration(ms)).toBe(text));
 
   test("less than a millisecond under a second is not 1000 ms", () => expect(formatDuration(999.7)).toBe("1.0 s"));
 });

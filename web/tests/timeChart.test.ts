@@ -96,35 +96,35 @@ describe("lanes", () => {
   });
 
   it("leaves a lane to what has not ended", () => {
-    const made = chart([step("a", 0, null), step("b", 5, 10), step("c", 11, null)], null, 20);
-    expect(made.bars.map((bar) => bar.lane)).toEqual([0, 1, 1]);
-    expect(made.lanes).toBe(2);
+    const result = chart([step("a", 0, null), step("b", 5, 10), step("c", 11, null)], null, 20);
+    expect(result.bars.map((bar) => bar.lane)).toEqual([0, 1, 1]);
+    expect(result.lanes).toBe(2);
   });
 
   it("is not thrown by agents whose clock is behind that of the run", () => {
-    const made = chart(
+    const result = chart(
       [step("agent", 1000, 1000), tool("Bash", "agent", 0, 400), tool("Read", "agent", 400, 500)],
       1000,
     );
-    expect(made.bars.map((bar) => bar.lane)).toEqual([0, 1, 1]);
-    expect(made.bars[1]).toMatchObject({ from: 0, to: 0.4 });
+    expect(result.bars.map((bar) => bar.lane)).toEqual([0, 1, 1]);
+    expect(result.bars[1]).toMatchObject({ from: 0, to: 0.4 });
   });
 });
 
 describe("places", () => {
   it("are true to scale where nothing idles", () => {
-    const made = chart([step("a", 0, 250), step("b", 250, 1000)], 1000);
-    expect(made.bars.map(({ from, to }) => [from, to])).toEqual([
+    const result = chart([step("a", 0, 250), step("b", 250, 1000)], 1000);
+    expect(result.bars.map(({ from, to }) => [from, to])).toEqual([
       [0, 0.25],
       [0.25, 1],
     ]);
-    expect(made.breaks).toEqual([]);
-    expect(made.ms).toBe(1000);
+    expect(result.breaks).toEqual([]);
+    expect(result.ms).toBe(1000);
   });
 
   it("has a place for what took no time", () => {
-    const made = chart([step("a", 0, 500), step("b", 500, 500), step("c", 500, 1000)], 1000);
-    expect(made.bars[1]).toMatchObject({ from: 0.5, to: 0.5, ms: 0, lane: 0 });
+    const result = chart([step("a", 0, 500), step("b", 500, 500), step("c", 500, 1000)], 1000);
+    expect(result.bars[1]).toMatchObject({ from: 0.5, to: 0.5, ms: 0, lane: 0 });
   });
 
   it("has one for a run that took no time at all, and for one without spans", () => {
@@ -136,27 +136,27 @@ describe("places", () => {
   it("draws what is open up to now, and up to the end where there is one", () => {
     expect(chart([step("a", 0, null)], null, 4000).bars[0]).toMatchObject({ from: 0, to: 1, ms: 4000, isOpen: true });
     expect(chart([step("a", 0, null)], 2000, 9000).bars[0]).toMatchObject({ to: 1, ms: 2000, isOpen: true });
-    // Nothing goes on, and yet there is no end: the last that is known.
+    // The run is not active and has no end: the last known time is the end.
     expect(chart([step("a", 0, null), step("b", 0, 700)], null).bars[0]).toMatchObject({ to: 1, ms: 700 });
   });
 
   it("says how long by the clock that is never set back", () => {
-    const made = chart([span("tool", "Bash", "x", 100, 50, { duration_ms: 320 })], 1000);
-    expect(made.bars[0]).toMatchObject({ ms: 320 });
-    expect(made.bars[0]?.to).toBe(made.bars[0]?.from);
+    const result = chart([span("tool", "Bash", "x", 100, 50, { duration_ms: 320 })], 1000);
+    expect(result.bars[0]).toMatchObject({ ms: 320 });
+    expect(result.bars[0]?.to).toBe(result.bars[0]?.from);
   });
 });
 
 describe("idle gaps", () => {
   it("are compressed and told with their length", () => {
-    const made = chart([step("a", 0, 1000), step("b", 3_600_000, 3_601_000)], 3_601_000);
-    expect(made.breaks).toHaveLength(1);
-    expect(made.breaks[0]?.ms).toBe(3_599_000);
-    const [a, b] = made.bars;
+    const result = chart([step("a", 0, 1000), step("b", 3_600_000, 3_601_000)], 3_601_000);
+    expect(result.breaks).toHaveLength(1);
+    expect(result.breaks[0]?.ms).toBe(3_599_000);
+    const [a, b] = result.bars;
     expect(a?.to).toBeCloseTo(0.465);
     expect(b?.from).toBeCloseTo(0.535);
     expect(b?.to).toBeCloseTo(1);
-    expect([made.breaks[0]?.from, made.breaks[0]?.to]).toEqual([a?.to, b?.from]);
+    expect([result.breaks[0]?.from, result.breaks[0]?.to]).toEqual([a?.to, b?.from]);
   });
 
   it("are left as they are where they are short, or short beside the rest", () => {
@@ -171,32 +171,32 @@ describe("idle gaps", () => {
   });
 
   it("are where a step only holds steps, and none of them is open", () => {
-    const made = chart([step("all", 0, 100_000), step("all.a", 0, 1_000), step("all.b", 90_000, 100_000)], 100_000);
-    expect(made.breaks.map((one) => one.ms)).toEqual([89_000]);
+    const result = chart([step("all", 0, 100_000), step("all.a", 0, 1_000), step("all.b", 90_000, 100_000)], 100_000);
+    expect(result.breaks.map((one) => one.ms)).toEqual([89_000]);
   });
 
   it("are where a question is open, also inside of a step that asks it", () => {
-    const made = chart(
+    const result = chart(
       [step("talk", 0, 70_000), tool("Read", "talk", 0, 2_000), wait("ask", "talk", 5_000, 65_000)],
       70_000,
     );
-    expect(made.breaks.map((one) => one.ms)).toEqual([60_000]);
-    // The bar of the question goes through the break.
-    expect(made.bars[2]?.from).toBeCloseTo(made.breaks[0]?.from ?? -1);
-    expect(made.bars[2]?.to).toBeCloseTo(made.breaks[0]?.to ?? -1);
+    expect(result.breaks.map((one) => one.ms)).toEqual([60_000]);
+    // The bar of the question spans the break.
+    expect(result.bars[2]?.from).toBeCloseTo(result.breaks[0]?.from ?? -1);
+    expect(result.bars[2]?.to).toBeCloseTo(result.breaks[0]?.to ?? -1);
   });
 
   it("are not where something else is done beside the question", () => {
-    const made = chart([wait("ask", "ask", 0, 60_000), step("build", 0, 60_000)], 60_000);
-    expect(made.breaks).toEqual([]);
+    const result = chart([wait("ask", "ask", 0, 60_000), step("build", 0, 60_000)], 60_000);
+    expect(result.breaks).toEqual([]);
   });
 
   it("are cut where something begins or ends, so that each wait has its own", () => {
-    const made = chart(
+    const result = chart(
       [step("a", 0, 1_000), wait("ask", "ask", 1_000, 61_000), wait("rate_limit", "ask", 61_000, 181_000)],
       181_000,
     );
-    expect(made.breaks.map((one) => one.ms)).toEqual([60_000, 120_000]);
+    expect(result.breaks.map((one) => one.ms)).toEqual([60_000, 120_000]);
   });
 
   it("reach to now while the run waits, for whatever", () => {
@@ -209,9 +209,9 @@ describe("idle gaps", () => {
 
   it("leave room for the rest, however many there are, and fill the chart where there is nothing else", () => {
     const many = Array.from({ length: 40 }, (_, i) => step("s", i * 100_000, i * 100_000 + 10));
-    const made = chart(many, 39 * 100_000 + 10);
-    expect(made.breaks).toHaveLength(39);
-    expect(made.breaks.reduce((width, one) => width + one.to - one.from, 0)).toBeCloseTo(0.4);
+    const result = chart(many, 39 * 100_000 + 10);
+    expect(result.breaks).toHaveLength(39);
+    expect(result.breaks.reduce((width, one) => width + one.to - one.from, 0)).toBeCloseTo(0.4);
     const nothing = chart([], 100_000);
     expect(nothing.breaks).toEqual([{ from: 0, to: 1, ms: 100_000 }]);
   });
@@ -221,22 +221,22 @@ describe("many", () => {
   it("are in order, within the chart, and overlap in no lane", () => {
     const spans: Span[] = [step("agent", 0, 2_000_000)];
     for (let i = 0; i < 3_000; i++) spans.push(tool("Bash", "agent", i * 600, i * 600 + (i % 7) * 400));
-    const made = chart(spans, 2_000_000);
+    const result = chart(spans, 2_000_000);
     const ends = new Map<number, number>();
-    for (const bar of made.bars) {
+    for (const bar of result.bars) {
       expect(bar.from).toBeGreaterThanOrEqual(ends.get(bar.lane) ?? 0);
       expect(bar.to).toBeGreaterThanOrEqual(bar.from);
       expect(bar.to).toBeLessThanOrEqual(1);
       ends.set(bar.lane, bar.to);
     }
-    expect(made.lanes).toBe(4);
+    expect(result.lanes).toBe(4);
   });
 
   it("are fast, also where thousands are open at once", () => {
     const spans = Array.from({ length: 2_000 }, (_, i) => step(`all.${i}.x`, i, null));
-    const began = performance.now();
+    const startedAt = performance.now();
     expect(chart(spans, null, 10_000).lanes).toBe(2_000);
-    expect(performance.now() - began).toBeLessThan(1_000);
+    expect(performance.now() - startedAt).toBeLessThan(1_000);
   });
 });
 

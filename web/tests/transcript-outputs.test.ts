@@ -3,7 +3,7 @@ import { outputsOf, partsOf } from "@/views/outputs";
 import { endsOf } from "@/views/textLimits";
 
 const PNG = "iVBORw0KGgo=";
-const text = (said: string) => ({ type: "text", text: said });
+const text = (text: string) => ({ type: "text", text: text });
 const result = (output: unknown, error: string | null = null) => ({
   name: "x",
   call_id: "1",

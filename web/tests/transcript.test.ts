@@ -1,6 +1,6 @@
 /**
- * The rows of the golden logs hold all that is said and done in them, each once; and the same that the server's archive
- * has of them. `web/tests/golden/archives.json` is remade, from the repository's root, by:
+ * The rows of the golden logs show every message and call once, and the same content as the server's archive. To
+ * regenerate `web/tests/golden/archives.json`, run from the root of the repository:
  *
  *   .venv/bin/python - <<'END'
  *   import json, pathlib, re
@@ -46,7 +46,7 @@ const LOGS = [
   "providers/opencode/patch",
 ];
 
-/** The logs of a file: those of sub-runs stand between the lines of their parents. */
+/** The logs in a file: the lines of sub-runs are between those of their parents. */
 function logsIn(name: string): Map<string, LogEvent[]> {
   const file = new URL(`../../tests/golden/${name}.jsonl`, import.meta.url);
   const logs = new Map<string, LogEvent[]>();
@@ -60,47 +60,49 @@ function logsIn(name: string): Map<string, LogEvent[]> {
 const LOGGED = LOGS.flatMap((name) => [...logsIn(name)].map(([run, events]) => [`${name} ${run}`, events] as const));
 const pageOf = (events: LogEvent[], later: Page["laterEnds"] = []): Page => ({ events, laterEnds: later });
 
-interface Told {
+interface RowContent {
   texts: string[];
   thoughts: string[];
   calls: string[];
   results: [number, string, string][];
 }
 
-function toldBy(rows: Rows): Told {
-  const told: Told = { texts: [], thoughts: [], calls: [], results: [] };
+function contentOf(rows: Rows): RowContent {
+  const content: RowContent = { texts: [], thoughts: [], calls: [], results: [] };
   const result = ({ seq, payload }: EventOf<"tool.result">) =>
-    told.results.push([seq, payload.call_id, payload.error ?? asText(payload.output)]);
+    content.results.push([seq, payload.call_id, payload.error ?? asText(payload.output)]);
   for (const row of rows.values()) {
-    if (row.kind === "output") told.texts.push(...row.pieces.map((piece) => piece.text));
-    if (row.kind === "call") told.calls.push(row.call.payload.call_id);
+    if (row.kind === "output") content.texts.push(...row.pieces.map((piece) => piece.text));
+    if (row.kind === "call") content.calls.push(row.call.payload.call_id);
     if (row.kind === "call" && row.result) result(row.result);
     if (row.kind === "result") result(row.result);
     if (!("blocks" in row)) continue;
     for (const block of row.blocks) {
-      if (block.type === "text") told.texts.push(block.text);
-      if (block.type === "command") told.texts.push(block.command);
-      if (block.type === "thinking") told.thoughts.push(block.thinking);
+      if (block.type === "text") content.texts.push(block.text);
+      if (block.type === "command") content.texts.push(block.command);
+      if (block.type === "thinking") content.thoughts.push(block.thinking);
     }
   }
-  told.results.sort(([one], [other]) => one - other);
-  return told;
+  content.results.sort(([one], [other]) => one - other);
+  return content;
 }
 
 describe.each(LOGGED)("%s", (name, events) => {
   const rows = rowsOf(pageOf(events), false);
 
   it("has every text, thought, call and result in one row, in order", () => {
-    const told = toldBy(rows);
+    const content = contentOf(rows);
     const blocks = events.flatMap((event) => ("blocks" in event.payload ? event.payload.blocks : []));
-    expect(told.texts.join("")).toBe(
+    expect(content.texts.join("")).toBe(
       blocks
         .map((block) => (block.type === "text" ? block.text : block.type === "command" ? block.command : ""))
         .join(""),
     );
-    expect(told.thoughts).toEqual(blocks.flatMap((block) => (block.type === "thinking" ? [block.thinking] : [])));
-    expect(told.calls).toEqual(events.flatMap((event) => (event.type === "tool.call" ? [event.payload.call_id] : [])));
-    expect(told.results.map(([seq]) => seq)).toEqual(
+    expect(content.thoughts).toEqual(blocks.flatMap((block) => (block.type === "thinking" ? [block.thinking] : [])));
+    expect(content.calls).toEqual(
+      events.flatMap((event) => (event.type === "tool.call" ? [event.payload.call_id] : [])),
+    );
+    expect(content.results.map(([seq]) => seq)).toEqual(
       events.flatMap((event) => (event.type === "tool.result" ? [event.seq] : [])),
     );
     const numbers = [...rows.keys()];
@@ -109,18 +111,18 @@ describe.each(LOGGED)("%s", (name, events) => {
   });
 
   it("tells what the archive tells", () => {
-    const told = toldBy(rows);
+    const content = contentOf(rows);
     const entries = (archives as Record<string, { role: string; content: Record<string, string>[] }[]>)[name] ?? [];
     const items = entries.flatMap((entry) => entry.content);
     const texts = items.filter((item) => item["type"] === "text").map((item) => item["text"]);
-    expect(told.texts.join("")).toBe(texts.join(""));
-    expect(told.calls).toEqual(items.filter((item) => item["type"] === "tool_call").map((item) => item["id"]));
+    expect(content.texts.join("")).toBe(texts.join(""));
+    expect(content.calls).toEqual(items.filter((item) => item["type"] === "tool_call").map((item) => item["id"]));
     const results = items.filter((item) => item["type"] === "tool_result");
-    expect(told.results.map(([, id]) => id)).toEqual(results.map((item) => item["call_id"]));
-    told.results.forEach(([, , text], n) => {
-      // The archive cuts what is long, and writes JSON on one line.
-      const kept = results[n]?.["text"]?.replace(/… \[cut: [\d,]+ bytes in all\]$/, "") ?? "";
-      expect(text.replace(/\s+/g, "").startsWith(kept.replace(/\s+/g, ""))).toBe(true);
+    expect(content.results.map(([, id]) => id)).toEqual(results.map((item) => item["call_id"]));
+    content.results.forEach(([, , text], n) => {
+      // The archive truncates long text and writes JSON on one line.
+      const prefix = results[n]?.["text"]?.replace(/… \[cut: [\d,]+ bytes in all\]$/, "") ?? "";
+      expect(text.replace(/\s+/g, "").startsWith(prefix.replace(/\s+/g, ""))).toBe(true);
     });
   });
 

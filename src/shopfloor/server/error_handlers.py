@@ -31,7 +31,7 @@ from shopfloor.server.response_models import ExecutionProblem, Problem, ProblemA
 
 _log = logging.getLogger("shopfloor.server")
 _HINT = "see /api/docs for the API"
-_EXECUTE_PATH: Final = re.compile(r"/api/agents/.+/execute")
+_EXECUTE_PATH: Final = re.compile(r"/api/agents/.+/execute", re.DOTALL)
 
 
 def error_response(

@@ -23,7 +23,7 @@ export function parseJson(text: string): unknown {
   }
 }
 
-/** Return a text on one line, with at most `most` characters. */
+/** Return a text on one line, with at most `maxChars` characters. */
 export function oneLine(text: string, maxChars = 300): string {
   // Look only at the beginning: a text may have megabytes.
   const line = text

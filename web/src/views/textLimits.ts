@@ -36,7 +36,7 @@ export interface Tail {
 /** Fewer hidden lines than this are shown. */
 const MIN_HIDDEN_LINES = 3;
 
-/** Return the last `most` lines of a text; null if few lines would be hidden. */
+/** Return the last `maxLines` lines of a text; null if few lines would be hidden. */
 export function tailOf(text: string, maxLines: number): Tail | null {
   const end = text.endsWith("\n") ? text.length - 1 : text.length;
   let from = end;

@@ -31,7 +31,7 @@ const MIN_BREAK_SHARE = 0.1;
 const BREAK_WIDTH = 0.07;
 const MAX_BREAKS_WIDTH = 0.4;
 
-/** Build the axis over `whole`. `moments` are the starts and ends of spans: a break never crosses one. */
+/** Build the axis over `total`. `moments` are the starts and ends of spans: a break never crosses one. */
 export function axisOf(total: Interval, moments: Iterable<number>, idle: readonly Interval[]): Axis {
   const pieces = splitIntoPieces(total, moments, idle);
   const ms = total[1] - total[0];

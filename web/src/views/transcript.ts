@@ -13,7 +13,7 @@ const OUTPUT_CHARS = 8_000;
 const singleStepRows = new WeakMap<Page, Rows>();
 const allRows = new WeakMap<Page, Rows>();
 
-/** Return the rows of a page by `seq`, in order. `bare` is a run of a single step, which needs no headings. */
+/** Return the rows of a page by `seq`, in order. A run of a single step needs no headings. */
 export function rowsOf(page: Page, isSingleStep: boolean): Rows {
   const cache = isSingleStep ? singleStepRows : allRows;
   const cached = cache.get(page);

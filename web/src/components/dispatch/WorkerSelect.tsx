@@ -26,7 +26,7 @@ interface WorkerSelectProps {
   searchText: string;
   matches: readonly Worker[];
   onSearch: (searchText: string) => void;
-  /** One of `found`; undefined if nothing matches. */
+  /** One of `matches`; undefined if nothing matches. */
   selected: Worker | undefined;
   onSelect: (slug: string) => void;
   /** The user has found the worker and continues with its form. */

@@ -17,7 +17,7 @@ export function EmptyList() {
   if (!isFiltered(address)) return <NoRuns owner={address.owner} />;
   return (
     <EmptyState>
-      <p className="font-medium text-ink-dull">No matching runs</p>
+      <p className="font-medium text-ink-dull">No runs match</p>
       {address.q !== undefined && (
         <p className="text-xs">
           The search finds any part of a task, and whole words or "quoted phrases" in everything else.

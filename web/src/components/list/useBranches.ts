@@ -21,7 +21,7 @@ class Branches {
 
   snapshot = () => this.#snapshot;
 
-  /** Watch exactly these parents; poll every `everyMs` milliseconds. */
+  /** Watch exactly these parents; poll every `pollEveryMs` milliseconds. */
   watch(parents: ReadonlySet<string>, pollEveryMs: number | false): void {
     for (const [parent, { stop }] of this.#watched) {
       if (parents.has(parent)) continue;

@@ -10,7 +10,7 @@ interface Anchor {
 }
 
 /**
- * At the top of the list, new runs push the others down; further down, the rows in sight do not move. `list` identifies
+ * At the top of the list, new runs push the others down; further down, the rows in sight do not move. `listKey` identifies
  * the list: another list starts at its top; null while the list is loading. The returned function must be called on
  * each scroll.
  */

@@ -35,7 +35,7 @@ export interface FullEvent<T> {
   readonly load: () => void;
 }
 
-/** Return an event in full. It is loaded when `needed`, unless it is large. */
+/** Return an event in full. It is loaded when `isNeeded`, unless it is large. */
 export function useFullEvent<T extends LogEvent>(event: T, isNeeded: boolean): FullEvent<T> {
   const { log } = useTranscriptContext();
   const [isRequested, setIsRequested] = useState(false);
