@@ -46,6 +46,12 @@ def test_an_unknown_worker_is_not_found(client: httpx.Client) -> None:
     assert "echo" in error["hint"]
 
 
+def test_a_slug_with_a_line_break_gets_the_same_error_shape(client: httpx.Client) -> None:
+    response = client.post("/api/agents/a%0Ab/execute", json={"type": "start"})
+    assert response.status_code == 404
+    assert isinstance(response.json()["error"], str)
+
+
 @pytest.mark.parametrize("slug", ["%00", "..%2Fecho", "x" * 200, "ec ho", "é"])
 def test_an_invalid_slug_is_not_found(client: httpx.Client, slug: str) -> None:
     got = client.post(f"/api/agents/{slug}/execute", json=start())
