@@ -202,7 +202,7 @@ def test_input_may_be_one_json_object(shopfloor, transcripts):
         (["file-report", "-i", "FILE=x", "-i", "LINES=many"], "validation_error", "a whole number"),
         (["hello", "--tool", "web-surf=cat"], "usage", "has no such tool"),
         (["research-assistant", "--tool", "web-search"], "usage", "must be NAME=COMMAND"),
-        (["hello", "--command", "true"], "usage", "name one thing to run"),
+        (["hello", "--command", "true"], "usage", "name a worker or use --command, not both"),
         (["hello", "--grace", "3"], "usage", "--grace can only be used with --command"),
         (["--command", "true", "-i", "NAME=a"], "usage", "-i can only be used with a worker"),
     ],

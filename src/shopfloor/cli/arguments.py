@@ -31,6 +31,18 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
         value = self._format_args(action, self._get_default_metavar_for_optional(action))
         return f"{', '.join(action.option_strings)} {value}"
 
+    def _iter_indented_subactions(self, action: argparse.Action) -> Iterator[argparse.Action]:
+        """Yield the inner commands, which are not indented because no line is above them."""
+        for inner in super()._iter_indented_subactions(action):
+            self._dedent()
+            yield inner
+            self._indent()
+
+    def _format_action(self, action: argparse.Action) -> str:
+        """Return the lines of an action; for inner commands without the line `COMMAND` above them."""
+        text = super()._format_action(action)
+        return text.partition("\n")[2] if action.nargs == argparse.PARSER else text
+
 
 class _PrintFullHelp(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
