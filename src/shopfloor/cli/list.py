@@ -28,8 +28,8 @@ EXAMPLES = """\
   shopfloor list --search '"exit code 3"'      the exact phrase
   shopfloor list --json | jq '.workers[].id'   for programs
 
-The JSON uses an older name for a run, worker: `workers` is the list of runs, and
-`worker_id`, in other responses of the API, is a run's id."""
+The JSON uses an older name for a run, worker: `workers` is the list of runs,
+and `worker_id`, in other responses of the API, is a run's id."""
 DETAILS = """\
 
 --search finds whole words in the texts of a run, and any part of a word in its
