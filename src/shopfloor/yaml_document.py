@@ -89,8 +89,11 @@ def _yaml_error(error: yaml.YAMLError) -> tuple[int, str]:
     if isinstance(error, yaml.MarkedYAMLError):
         mark = error.problem_mark or error.context_mark
         reason = " ".join(str(part) for part in (error.context, error.problem) if part)
-        return (mark.line + 1 if mark else 1), f"not YAML: {reason}"
-    return 1, f"not YAML: {str(error).splitlines()[0]}"
+        if mark:
+            advice = "check the indentation, quotes and brackets of this line"
+            return mark.line + 1, f"not valid YAML, column {mark.column + 1}: {advice} ({reason})"
+        return 1, f"not valid YAML: {reason}"
+    return 1, f"not valid YAML: {str(error).splitlines()[0]}"
 
 
 class _Reader:

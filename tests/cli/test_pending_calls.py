@@ -120,7 +120,7 @@ def test_the_status_of_a_run_says_which_sub_run_waits_and_for_what(shopfloor, se
     assert (asked.returncode, f"sub-run {child[:8]} waits for" in asked.stderr) == (75, True)
     assert shopfloor("answer", run_id, "2").returncode == 0
     assert shopfloor("result", run_id, "--wait").stdout == "she says it is green\n"
-    assert shopfloor("answer", run_id, "--list").stdout == f"run {run_id[:8]} has no pending calls (done)\n"
+    assert shopfloor("answer", run_id, "--list").stdout == f"run {run_id[:8]} waits for no answer: it is done\n"
 
 
 def test_whoever_runs_a_worker_is_told_that_its_sub_run_waits(start, shopfloor, workers):

@@ -195,14 +195,14 @@ def test_input_may_be_one_json_object(shopfloor, transcripts):
     ("words", "code", "said"),
     [
         (["hello"], "validation_error", "`NAME` is missing"),
-        (["hello", "-i", "NAME"], "validation_error", "not NAME=value"),
+        (["hello", "-i", "NAME"], "validation_error", "has no value: write -i"),
         (["hello", "-i", "NAME=a", "--input-json", '{"NAME": "b"}'], "validation_error", "set twice"),
         (["hello", "--input-json", "[1]"], "usage", "a JSON object"),
         (["hello", "--input-json", "{"], "usage", "not valid JSON"),
         (["file-report", "-i", "FILE=x", "-i", "LINES=many"], "validation_error", "a whole number"),
         (["hello", "--tool", "web-surf=cat"], "usage", "has no such tool"),
         (["research-assistant", "--tool", "web-search"], "usage", "must be NAME=COMMAND"),
-        (["hello", "--command", "true"], "usage", "name one thing to run"),
+        (["hello", "--command", "true"], "usage", "name a worker or use --command, not both"),
         (["hello", "--grace", "3"], "usage", "--grace can only be used with --command"),
         (["--command", "true", "-i", "NAME=a"], "usage", "-i can only be used with a worker"),
     ],
@@ -374,7 +374,7 @@ def test_beside_a_server_the_run_is_executed_by_the_caller_and_the_server_shows_
     assert shopfloor("run", "fails", "--workers", str(workers)).returncode == 1
     masked = shopfloor("run", "prints", "--workers", str(workers), "--mask-env", "SECRET_WORD")
     assert masked.returncode == 0, masked.stderr
-    assert "hint: there are" in shopfloor("run", "nothing").stderr
+    assert "hint: available workers: " in shopfloor("run", "nothing").stderr
 
 
 def test_a_server_that_the_environment_names_executes_the_run(server, shopfloor, workers, env):

@@ -170,7 +170,7 @@ BROKEN = {
         "`each` must be a list",
     ),
     "sub-run": ("steps:\n  A: {block: run-worker, worker: helo}\n", 2, "there is no worker `helo`"),
-    "sub-run-missing": ("steps:\n  A: {block: run-worker, worker: hello}\n", 2, "`NAME` is missing: text"),
+    "sub-run-missing": ("steps:\n  A: {block: run-worker, worker: hello}\n", 2, "`NAME` is missing; it must be text"),
     "sub-run-unknown": (
         "steps:\n  A: {block: run-worker, worker: hello, input: {NAME: a, NAMES: b}}\n",
         2,

@@ -71,7 +71,7 @@ def run(args: Namespace) -> int:
         detail, calls = await fetch_pending_calls(client, run_id)
         if args.list:
             return list(pending_call_lines(run_id, calls)) or [
-                f"run {run_id[:8]} has no pending calls ({detail['status']})"
+                f"run {run_id[:8]} waits for no answer: it is {detail['status']}"
             ]
         call = _select_call(calls, call_id, detail)
         if call.get("answered"):
@@ -97,7 +97,9 @@ def _next_step(args: Namespace, call: dict[str, Any], calls: list[dict[str, Any]
     """Return when the run reads the answer to this call, which is one of `calls`."""
     if any(not is_answerable(other) and other.get("run_id") == call.get("run_id") for other in calls):
         return "the run continues when the definition of its worker is restored"
-    return "the run continues" if has_server(args) else "`shopfloor up` or `shopfloor resume` continues the run"
+    if has_server(args):
+        return f"a server that serves the run's folder continues the run; otherwise: `shopfloor resume {args.run}`"
+    return "`shopfloor up` or `shopfloor resume` continues the run"
 
 
 def _parse_value(text: str, call: dict[str, Any]) -> Any:
@@ -139,7 +141,7 @@ def _select_call(calls: list[dict[str, Any]], call_id: str | None, detail: dict[
         raise _ambiguous_call(calls, detail["id"])
     kind = RunEnded if detail["completed_at"] is not None else ConflictError
     raise kind(
-        f"run {detail['id'][:8]} has no pending calls ({detail['status']})", hint="`shopfloor status` shows the run"
+        f"run {detail['id'][:8]} waits for no answer: it is {detail['status']}", hint="`shopfloor status` shows the run"
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn, Protocol, cast
 
@@ -30,6 +30,18 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
             return super()._format_action_invocation(action)
         value = self._format_args(action, self._get_default_metavar_for_optional(action))
         return f"{', '.join(action.option_strings)} {value}"
+
+    def _iter_indented_subactions(self, action: argparse.Action) -> Generator[argparse.Action, None, None]:
+        """Yield the inner commands, which are not indented because no line is above them."""
+        for inner in super()._iter_indented_subactions(action):
+            self._dedent()
+            yield inner
+            self._indent()
+
+    def _format_action(self, action: argparse.Action) -> str:
+        """Return the lines of an action; for inner commands without the line `COMMAND` above them."""
+        text = super()._format_action(action)
+        return text.partition("\n")[2] if action.nargs == argparse.PARSER else text
 
 
 class _PrintFullHelp(argparse.Action):

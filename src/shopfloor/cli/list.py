@@ -26,7 +26,10 @@ EXAMPLES = """\
   shopfloor list --worker hello --since 2h     started in the last two hours
   shopfloor list --search 'assertion error'    both words, in any text
   shopfloor list --search '"exit code 3"'      the exact phrase
-  shopfloor list --json | jq '.workers[].id'   for programs"""
+  shopfloor list --json | jq '.workers[].id'   for programs
+
+The JSON uses an older name for a run, worker: `workers` is the list of runs,
+and `worker_id`, in other responses of the API, is a run's id."""
 DETAILS = """\
 
 --search finds whole words in the texts of a run, and any part of a word in its

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 GROUPS: dict[str, dict[str, str]] = {
     "Run": {
         "run": "Run a worker, an agent or a command here, and record it",
-        "resume": "Continue a run whose process was killed",
+        "resume": "Continue a run that was interrupted or answered",
         "dispatch": "Hand a run to the server, which executes it in the background",
         "answer": "Answer a question or a tool call that a run is waiting for",
         "cancel": "Cancel a run",

@@ -53,8 +53,9 @@ not a server is running; a server shows the run. If SHOPFLOOR_URL is set, that
 server executes the run instead. If this process is killed, `shopfloor resume`
 continues the run. Ctrl-C cancels the run; a second Ctrl-C exits at once.
 
-Exit codes: 0 completed, 75 waiting for an answer, 130 cancelled by Ctrl-C,
-otherwise the exit code of the command or of the error."""
+Exit codes: 0 completed, 75 waiting for an answer, 128 + N cancelled by signal N
+(130 Ctrl-C, 143 TERM, and with --command also `shopfloor cancel`), otherwise
+the exit code of the command or of the error."""
 _ADVANCED = (
     *("--input-json", "--task", "--workers", "--owner", "--channel", "--channel-name"),
     *("--tools", "--sandbox", "--grace", "--durability", "--mask-env", "--mask-keys", "--debug"),
@@ -85,9 +86,12 @@ def parser(name: str, summary: str) -> ArgumentParser:
     """Return the parser of the command's arguments."""
     parser = Parser(name, summary, examples=EXAMPLES, details=DETAILS, usage=_USAGE, advanced=_ADVANCED)
     parser.add_argument(
-        "worker", metavar="WORKER", nargs="?", help="worker to run; `shopfloor workers list` lists them"
+        "worker",
+        metavar="WORKER | PROMPT",
+        nargs="?",
+        help="worker to run (`shopfloor workers list` lists them); with --provider, the task (- for stdin)",
     )
-    parser.add_argument("--provider", metavar="NAME", help="run an agent or model API on PROMPT (- for stdin)")
+    parser.add_argument("--provider", metavar="NAME", help="run an agent or model API on PROMPT")
     parser.add_argument("--command", metavar="LINE", help="run a shell command")
     parser.add_argument("--cwd", metavar="DIR", help="folder to run in (default: the current folder)")
     parser.add_argument("-q", "--quiet", action="store_true", help=QUIET_HELP)
@@ -115,7 +119,11 @@ def _add_provider_options(parser: ArgumentParser) -> None:
     group.add_argument("--max-turns", metavar="N", type=int, help="stop after this many model calls")
     group.add_argument("--tools", metavar="A,B", help="allow only these tools, by their exact names")
     group.add_argument("--sandbox", action="store_true", help="run the agent's commands in a sandbox, or fail")
-    group.add_argument("--resume", metavar="RUN", help="continue the agent session of an earlier run")
+    group.add_argument(
+        "--resume",
+        metavar="RUN",
+        help="continue the agent session of an earlier run (not after a crash: see `shopfloor resume`)",
+    )
 
 
 def _add_command_options(parser: ArgumentParser) -> None:
@@ -144,7 +152,9 @@ def run(args: Namespace) -> int:
     _reject_options(args, _PROVIDER_OPTIONS, "--provider")
     if (args.worker is None) == (args.command is None):
         raise UsageError(
-            "name one thing to run: a worker or a --command",
+            "name a worker, or use --provider or --command"
+            if args.worker is None
+            else "name a worker or use --command, not both",
             hint="e.g. shopfloor run hello -i NAME=Ada, or shopfloor run --command 'echo hello'",
         )
     if args.command is not None:

@@ -70,6 +70,8 @@ def _verify(path: Path) -> int:
     except ShopfloorError as error:
         # Printed here, so that the other files are checked too.
         print(f"error[{error.code}]: {error.message}", file=sys.stderr)
+        if error.hint:
+            print(f"hint: {error.hint}", file=sys.stderr)
         return error.exit_code
     if broken:
         found = f"{broken:,} problem{'s' if broken > 1 else ''}"

@@ -215,7 +215,7 @@ class RunService:
         """Store a cancel of a run. Raises `RunNotFound`, `RunEnded`, or `ConflictError` for a sub-agent."""
         run = await self._ports.store.get_run(run_id)
         if run is None:
-            raise RunNotFound(f"there is no run {run_id}")
+            raise RunNotFound(f"there is no run {run_id}", hint="`shopfloor list` lists the runs")
         if run.row.is_ended:
             raise RunEnded(f"the run {run_id} has ended already ({run.row.status})")
         if run.row.kind == AGENT and run.row.parent_run_id is not None:
@@ -233,7 +233,7 @@ class RunService:
         """Resume a run that has no host. Raises if the run has ended, has a host, or must not be resumed here."""
         run = await self._ports.store.get_run(run_id)
         if run is None:
-            raise RunNotFound(f"there is no run {run_id}")
+            raise RunNotFound(f"there is no run {run_id}", hint="`shopfloor list` lists the runs")
         if run.row.is_ended:
             raise RunEnded(f"the run {run_id} has ended already ({run.row.status})", hint="start a new run")
         if self._registry.is_caller_process:

@@ -121,7 +121,7 @@ class Cursor:
             # O_NONBLOCK: opening a named pipe in place of a file would otherwise block forever.
             self.descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         except FileNotFoundError as error:
-            raise FileMissing(f"there is no file {path}") from error
+            raise FileMissing(f"file {path} does not exist", hint="name a transcript file or a run id") from error
         except OSError as error:
             raise storage_error(error, f"cannot read {path}", reading=True) from error
         status = os.fstat(self.descriptor)

@@ -146,7 +146,10 @@ class Storage:
             )
         matches = sorted(run_id for run_id in self.run_ids() if run_id.startswith(reference))
         if not matches:
-            raise RunNotFound(f"no run begins with {reference!r} in {self.root}", hint="`last` is the newest run")
+            raise RunNotFound(
+                f"no run begins with {reference!r} in {self.root}",
+                hint="`last` is the newest run; `shopfloor list` lists the runs",
+            )
         if len(matches) > 1:
             raise ambiguous_run(reference, matches)
         return matches[0]

@@ -86,6 +86,7 @@ _READ_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _MAY_READ: Final[frozenset[Role]] = frozenset({"viewer", "operator", "admin"})
 _MAY_ACT: Final[frozenset[Role]] = frozenset({"operator", "admin"})
 _LOGIN_HINT: Final = "open a login link from `shopfloor login`, or send `Authorization: Bearer <token>`"
+_UNKNOWN_HINT: Final = "check SHOPFLOOR_TOKEN; `shopfloor tokens new NAME` on the server's machine creates a token"
 _POLICY_VIOLATION: Final = 1008
 
 
@@ -192,15 +193,18 @@ class AuthMiddleware:
         if self._refusals.record_failure(client_address(scope)):
             detail = "token" if authorization is not None else "session"
             await audit_scope(self._audit, scope, "access.refused", detail=detail)
-        raise Unauthorized(
-            "this token is not known here" if authorization is not None else "this session has ended", hint=_LOGIN_HINT
-        )
+        if authorization is not None:
+            raise Unauthorized("this token is not known here", hint=_UNKNOWN_HINT)
+        raise Unauthorized("this session has ended", hint=_LOGIN_HINT)
 
 
 def _check_role(role: Role, *, is_read: bool) -> None:
     if role not in (_MAY_READ if is_read else _MAY_ACT):
-        action = "read" if is_read else "change anything"
-        raise Forbidden(f"the role {role} may not {action} here", hint="use a token with another role")
+        action, needed = ("read", "viewer") if is_read else ("change anything", "operator")
+        raise Forbidden(
+            f"the role {role} may not {action} here",
+            hint=f"this needs the role {needed}: `shopfloor tokens new NAME --role {needed}`",
+        )
 
 
 def read_session_cookie(headers: Headers, name: str) -> str | None:

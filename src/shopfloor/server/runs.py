@@ -116,7 +116,7 @@ async def get_owned_run(store: Store, run_id: str, agent_id: str | None = None) 
     """Return a run. Raises `RunNotFound` if there is none, or if its owner is not `agent_id`."""
     run = await store.get_run(run_id)
     if run is None:
-        raise RunNotFound(f"there is no run {run_id}")
+        raise RunNotFound(f"there is no run {run_id}", hint="`shopfloor list` lists the runs")
     if agent_id is not None and agent_id != run.row.agent_id:
         raise RunNotFound(f"{agent_id} has no run {run_id}", hint="omit agent_id, or send the run's owner")
     return run

@@ -44,12 +44,12 @@ def test_all_problems_of_an_input_are_reported_at_once():
         )
     assert caught.value.code == "validation_error"
     assert caught.value.message == (
-        "invalid input for the worker `mine`: `TOPIC` is missing: text (what about); `DEPTH` must be text, got 3; "
+        "invalid input for the worker `mine`: `TOPIC` is missing; it must be text (what about); `DEPTH` must be text, got 3; "
         "`COUNT` must be a whole number, got true; `RATE` must be a number, got 'fast'; "
         "`FAST` must be true or false, got 1; `TAGS` must be a list, got an object; "
         "`MORE` must be an object, got a list of 1; `DEPHT` is not an input of this worker; did you mean `DEPTH`?"
     )
-    assert caught.value.hint == "run `shopfloor workers show mine` to see its inputs"
+    assert caught.value.hint == "run `shopfloor workers show mine` to see its inputs; -i NAME=VALUE sets one"
 
 
 def test_the_schema_describes_the_inputs():
@@ -119,7 +119,7 @@ def test_all_invalid_arguments_are_reported(tmp_path):
     with pytest.raises(InvalidInput) as caught:
         parse_input_arguments(DEFINITION, [*words, f"DEPTH=@{tmp_path}/bytes"])
     assert caught.value.message == (
-        "invalid input for the worker `mine`: `TOPIC` is not NAME=value; `COUNT` must be a whole number, got 'three'; "
+        "invalid input for the worker `mine`: `-i TOPIC` has no value: write -i TOPIC=VALUE; `COUNT` must be a whole number, got 'three'; "
         "`RATE` must be a number, got 'NaN'; `FAST` must be true or false, got 'maybe'; "
         "`TAGS` must be a list (as JSON), got 'a,b'; `MORE` must be an object, got a list of 1; "
         f"`ANY` cannot be read from {tmp_path}/no: No such file or directory; `COUNT` is given twice; "

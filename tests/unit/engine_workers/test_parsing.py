@@ -200,7 +200,12 @@ def test_the_segment_of_a_step_is_the_slug_of_its_name(name, segment):
         ("name: x", ["worker.yaml:1: a worker needs `steps`: a mapping of names to steps"]),
         (
             "a: [",
-            ["worker.yaml:1: not YAML: while parsing a flow node expected the node content, but found '<stream end>'"],
+            [
+                (
+                    "worker.yaml:1: not valid YAML, column 5: check the indentation, quotes and brackets of this line "
+                    "(while parsing a flow node expected the node content, but found '<stream end>')"
+                )
+            ],
         ),
         ("slug: x\nsteps:" + THREAD, ["worker.yaml:1: `slug` cannot be set here: the slug is the name of the folder"]),
         (
@@ -255,7 +260,7 @@ def test_the_segment_of_a_step_is_the_slug_of_its_name(name, segment):
         ),
         (
             "steps:\n  A: {block: next-message}",
-            ["worker.yaml:2: the thread `main` is not started before this step; there are none"],
+            ["worker.yaml:2: the thread `main` is not started before this step; add a `start-thread` step before it"],
         ),
         (
             "steps:" + THREAD + "  B: {block: add-message, prompt: nope}",
@@ -267,7 +272,7 @@ def test_the_segment_of_a_step_is_the_slug_of_its_name(name, segment):
         ),
         (
             "input: {NAME: }\nsteps:" + THREAD + "  B:\n    block: add-message\n    text: Hi {{NAM}}",
-            ["worker.yaml:8: `{{NAM}}` is not defined before this place; did you mean `NAME`?"],
+            ["worker.yaml:8: `{{NAM}}` is not defined before the step `B`; did you mean `NAME`?"],
         ),
         (
             "steps:\n  A: {block: tool-call, tool: serch}\ntools: {search: }",
@@ -357,15 +362,15 @@ def test_structural_problems_do_not_hide_undefined_references(make_worker):
         (4, "there is no tool `lok`"),
         (4, "there is no prompt `nobody` (prompts/nobody.md)"),
         (5, "a `add-message` step has no field `rol`"),
-        (5, "`{{TOPC}}` is not defined before this place"),
+        (5, "`{{TOPC}}` is not defined before the step `Say`"),
         (5, "`{{TOPIC | upper}}`: filters such as `upper` are not supported"),
         (6, "a `next-message` step has no field `outptu`"),
         (6, "`schema` is not a valid JSON Schema: 'strin' is not valid under any of the given schemas"),
         (7, "`command` must be text or a list, got a whole number"),
         (7, "`timeout` must be a number or nothing, got text"),
-        (7, "`{{NOBODY}}` is not defined before this place"),
+        (7, "`{{NOBODY}}` is not defined before the step `Use`"),
         (8, "`each` must be a list, or `{{NAME}}` of a list"),
-        (8, "`{{ITM}}` is not defined before this place"),
+        (8, "`{{ITM}}` is not defined before the step `Inner`"),
     ]
 
 

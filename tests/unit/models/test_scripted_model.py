@@ -116,8 +116,8 @@ def test_a_turn_may_fail_a_number_of_times_and_then_succeed(tmp_path: Path) -> N
         ("", ["1: the document is empty"]),
         ("turns: []", ["1: a script needs `turns`: a list of at least one"]),
         ("- a", ["1: a script is a mapping with `turns`"]),
-        ("turns: [\n", ["2: not YAML"]),
-        ("turns:\n  - text: a\n    text: b\n", ["3: `text` stands here twice"]),
+        ("turns: [\n", ["2: not valid YAML"]),
+        ("turns:\n  - text: a\n    text: b\n", ["3: duplicate key `text`"]),
         ("trns: 1\nturns:\n  - text: a\n", ["1: Object contains unknown field `trns`; known fields are `captures`, "]),
         (
             "turns:\n  - txt: a\n  - tool_calls: [{input: {}}]\n  - delay_ms: -1\n  - usage:\n      inptu: 3\n",

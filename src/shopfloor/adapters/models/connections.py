@@ -79,7 +79,8 @@ class Connection:
         if endpoint.key is None and endpoint.key_variable is not None:
             raise AuthenticationFailed(
                 f"there is no key for {endpoint.provider}",
-                hint=f"set {endpoint.key_variable} in the environment of the host that runs the worker",
+                hint=f"set {endpoint.key_variable} in the environment of the process that executes the run: "
+                "this shell, or the server's",
             )
         self.endpoint = endpoint
         self._key = endpoint.key or "none"

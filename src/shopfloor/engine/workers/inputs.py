@@ -59,7 +59,7 @@ def input_problems(
             if problem := type_problem(value, field.type):
                 yield name, f"`{name}` {problem}"
         elif is_required(field):
-            yield name, f"`{name}` is missing: {_expected(field)}"
+            yield name, f"`{name}` is missing; it {_expected(field)}"
     for name in values:
         if name not in definition.input:
             yield name, f"`{name}` is not an input of this worker; {did_you_mean(name, definition.input)}"
@@ -108,8 +108,10 @@ def parse_input_arguments(definition: Definition, arguments: Iterable[str]) -> d
     values: dict[str, Any] = {}
     for argument in arguments:
         name, equals, text = argument.partition("=")
-        if not equals or not name:
-            problems.append(f"`{argument}` is not NAME=value")
+        if not name:
+            problems.append(f"`-i {argument}` has no name: write -i NAME=VALUE")
+        elif not equals:
+            problems.append(f"`-i {name}` has no value: write -i {name}=VALUE")
         elif name in values:
             problems.append(f"`{name}` is given twice")
         else:
@@ -177,7 +179,8 @@ def _to_integer(value: Any) -> Any:
 
 
 def _expected(field: InputField) -> str:
-    return _WORDS[field.type] + (f" ({field.description.strip()})" if field.description else "")
+    verb = "can" if field.type == "any" else "must"
+    return f"{verb} be {_WORDS[field.type]}" + (f" ({field.description.strip()})" if field.description else "")
 
 
 def _format_value(value: Any) -> str:
@@ -195,5 +198,5 @@ def _format_value(value: Any) -> str:
 def _invalid_input(definition: Definition, problems: list[str]) -> InvalidInput:
     return InvalidInput(
         f"invalid input for the worker `{definition.slug}`: {'; '.join(problems)}",
-        hint=f"run `shopfloor workers show {definition.slug}` to see its inputs",
+        hint=f"run `shopfloor workers show {definition.slug}` to see its inputs; -i NAME=VALUE sets one",
     )

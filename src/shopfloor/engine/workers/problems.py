@@ -26,13 +26,13 @@ class Problem(msgspec.Struct, frozen=True):
         return f"{self.file}:{self.line}: {self.reason}"
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the end of an error message: the name that was probably meant, or all known names."""
+def did_you_mean(name: str, known: Iterable[str], *, none: str = "there are none") -> str:
+    """Return the end of an error message: the name that was probably meant, or all known names, or `none`."""
     names = sorted(known)
     if close := closest(name, names):
         return f"did you mean `{close}`?"
     if not names:
-        return "there are none"
+        return none
     return f"there is {quoted_list(names)}" if len(names) == 1 else f"there are {quoted_list(names)}"
 
 

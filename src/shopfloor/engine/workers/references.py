@@ -221,8 +221,9 @@ class ReferenceChecker:
         if isinstance(step, StartThread):
             self._check_start(step, scope, place)
         elif step.thread not in scope.threads:
-            reason = f"the thread `{step.thread}` is not started before this step"
-            self._report_undefined((*place, "thread"), f"{reason}; {did_you_mean(step.thread, scope.threads)}")
+            known = did_you_mean(step.thread, scope.threads, none="add a `start-thread` step before it")
+            reason = f"the thread `{step.thread}` is not started before this step; {known}"
+            self._report_undefined((*place, "thread"), reason)
             # Report the thread only once.
             scope.threads.add(step.thread)
         if isinstance(step, AddMessage):
@@ -395,11 +396,20 @@ class ReferenceChecker:
     def _check_names(self, template: Any, scope: _Scope, place: YamlPath) -> None:
         for name in sorted(placeholders(template) - scope.names):
             at = next(_places_of(name, template, place), place)
-            reason = f"`{{{{{name}}}}}` is not defined before this place; {did_you_mean(name, scope.names)}"
-            self._report_undefined(at, reason)
+            known = did_you_mean(name, scope.names, none="no values are defined yet")
+            self._report_undefined(at, f"`{{{{{name}}}}}` is not defined before {_step_at(place)}; {known}")
         for at, text in _texts_in(template, place):
             for _, reason in invalid_placeholders(text, scope.names):
                 self._report(at, reason)
+
+
+def _step_at(place: YamlPath) -> str:
+    """Return the innermost step that contains a place, in words; `output` for the output of the worker."""
+    words, rest = f"`{place[0]}`", place
+    while rest[:1] == ("steps",) or rest[:1] == ("branches",):
+        depth = 1 if rest[0] == "steps" else 2
+        words, rest = f"the step `{rest[depth]}`", rest[depth + 1 :]
+    return words
 
 
 def _non_text_options(step: Agent) -> dict[str, tuple[str, Any, str]]:
