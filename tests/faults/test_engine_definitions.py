@@ -120,7 +120,7 @@ def test_a_server_killed_around_a_wait_for_a_definition_logs_it_once_and_continu
         assert "`note` of the worker `asks` changed" in shown(deployment, "show", run_id).stdout
         listed = json.loads(shown(deployment, "list", "--json").stdout)["workers"][0]
         assert (listed["status"], listed["waits_for"]) == ("waiting", ["definition_changed", "question"])
-        assert "definition" in shown(deployment, "answer", run_id, wait.call_id, "yes").stderr
+        assert "waits until its worker is restored" in shown(deployment, "answer", run_id, wait.call_id, "yes").stderr
         time.sleep(1.5)
         server.kill()
     with deployment.up() as server:

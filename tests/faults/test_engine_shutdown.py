@@ -57,7 +57,7 @@ def test_a_server_stops_although_its_workers_do_not_and_the_next_resumes_them(tm
         assert server.process.returncode == 0
         assert time.monotonic() - started_at > ABANDON_SECONDS - 1
     for run_id in (runs["mulish"], runs["gathers"], cancelled):
-        assert f"run {run_id}: its worker did not leave" in stderr.decode()
+        assert f"run {run_id}: the worker did not stop in time" in stderr.decode()
     assert all(deployment.outcome(run_id) is None for run_id in (runs["mulish"], runs["gathers"]))
     ended = deployment.outcome(cancelled)
     assert ended is not None

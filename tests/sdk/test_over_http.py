@@ -169,7 +169,7 @@ def test_the_command_line_answers_calls_of_sub_runs(up: Server, folder: Path) ->
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {"sun": "SUN", "moon": "MOON"}
-    assert len(re.findall(r"^sub-run [0-9a-f]{8} asks for look-up ", done.stderr, re.MULTILINE)) == 2
+    assert len(re.findall(r"^sub-run [0-9a-f]{8} calls look-up ", done.stderr, re.MULTILINE)) == 2
 
 
 @pytest.mark.req("SDK-37")
