@@ -115,7 +115,10 @@ def test_a_process_that_outlived_an_agent_is_on_record(
     shopfloor: Cli, env: dict[str, str], transcripts: Transcripts, tmp_path: Path, provider: str, program: str
 ) -> None:
     left = f"sh -c 'sleep 305; :' watcher --api-key=abc {QUIET} &"
-    fake(tmp_path, program, f"cat >/dev/null; {left}\ncat {FIXTURES / provider / 'text.jsonl'}")
+    # The agent ends only once its child runs `sleep`: a shell that has not started it yet leaves one process, not two.
+    is_sleeping = "inner=$(cat /proc/$!/task/$!/children) && grep -q sleep /proc/${inner% }/comm"
+    waits = f"until {is_sleeping}; do sleep 0.01; done 2>/dev/null"
+    fake(tmp_path, program, f"cat >/dev/null; {left}\n{waits}\ncat {FIXTURES / provider / 'text.jsonl'}")
     path = f"{tmp_path}:{os.environ['PATH']}"
     done = shopfloor("run", "--provider", provider, "hello", env={**env, "PATH": path})
     assert done.returncode == 0, done.stderr
