@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import Generator
 from contextlib import aclosing, contextmanager
 from itertools import product
 from typing import Any
@@ -13,16 +13,15 @@ import anyio
 import anyio.to_thread
 import pytest
 from tests.contract.storages import TIMEOUT_SECONDS, StorageUnderTest
+from tests.log_follower import Batch, Follower, delta, message
 from tests.sample_events import PARENT_ID, RUN_ID, assistant_message, completed, started
 
 from shopfloor.adapters.bus import InProcessBus
 from shopfloor.errors import RunNotFound
-from shopfloor.log import AssistantMessage, Delta, Entry, Masking, Reset, TextBlock, new_run_id
+from shopfloor.log import Delta, Entry, Masking, Reset, new_run_id
 from shopfloor.ports import Log, LogReader, Logs, Subscription, child_on_path_to, parent_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.req("SF-38")]
-
-Batch = list[Entry | Reset | Delta]
 
 
 @pytest.fixture
@@ -176,52 +175,6 @@ async def test_a_copy_has_the_bytes_of_the_log_at_one_moment(logs: Logs, reader:
 
 
 # Followers
-
-
-def delta(after: int, text: str, message_id: str = "m1", offset: int = 0) -> Delta:
-    return Delta(after=after, path="s", message_id=message_id, block=0, kind="text", offset=offset, text=text)
-
-
-def message(text: str, message_id: str) -> AssistantMessage:
-    return AssistantMessage(message_id=message_id, blocks=[TextBlock(fidelity="router", text=text)])
-
-
-def simplify(item: Entry | Reset | Delta) -> Any:
-    """Return the `seq` of an event, the text of a delta, a reset unchanged."""
-    return item.seq if isinstance(item, Entry) else item.text if isinstance(item, Delta) else item
-
-
-class Follower:
-    """A follower, and the items it has received so far."""
-
-    def __init__(self, batches: AsyncIterator[Batch]) -> None:
-        self._batches = batches
-        self.received: list[Any] = []
-        self.quiet = 0
-        """The number of empty batches."""
-
-    async def until(self, done: Callable[[], bool]) -> None:
-        with anyio.fail_after(TIMEOUT_SECONDS):
-            while not done():
-                batch = await anext(self._batches)
-                self.quiet += not batch
-                self.received += map(simplify, batch)
-
-    async def has(self, *wanted: Any) -> None:
-        await self.until(lambda: len(self.received) >= len(wanted))
-        assert self.received == list(wanted)
-
-    async def is_quiet(self) -> None:
-        """Wait for an empty batch."""
-        quiet = self.quiet
-        await self.until(lambda: self.quiet > quiet)
-
-    async def rest(self) -> list[Any]:
-        """Read to the end and return all items."""
-        with anyio.fail_after(TIMEOUT_SECONDS):
-            async for batch in self._batches:
-                self.received += map(simplify, batch)
-        return self.received
 
 
 @pytest.mark.parametrize("wait_for_writer", [False, True], ids=["", "wait_for_writer"])

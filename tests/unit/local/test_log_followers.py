@@ -8,24 +8,20 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Any
 
 import anyio
 import pytest
+from tests.log_follower import Follower, delta, message, simplify
 from tests.timeouts import TIMEOUT_SECONDS
 
 from shopfloor.adapters.local import LocalBus, LocalLogReader, LocalLogs
 from shopfloor.limits import FOLLOWER_DELTAS
 from shopfloor.log import (
-    AssistantMessage,
-    Delta,
-    Entry,
     Reset,
     RunCompleted,
     RunStarted,
-    TextBlock,
     new_run_id,
 )
 from shopfloor.record import Recorder, Storage
@@ -33,8 +29,6 @@ from shopfloor.record import Recorder, Storage
 pytestmark = pytest.mark.anyio
 STARTED = RunStarted(name="w", kind="worker", attempt=1, host="h")
 ENDED = RunCompleted(name="w", kind="worker", status="completed")
-
-Batch = list[Entry | Reset | Delta]
 
 
 @pytest.fixture
@@ -61,45 +55,6 @@ def reader(storage: Storage, bus: LocalBus) -> LocalLogReader:
 def notified_reader(storage: Storage, bus: LocalBus) -> LocalLogReader:
     """Return a reader whose followers do not poll within the time of a test."""
     return LocalLogReader(storage, bus=bus, poll_seconds=10 * TIMEOUT_SECONDS)
-
-
-def message(text: str, message_id: str | None = None) -> AssistantMessage:
-    return AssistantMessage(message_id=message_id, blocks=[TextBlock(fidelity="router", text=text)])
-
-
-def delta(after: int, text: str, message_id: str = "m1", offset: int = 0) -> Delta:
-    return Delta(after=after, path="s", message_id=message_id, block=0, kind="text", offset=offset, text=text)
-
-
-def simplify(item: Entry | Reset | Delta) -> Any:
-    """Return the `seq` of an event, the text of a delta, a reset unchanged."""
-    return item.seq if isinstance(item, Entry) else item.text if isinstance(item, Delta) else item
-
-
-class Follower:
-    """A follower, and the items it has received so far."""
-
-    def __init__(self, batches: AsyncIterator[Batch]) -> None:
-        self._batches = batches
-        self.received: list[Any] = []
-        self.quiet = 0
-
-    async def until(self, done: Callable[[], bool]) -> None:
-        with anyio.fail_after(TIMEOUT_SECONDS):
-            while not done():
-                batch = await anext(self._batches)
-                self.quiet += not batch
-                self.received += map(simplify, batch)
-
-    async def has(self, *wanted: Any) -> None:
-        await self.until(lambda: len(self.received) >= len(wanted))
-        assert self.received == list(wanted)
-
-    async def rest(self) -> list[Any]:
-        with anyio.fail_after(TIMEOUT_SECONDS):
-            async for batch in self._batches:
-                self.received += map(simplify, batch)
-        return self.received
 
 
 # Notifications
