@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from shopfloor.engine.agents import Prices, transcribe
     from shopfloor.engine.agents.request import AgentRuntime, check_agent_options
     from shopfloor.engine.assembly import RunEngine, assemble
+    from shopfloor.engine.cancellation import Cancellation
     from shopfloor.engine.command_run import CommandOutcome, CommandRequest, run_command
     from shopfloor.engine.engine_ports import StoragePorts
-    from shopfloor.engine.error_mapping import Cancellation
     from shopfloor.engine.ingest import Ingest, pack
     from shopfloor.engine.maintenance import (
         HOST_LOST,
@@ -116,7 +116,7 @@ __getattr__ = _lazy_getattr(
             "CommandRequest",
             "run_command",
         ),
-        "error_mapping": ("Cancellation",),
+        "cancellation": ("Cancellation",),
         "assembly": (
             "RunEngine",
             "assemble",

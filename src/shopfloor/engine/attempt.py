@@ -13,7 +13,8 @@ import anyio
 import msgspec
 
 from shopfloor.engine.abandonable_task import AbandonableTask
-from shopfloor.engine.error_mapping import NON_RETRYABLE, Cancellation, as_run_failed, failure_from_record
+from shopfloor.engine.cancellation import Cancellation
+from shopfloor.engine.error_mapping import NON_RETRYABLE, as_run_failed, failure_from_record
 from shopfloor.engine.replay_state import ConversationEvent, ReplayState, StepKey, StepRecord
 from shopfloor.engine.slot_usage import Slot, SlotPool, SlotUsage
 from shopfloor.errors import (

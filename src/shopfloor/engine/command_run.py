@@ -8,7 +8,7 @@ import anyio
 import msgspec
 
 from shopfloor.engine.attempt import Attempt
-from shopfloor.engine.error_mapping import Cancellation
+from shopfloor.engine.cancellation import Cancellation
 from shopfloor.engine.lifecycle import end_if_disk_is_low, run_to_outcome
 from shopfloor.engine.replay_state import COMMAND, ReplayState, StepKey
 from shopfloor.engine.steps.command import CommandStepRunner

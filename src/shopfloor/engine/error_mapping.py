@@ -1,4 +1,4 @@
-"""Errors of steps and runs: exceptions as recorded errors and back, cancellation, and temporary errors."""
+"""Errors of steps and runs: exceptions as recorded errors and back, and temporary errors."""
 
 from __future__ import annotations
 
@@ -47,23 +47,6 @@ def to_run_error(failure: ShopfloorError) -> RunError:
         retry_after=msgspec.UNSET if after is None else after,
         hint=failure.hint or msgspec.UNSET,
     )
-
-
-class Cancellation:
-    """The requests to cancel a run. The first one cancels gracefully, a second one forces the end."""
-
-    def __init__(self) -> None:
-        self.reason: str | None = None
-        self.requested = asyncio.Event()
-        self.forced = asyncio.Event()
-
-    def request(self, reason: str) -> None:
-        """Request a graceful end; from the second call on, an immediate one. The first reason is kept."""
-        if self.reason is None:
-            self.reason = reason
-            self.requested.set()
-        else:
-            self.forced.set()
 
 
 def failure_from_record(done: StepCompleted | CallCompleted) -> RunFailed:

@@ -15,7 +15,7 @@ import msgspec
 from shopfloor.engine.agents.request import AgentRuntime
 from shopfloor.engine.agents.transcriber import AgentEnd, PendingEvent, Transcriber, build_agent_result
 from shopfloor.engine.attempt import Attempt, StepResult, StepTry
-from shopfloor.engine.error_mapping import Cancellation
+from shopfloor.engine.cancellation import Cancellation
 from shopfloor.engine.partial_message_writer import PartialMessageWriter
 from shopfloor.engine.replay_state import StepKey, StepRecord
 from shopfloor.engine.steps.shell_process import STEP_ABANDONED, graceful_stop, stop_once

@@ -8,8 +8,9 @@ import anyio.lowlevel
 import msgspec
 
 from shopfloor.engine.attempt import Attempt, StepResult, StepTry
+from shopfloor.engine.cancellation import Cancellation
 from shopfloor.engine.command_output import OutputBuffer
-from shopfloor.engine.error_mapping import Cancellation, command_failed
+from shopfloor.engine.error_mapping import command_failed
 from shopfloor.engine.replay_state import COMMAND, StepKey
 from shopfloor.engine.steps.shell_process import (
     Echo,

@@ -11,8 +11,8 @@ import anyio
 import msgspec
 
 from shopfloor.engine.attempt import Attempt, StepTry
+from shopfloor.engine.cancellation import Cancellation
 from shopfloor.engine.command_output import OutputBuffer
-from shopfloor.engine.error_mapping import Cancellation
 from shopfloor.errors import ProcessError, ShopfloorError, StorageError
 from shopfloor.limits import OUTPUT_DRAIN_SECONDS, OUTPUT_JOIN_SECONDS, STOP_GRACE_SECONDS
 from shopfloor.log import AssistantMessage, CommandBlock, Process, UserMessage
