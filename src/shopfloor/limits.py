@@ -386,3 +386,27 @@ TASK_MAX_CHARS: Final = 100_000
 """The longest task, and the longest reason for a call without a result."""
 PATH_MAX_CHARS: Final = 4_096
 """The longest path of a folder."""
+
+# Plugins.
+PLUGIN_MANIFEST_BYTES: Final = 64 * 1024
+"""The largest manifest."""
+PLUGIN_PORTS: Final = range(50_000, 51_000)
+"""The ports on which plugins listen."""
+PLUGIN_PORT_TRIES: Final = 10
+"""How many ports are tried before a start fails."""
+PLUGIN_READY_SECONDS: Final = 5.0
+"""How long a plugin may take from its start to the end of the handshake."""
+PLUGIN_POLL_SECONDS: Final = 0.05
+"""How often the handshake is tried while a plugin starts."""
+PLUGIN_CALL_SECONDS: Final = 30.0
+"""How long a call to a plugin may take, from the request to the last byte of the answer."""
+PLUGIN_ANSWER_BYTES: Final = 64 * 1024 * 1024
+"""The largest answer of a plugin."""
+PLUGIN_OUTPUT_LINES: Final = 20
+"""How many lines of a plugin's output are kept, to describe why it ended."""
+PLUGIN_RESTART_SECONDS: Final = 1.0
+"""The pause before a plugin that ended is started again; it doubles with each failed start."""
+PLUGIN_RESTART_MAX_SECONDS: Final = 60.0
+"""The longest pause before a plugin is started again."""
+PLUGIN_CHECK_SECONDS: Final = 5.0
+"""How long `shopfloor plugins check` waits for its job before it cancels it."""

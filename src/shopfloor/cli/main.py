@@ -32,6 +32,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "cancel": "Cancel a run",
         "workers": "List, show, check and create workers",
         "providers": "List the agents and model APIs that can be used",
+        "plugins": "List, create, check and allow plugins",
     },
     "Inspect": {
         "list": "List and search runs, newest first",

@@ -38,6 +38,21 @@ from shopfloor.ports.logs import (
     parent_of,
 )
 from shopfloor.ports.models import ModelRequest, Models, Reply, ReplyDelta, ThreadMessage, ToolSpec
+from shopfloor.ports.plugins import (
+    WORKER,
+    JobDecision,
+    JobItem,
+    JobResult,
+    JobState,
+    JobStatus,
+    PluginInfo,
+    Plugins,
+    PluginStatus,
+    PluginTool,
+    ToolCallResult,
+    ToolServerHandle,
+    WorkerHandle,
+)
 from shopfloor.ports.processes import Child, Command, Exit, OutputChunk, Processes, StreamName, child_environment
 from shopfloor.ports.projects import Project, Projects
 from shopfloor.ports.queue import ANSWER_ID_PREFIX, ControlMessage, Queue, QueuedRun
@@ -59,6 +74,7 @@ from shopfloor.ports.watchers import Watchers
 __all__ = [
     "ANSWER_ID_PREFIX",
     "MAIN_AGENT",
+    "WORKER",
     "Access",
     "AgentExit",
     "AgentReport",
@@ -74,6 +90,11 @@ __all__ = [
     "ControlMessage",
     "Exit",
     "Hosts",
+    "JobDecision",
+    "JobItem",
+    "JobResult",
+    "JobState",
+    "JobStatus",
     "Launch",
     "Log",
     "LogCopy",
@@ -89,6 +110,10 @@ __all__ = [
     "OpenRun",
     "OutputChunk",
     "OwnTool",
+    "PluginInfo",
+    "PluginStatus",
+    "PluginTool",
+    "Plugins",
     "Processes",
     "Project",
     "Projects",
@@ -119,12 +144,15 @@ __all__ = [
     "TimelineItem",
     "Token",
     "Tokens",
+    "ToolCallResult",
+    "ToolServerHandle",
     "ToolSpec",
     "TranscriptItem",
     "UsageDelta",
     "ViewState",
     "ViewUpdate",
     "Watchers",
+    "WorkerHandle",
     "WorkerInfo",
     "audit_entry",
     "child_environment",

@@ -90,6 +90,9 @@ class Child(Protocol):
 class Processes(Protocol):
     """Launcher of child processes."""
 
-    def start(self, command: Command, *, run_id: str) -> AbstractAsyncContextManager[Child]:
-        """Start a child that waits for `release()`. Leaving the context kills the remaining processes."""
+    def start(self, command: Command, *, run_id: str | None) -> AbstractAsyncContextManager[Child]:
+        """Start a child that waits for `release()`. Leaving the context kills the remaining processes.
+
+        `run_id` is None for a process that belongs to no run, such as a plugin.
+        """
         ...

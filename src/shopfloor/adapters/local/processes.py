@@ -166,7 +166,7 @@ class LocalProcesses:
         self._host = host
 
     @asynccontextmanager
-    async def start(self, command: Command, *, run_id: str) -> AsyncGenerator[LocalChild]:
+    async def start(self, command: Command, *, run_id: str | None) -> AsyncGenerator[LocalChild]:
         # One marker per child: a run may have several, and terminating one must not affect the others.
         marker_id = uuid.uuid4().hex
         popen, gate = self._spawn(command, run_id, marker_id)
@@ -185,9 +185,10 @@ class LocalProcesses:
             child.dispose()
             self._host.unregister_group(popen.pid)
 
-    def _spawn(self, command: Command, run_id: str, marker_id: str) -> tuple[subprocess.Popen[bytes], int]:
+    def _spawn(self, command: Command, run_id: str | None, marker_id: str) -> tuple[subprocess.Popen[bytes], int]:
         """Start the process behind its gate. Return the process and the writing end of the gate."""
-        markers = dict(zip(reaper.MARKERS, (self._host.id, run_id, marker_id), strict=True))
+        values = zip(reaper.MARKERS, (self._host.id, run_id, marker_id), strict=True)
+        markers = {name: value for name, value in values if value is not None}
         env = {**child_environment(os.environ), **command.env, **markers}
         if not Path(command.cwd).is_dir():
             raise CommandNotFound(f"there is no folder {command.cwd}", hint="use an existing folder with --cwd")

@@ -1,0 +1,1 @@
+"""A worker plugin: an HTTP server that runs Agent SDK sessions as jobs."""

@@ -1,0 +1,150 @@
+"""JSON-RPC to a started plugin, over HTTP."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import anyio
+import httpx
+import msgspec
+
+from shopfloor.decoding import convert
+from shopfloor.errors import PluginFailed, PluginUnavailable
+from shopfloor.limits import PLUGIN_ANSWER_BYTES, PLUGIN_CALL_SECONDS
+from shopfloor.ports import JobItem, JobResult, JobState, JobStatus, PluginTool, ToolCallResult
+from shopfloor.rpc import ProtocolError, RpcError, decode_response, encode_request
+
+PROTOCOL_VERSION = "2025-06-18"
+T = TypeVar("T")
+_OK = 200
+
+
+class _Initialized(msgspec.Struct, frozen=True, rename="camel"):
+    protocol_version: str
+
+
+class _Tools(msgspec.Struct, frozen=True):
+    tools: tuple[PluginTool, ...]
+
+
+class _ToolAnswer(msgspec.Struct, frozen=True, rename="camel"):
+    content: list[dict[str, Any]]
+    is_error: bool = False
+
+
+class _Dispatched(msgspec.Struct, frozen=True, rename="camel"):
+    job_id: str
+
+
+class _Jobs(msgspec.Struct, frozen=True):
+    jobs: tuple[JobItem, ...]
+
+
+class _Cancelled(msgspec.Struct, frozen=True, rename="camel"):
+    status: JobStatus
+
+
+class _Deleted(msgspec.Struct, frozen=True):
+    deleted: bool
+
+
+class JsonRpcClient:
+    """Calls the methods of one plugin.
+
+    Raises `PluginUnavailable` if the plugin does not answer, `PluginFailed` for an error or a malformed answer.
+    """
+
+    def __init__(self, http: httpx.AsyncClient, name: str, url: str, secret: str) -> None:
+        self._http = http
+        self._name = name
+        self.url = url
+        self.headers = {
+            "Content-Type": "application/json",
+            "Accept": "application/json",
+            "MCP-Protocol-Version": PROTOCOL_VERSION,
+            "Authorization": f"Bearer {secret}",
+        }
+        self._ids = itertools.count(1)
+
+    async def call(self, method: str, params: dict[str, Any]) -> Any:
+        """Call any method and return its result as plain values."""
+        return await self._call(method, params, dict[str, Any])
+
+    async def initialize(self, timeout_seconds: float) -> None:
+        """Do the handshake."""
+        client = {"name": "shopfloor", "version": "0.1.0"}
+        params = {"protocolVersion": PROTOCOL_VERSION, "capabilities": {}, "clientInfo": client}
+        await self._call("initialize", params, _Initialized, timeout_seconds)
+
+    async def list_tools(self) -> Sequence[PluginTool]:
+        """List the tools of the plugin."""
+        return (await self._call("tools/list", {}, _Tools)).tools
+
+    async def invoke_tool(self, name: str, arguments: dict[str, Any]) -> ToolCallResult:
+        """Call a tool. Its own failure is a result with `is_error`."""
+        answer = await self._call("tools/call", {"name": name, "arguments": arguments}, _ToolAnswer)
+        return ToolCallResult(content=answer.content, is_error=answer.is_error)
+
+    async def dispatch_worker(self, description: str, task: str, config: dict[str, Any]) -> str:
+        """Start a job and return its id."""
+        params = {"description": description, "task": task, "config": config}
+        job_id = (await self._call("worker/dispatch", params, _Dispatched)).job_id
+        if not job_id:
+            raise PluginFailed(f"plugin {self._name}: worker/dispatch returned an empty jobId")
+        return job_id
+
+    async def list_workers(self, pattern: str | None = None) -> Sequence[JobItem]:
+        """List jobs with their details. `pattern` is a glob on descriptions."""
+        params = {"detail": "detailed", **({} if pattern is None else {"filter": pattern})}
+        return (await self._call("worker/list", params, _Jobs)).jobs
+
+    async def worker_status(self, job_id: str) -> JobState:
+        """Return the state of a job."""
+        return await self._call("worker/status", {"jobId": job_id}, JobState)
+
+    async def worker_result(self, job_id: str) -> JobResult:
+        """Return the output of a completed job."""
+        return await self._call("worker/result", {"jobId": job_id}, JobResult)
+
+    async def cancel_worker(self, job_id: str) -> JobStatus:
+        """Cancel a job and return its status."""
+        return (await self._call("worker/cancel", {"jobId": job_id}, _Cancelled)).status
+
+    async def delete_worker(self, job_id: str) -> None:
+        """Delete a completed or cancelled job."""
+        await self._call("worker/delete", {"jobId": job_id}, _Deleted)
+
+    async def _call(
+        self, method: str, params: dict[str, Any], shape: type[T], timeout_seconds: float = PLUGIN_CALL_SECONDS
+    ) -> T:
+        request_id = next(self._ids)
+        body = await self._post(method, encode_request(request_id, method, params), timeout_seconds)
+        try:
+            return convert(decode_response(body, request_id), shape)
+        except RpcError as error:
+            raise PluginFailed(f"plugin {self._name}: {method}: {error.message}", rpc_code=error.code) from error
+        except (ProtocolError, msgspec.ValidationError) as error:
+            raise PluginFailed(f"plugin {self._name}: {method}: {error}") from error
+
+    async def _post(self, method: str, content: bytes, timeout_seconds: float) -> bytes:
+        body = bytearray()
+        try:
+            # One deadline for the whole answer: the timeouts of httpx are per read, and a plugin may send byte by byte.
+            with anyio.fail_after(timeout_seconds):
+                request = self._http.stream("POST", self.url, content=content, headers=self.headers, timeout=None)
+                async with request as response:
+                    async for part in response.aiter_bytes():
+                        body += part
+                        if len(body) > PLUGIN_ANSWER_BYTES:
+                            size = f"{PLUGIN_ANSWER_BYTES:,} bytes"
+                            raise PluginFailed(f"plugin {self._name}: {method}: the answer is larger than {size}")
+        except TimeoutError as error:
+            raise PluginUnavailable(f"plugin {self._name}: {method}: no answer within {timeout_seconds:g} s") from error
+        except httpx.HTTPError as error:
+            reason = str(error) or type(error).__name__
+            raise PluginUnavailable(f"plugin {self._name}: {method}: {reason}") from error
+        if response.status_code != _OK:
+            raise PluginFailed(f"plugin {self._name}: {method}: HTTP status {response.status_code}")
+        return bytes(body)

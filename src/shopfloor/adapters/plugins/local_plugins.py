@@ -1,0 +1,197 @@
+"""The plugins of this machine's folders, each with a process that is started on first use."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.abc
+import httpx
+
+from shopfloor.adapters.plugins.client import JsonRpcClient
+from shopfloor.adapters.plugins.manifest import (
+    MANIFEST_NAME,
+    InvalidManifest,
+    Manifest,
+    find_manifests,
+    read_manifest,
+    shared_path,
+)
+from shopfloor.adapters.plugins.supervisor import Supervisor
+from shopfloor.errors import PluginFailed, PluginNotFound, PluginUnavailable
+from shopfloor.ports import (
+    WORKER,
+    JobItem,
+    JobResult,
+    JobState,
+    JobStatus,
+    PluginInfo,
+    PluginTool,
+    Processes,
+    ToolCallResult,
+    ToolServerHandle,
+    WorkerHandle,
+)
+
+IsAllowed = Callable[[Path], bool]
+
+
+def scan_plugins(folders: Iterable[Path], is_allowed: IsAllowed) -> list[tuple[PluginInfo, Manifest | None]]:
+    """List the plugins of some `plugins/` folders. An unusable one has no manifest, and its reason in `error`."""
+    found: dict[str, tuple[PluginInfo, Manifest | None]] = {}
+    for folder in folders:
+        for path in find_manifests(folder):
+            info, manifest = scan_plugin(path, is_allowed)
+            if manifest is not None and info.name in found:
+                error = f"another plugin is named {info.name!r}: {found[info.name][0].folder}"
+                info, manifest = PluginInfo(name=path.name, folder=str(path), status="error", error=error), None
+            found.setdefault(info.name if manifest is not None else str(path), (info, manifest))
+    return list(found.values())
+
+
+def scan_plugin(path: Path, is_allowed: IsAllowed) -> tuple[PluginInfo, Manifest | None]:
+    """Read one plugin. Without a manifest it cannot be used, and `error` says why."""
+    try:
+        manifest = read_manifest(path)
+    except InvalidManifest as error:
+        return PluginInfo(name=path.name, folder=str(path), status="error", error=str(error)), None
+    info = PluginInfo(
+        name=manifest.name,
+        folder=str(path),
+        status="stopped",
+        display_name=manifest.display_name,
+        description=manifest.description,
+        version=manifest.version,
+        capabilities=manifest.capabilities,
+    )
+    if (shared := shared_path(path)) is not None:
+        error = f"{shared} can be written by other users"
+        return _refused(info, "error", f"{error}; a plugin is code: run `chmod go-w {shared}`"), None
+    if not is_allowed(path):
+        return _refused(info, "not_allowed", f"run `shopfloor plugins allow {path}` once to allow it"), None
+    return info, manifest
+
+
+def _refused(info: PluginInfo, status: Any, error: str) -> PluginInfo:
+    return PluginInfo(
+        name=info.name,
+        folder=info.folder,
+        status=status,
+        display_name=info.display_name,
+        description=info.description,
+        version=info.version,
+        capabilities=info.capabilities,
+        error=error,
+    )
+
+
+class LocalPlugins:
+    """Implements `Plugins`. Use `open_plugins`, which stops every process at the end."""
+
+    def __init__(
+        self,
+        tasks: anyio.abc.TaskGroup,
+        http: httpx.AsyncClient,
+        processes: Processes,
+        folders: Callable[[], Iterable[Path]],
+        is_allowed: IsAllowed,
+    ) -> None:
+        self._tasks = tasks
+        self._http = http
+        self._processes = processes
+        self._folders = folders
+        self._is_allowed = is_allowed
+        self._supervisors: dict[str, Supervisor] = {}
+
+    def all(self) -> Sequence[PluginInfo]:
+        """List the plugins, with the state of those that were started."""
+        scanned = [info for info, _ in scan_plugins(self._folders(), self._is_allowed)]
+        return [self._supervisors[info.name].info if info.name in self._supervisors else info for info in scanned]
+
+    def start_all(self) -> None:
+        """Start every usable plugin in the background."""
+        for info, manifest in scan_plugins(self._folders(), self._is_allowed):
+            if manifest is not None:
+                self._supervisor(info, manifest)
+
+    async def worker(self, name: str) -> WorkerHandle:
+        """Return the worker handle of a plugin. A plugin without the capability never receives `worker/*`."""
+        info, manifest = self._find(name)
+        if WORKER not in manifest.capabilities:
+            raise PluginFailed(
+                f"plugin {name} accepts no jobs", hint=f'its {MANIFEST_NAME} has no "capabilities": ["{WORKER}"]'
+            )
+        return _LocalWorkerHandle(self._supervisor(info, manifest))
+
+    async def tool_server(self, name: str) -> ToolServerHandle:
+        """Return the tools of a plugin."""
+        return _LocalToolServerHandle(self._supervisor(*self._find(name)))
+
+    def _find(self, name: str) -> tuple[PluginInfo, Manifest]:
+        scanned = scan_plugins(self._folders(), self._is_allowed)
+        for info, manifest in scanned:
+            if info.name == name:
+                if manifest is None:
+                    raise PluginUnavailable(f"plugin {name} cannot be used: {info.error}")
+                return info, manifest
+        names = ", ".join(sorted(info.name for info, _ in scanned)) or "none"
+        raise PluginNotFound(f"there is no plugin {name!r}", hint=f"the plugins are: {names}")
+
+    def _supervisor(self, info: PluginInfo, manifest: Manifest) -> Supervisor:
+        supervisor = self._supervisors.get(manifest.name)
+        if supervisor is None:
+            supervisor = Supervisor(Path(info.folder), manifest, self._processes, self._http)
+            self._supervisors[manifest.name] = supervisor
+            self._tasks.start_soon(supervisor.run)
+        return supervisor
+
+
+@asynccontextmanager
+async def open_plugins(
+    processes: Processes, folders: Callable[[], Iterable[Path]], is_allowed: IsAllowed
+) -> AsyncGenerator[LocalPlugins]:
+    """Open the plugins of some folders. Leaving the context ends their processes."""
+    async with httpx.AsyncClient(trust_env=False) as http, anyio.create_task_group() as tasks:
+        yield LocalPlugins(tasks, http, processes, folders, is_allowed)
+        tasks.cancel_scope.cancel()
+
+
+class _LocalWorkerHandle:
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
+
+    async def dispatch(self, description: str, task: str, config: dict[str, Any]) -> str:
+        return await (await self._client()).dispatch_worker(description, task, config)
+
+    async def list(self, *, pattern: str | None = None) -> Sequence[JobItem]:
+        return await (await self._client()).list_workers(pattern)
+
+    async def status(self, job_id: str) -> JobState:
+        return await (await self._client()).worker_status(job_id)
+
+    async def result(self, job_id: str) -> JobResult:
+        return await (await self._client()).worker_result(job_id)
+
+    async def cancel(self, job_id: str) -> JobStatus:
+        return await (await self._client()).cancel_worker(job_id)
+
+    async def delete(self, job_id: str) -> None:
+        await (await self._client()).delete_worker(job_id)
+
+    async def _client(self) -> JsonRpcClient:
+        return await self._supervisor.client()
+
+
+class _LocalToolServerHandle:
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
+
+    async def list_tools(self) -> Sequence[PluginTool]:
+        await self._supervisor.client()
+        return self._supervisor.info.tools
+
+    async def call_tool(self, name: str, arguments: dict[str, Any]) -> ToolCallResult:
+        return await (await self._supervisor.client()).invoke_tool(name, arguments)

@@ -1,0 +1,107 @@
+"""`guild-member.json`: the manifest that makes a folder a plugin."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from shopfloor.decoding import decode_json
+from shopfloor.limits import PLUGIN_MANIFEST_BYTES
+
+MANIFEST_NAME = "guild-member.json"
+
+
+class InvalidManifest(Exception):
+    """Why a folder with a manifest is no usable plugin."""
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True):
+    """How a plugin is started. `${PORT}` and `${PYTHON}` are replaced in its words and in `env`."""
+
+    command: str
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+
+    def argv(self, port: int, python: str) -> list[str]:
+        """Return the words of the command."""
+        return [_filled(word, port, python) for word in (self.command, *self.args)]
+
+    def environment(self, port: int, python: str) -> dict[str, str]:
+        """Return the variables that the manifest adds."""
+        return {name: _filled(value, port, python) for name, value in self.env.items()}
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The content of a manifest. Unknown fields are ignored."""
+
+    name: str
+    display_name: str
+    description: str
+    version: str
+    transport: Literal["http"]
+    mcp: Command
+    capabilities: tuple[str, ...] = ()
+
+
+def find_manifests(folder: Path) -> Iterator[Path]:
+    """Yield the plugin folders of a `plugins/` folder: its folders with a manifest, and those one level below."""
+    for path in _folders(folder):
+        if (path / MANIFEST_NAME).exists():
+            yield path
+        else:
+            yield from (inner for inner in _folders(path) if (inner / MANIFEST_NAME).exists())
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read and check the manifest of a folder. Raises `InvalidManifest`."""
+    path = folder / MANIFEST_NAME
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise InvalidManifest(f"cannot read {MANIFEST_NAME}: {error.strerror}") from error
+    if len(raw) > PLUGIN_MANIFEST_BYTES:
+        raise InvalidManifest(f"{MANIFEST_NAME} is larger than {PLUGIN_MANIFEST_BYTES:,} bytes")
+    try:
+        manifest = decode_json(raw, Manifest)
+    except msgspec.MsgspecError as error:
+        raise InvalidManifest(f"{MANIFEST_NAME}: {error}") from error
+    if not is_plugin_name(manifest.name):
+        raise InvalidManifest(
+            f"{MANIFEST_NAME}: name must be lower-case letters, digits and '-', got {manifest.name!r}"
+        )
+    if not manifest.mcp.command.strip():
+        raise InvalidManifest(f"{MANIFEST_NAME}: mcp.command is empty")
+    return manifest
+
+
+def shared_path(folder: Path) -> Path | None:
+    """Return the first path of a plugin that other users can write, or None. A plugin is code that we execute."""
+    for path in (folder.parent, folder, folder / MANIFEST_NAME):
+        status = path.stat()
+        # A sticky folder such as /tmp lets others add files, but not replace ours.
+        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not status.st_mode & stat.S_ISVTX:
+            return path
+        if status.st_uid not in (os.geteuid(), 0):
+            return path
+    return None
+
+
+def _folders(folder: Path) -> list[Path]:
+    try:
+        return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    except OSError:
+        return []
+
+
+def is_plugin_name(name: str) -> bool:
+    """Return whether a name is lower-case letters, digits and `-`."""
+    return bool(name) and all(part.isascii() and part.isalnum() and part == part.lower() for part in name.split("-"))
+
+
+def _filled(word: str, port: int, python: str) -> str:
+    return word.replace("${PORT}", str(port)).replace("${PYTHON}", python)

@@ -1,0 +1,162 @@
+"""The process of one plugin: started on a free port, ready after the handshake, restarted after a crash."""
+
+from __future__ import annotations
+
+import random
+import secrets
+import sys
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+
+import anyio
+import httpx
+
+from shopfloor.adapters.plugins.client import JsonRpcClient
+from shopfloor.adapters.plugins.manifest import Manifest
+from shopfloor.errors import PluginFailed, PluginUnavailable, ShopfloorError
+from shopfloor.limits import (
+    PLUGIN_OUTPUT_LINES,
+    PLUGIN_POLL_SECONDS,
+    PLUGIN_PORT_TRIES,
+    PLUGIN_PORTS,
+    PLUGIN_READY_SECONDS,
+    PLUGIN_RESTART_MAX_SECONDS,
+    PLUGIN_RESTART_SECONDS,
+)
+from shopfloor.ports import Child, Command, Exit, PluginInfo, PluginStatus, PluginTool, Processes
+
+SECRET_VARIABLE = "SHOPFLOOR_PLUGIN_SECRET"  # noqa: S105 - the name of a variable
+PORT_TAKEN = 2
+"""The exit code of a plugin whose port is in use."""
+
+
+class _PortTaken(Exception):
+    """Another process has the port."""
+
+
+class Supervisor:
+    """Keeps one plugin running. `run` does the work; the other methods are for callers of the plugin."""
+
+    def __init__(self, folder: Path, manifest: Manifest, processes: Processes, http: httpx.AsyncClient) -> None:
+        self._folder = folder
+        self._manifest = manifest
+        self._processes = processes
+        self._http = http
+        self._status: PluginStatus = "stopped"
+        self._error: str | None = None
+        self._tools: Sequence[PluginTool] = ()
+        self._client: JsonRpcClient | None = None
+        self._changed = anyio.Event()
+        self._output: deque[str] = deque(maxlen=PLUGIN_OUTPUT_LINES)
+
+    @property
+    def info(self) -> PluginInfo:
+        """The plugin as lists show it."""
+        manifest = self._manifest
+        return PluginInfo(
+            name=manifest.name,
+            folder=str(self._folder),
+            status=self._status,
+            display_name=manifest.display_name,
+            description=manifest.description,
+            version=manifest.version,
+            capabilities=manifest.capabilities,
+            error=self._error,
+            tools=tuple(self._tools),
+        )
+
+    async def client(self) -> JsonRpcClient:
+        """Return the client once the plugin is ready. Raises `PluginUnavailable` if it cannot be started."""
+        while self._client is None:
+            if self._status == "error":
+                raise PluginUnavailable(
+                    f"plugin {self._manifest.name} is not running: {self._error}",
+                    hint="`shopfloor plugins` shows its state; it is started again by itself",
+                )
+            await self._changed.wait()
+        return self._client
+
+    async def run(self) -> None:
+        """Start the plugin and keep it running until cancelled. A crash is followed by a restart with backoff."""
+        pause = PLUGIN_RESTART_SECONDS
+        while True:
+            self._set("starting")
+            try:
+                reason = await self._run_once()
+            except ShopfloorError as error:
+                reason = error.message
+            if self._client is not None:
+                pause = PLUGIN_RESTART_SECONDS
+            self._client = None
+            self._set("error", reason)
+            await anyio.sleep(pause)
+            pause = min(pause * 2, PLUGIN_RESTART_MAX_SECONDS)
+
+    async def _run_once(self) -> str:
+        """Run the process once, on the first port that is free. Return why it ended."""
+        for port in random.sample(PLUGIN_PORTS, PLUGIN_PORT_TRIES):
+            try:
+                return await self._run_on(port)
+            except _PortTaken:
+                continue
+        return f"no free port in {PLUGIN_PORT_TRIES} tries between {PLUGIN_PORTS[0]} and {PLUGIN_PORTS[-1]}"
+
+    async def _run_on(self, port: int) -> str:
+        secret = secrets.token_urlsafe(32)
+        command = Command(
+            argv=self._manifest.mcp.argv(port, sys.executable),
+            cwd=str(self._folder),
+            env={**self._manifest.mcp.environment(port, sys.executable), SECRET_VARIABLE: secret},
+        )
+        client = JsonRpcClient(self._http, self._manifest.name, f"http://127.0.0.1:{port}/mcp", secret)
+        self._output.clear()
+        ended = Exit(0)
+        async with self._processes.start(command, run_id=None) as child, anyio.create_task_group() as tasks:
+            child.release()
+            tasks.start_soon(self._read_output, child)
+            tasks.start_soon(self._wait_until_ready, client, child)
+            ended = await child.wait()
+            tasks.cancel_scope.cancel()
+        if ended.code == PORT_TAKEN and ended.signal is None and self._client is None:
+            raise _PortTaken
+        return self._describe(ended)
+
+    async def _wait_until_ready(self, client: JsonRpcClient, child: Child) -> None:
+        """Do the handshake, and make the client available. Kill a process that is not ready in time."""
+        failure = "no answer"
+        with anyio.move_on_after(PLUGIN_READY_SECONDS):
+            while True:
+                try:
+                    await client.initialize(PLUGIN_READY_SECONDS)
+                    self._tools = await client.list_tools()
+                except PluginUnavailable as error:
+                    failure = error.message
+                    await anyio.sleep(PLUGIN_POLL_SECONDS)
+                except PluginFailed as error:
+                    failure = error.message
+                    break
+                else:
+                    self._client = client
+                    self._set("ready")
+                    return
+        self._output.append(f"the initialize handshake failed within {PLUGIN_READY_SECONDS:g} s: {failure}")
+        await child.kill()
+
+    async def _read_output(self, child: Child) -> None:
+        rest = b""
+        while (chunk := await child.read()) is not None:
+            *lines, rest = (rest + chunk.data[-4096:]).split(b"\n")
+            self._output.extend(line.decode(errors="replace").strip()[:500] for line in lines if line.strip())
+            rest = rest[-4096:]
+        if rest.strip():
+            self._output.append(rest.decode(errors="replace").strip()[:500])
+
+    def _describe(self, ended: Exit) -> str:
+        how = f"killed by {ended.signal}" if ended.signal is not None else f"ended with exit code {ended.code}"
+        return f"{how}: {self._output[-1]}" if self._output else how
+
+    def _set(self, status: PluginStatus, error: str | None = None) -> None:
+        self._status, self._error = status, error
+        changed, self._changed = self._changed, anyio.Event()
+        changed.set()

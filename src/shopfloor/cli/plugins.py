@@ -1,0 +1,151 @@
+"""`shopfloor plugins`: list, create, check and allow plugins."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+import msgspec
+
+from shopfloor.cli.arguments import Parser, resolve_folder, storage_from_args
+from shopfloor.cli.style import Style, escape_controls
+from shopfloor.errors import PluginNotFound, UsageError
+from shopfloor.ports import PluginInfo
+from shopfloor.record import Storage
+from shopfloor.wiring import allow_plugin, check_plugin, create_plugin, list_plugins, plugin_templates
+
+EXAMPLES = """\
+  shopfloor plugins                      list the plugins, and why one cannot be used
+  shopfloor plugins new reviewer         copy the researcher as plugins/reviewer
+  shopfloor plugins check reviewer       start it and try the whole protocol
+  shopfloor plugins allow plugins/other  let a plugin of this project be started"""
+
+_NEW = """\
+  shopfloor plugins new reviewer                           an agent, copied from the researcher
+  shopfloor plugins new counter --template word-count      one file of Python, without an agent
+  shopfloor plugins new titles --template node-example     one file of JavaScript"""
+_CHECK = """\
+  shopfloor plugins check reviewer                         a plugin by its name
+  shopfloor plugins check ./plugins/reviewer --json        a folder; the results as JSON"""
+_ALLOW = "  shopfloor plugins allow plugins/reviewer"
+_TASK = "This is a conformance check: answer with the word OK."
+
+
+def parser(name: str, summary: str) -> argparse.ArgumentParser:
+    """Return the parser of the command's arguments."""
+    parser = Parser(name, summary, examples=EXAMPLES)
+    listing = parser.add_command("list", "List the plugins", examples="  shopfloor plugins list --json")
+    _add_plugins_option(listing)
+    listing.add_argument("--json", action="store_true", help="print JSON")
+
+    new = parser.add_command("new", "Create a plugin from a template", examples=_NEW)
+    new.add_argument("name", metavar="NAME", help="name of the new plugin")
+    new.add_argument("--template", metavar="NAME", default="researcher", help="template (default: researcher)")
+    new.add_argument("--into", metavar="FOLDER", default="plugins", help="folder for it (default: plugins)")
+
+    check = parser.add_command("check", "Start a plugin and try the whole protocol", examples=_CHECK)
+    check.add_argument("plugin", metavar="PLUGIN", help="name or folder of the plugin")
+    check.add_argument("--task", metavar="TEXT", default=_TASK, help="task of the job that the check dispatches")
+    _add_plugins_option(check)
+    check.add_argument("--json", action="store_true", help="print a line of JSON per check")
+
+    allow = parser.add_command("allow", "Allow a plugin of a project to be started", examples=_ALLOW)
+    allow.add_argument("folder", metavar="FOLDER", help="folder of the plugin")
+    parser.set_default_command("list", json=False, plugins=[])
+    return parser
+
+
+def _add_plugins_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--plugins", metavar="FOLDER", action="append", default=[], help="folder of plugins to use as well; repeatable"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Execute the inner command."""
+    commands: dict[str, Callable[[argparse.Namespace], int]] = {
+        "list": _list,
+        "new": _new,
+        "check": _check,
+        "allow": _allow,
+    }
+    return commands[args.part](args)
+
+
+def _list(args: argparse.Namespace) -> int:
+    infos = list_plugins(storage_from_args(args), _named_folders(args))
+    if args.json:
+        print(json.dumps(msgspec.to_builtins(infos), ensure_ascii=False))
+        return 0
+    width = max([len(info.name) for info in infos], default=0)
+    for info in infos:
+        kind = "worker" if info.is_worker else "tools"
+        about = f"{info.status}: {info.error}" if info.error else f"{kind:<6}  {info.description}"
+        print(escape_controls(f"{info.name.ljust(width)}  {about}"))
+    if not infos:
+        print("no plugins; `shopfloor plugins new NAME` creates one in plugins/")
+    return 0
+
+
+def _new(args: argparse.Namespace) -> int:
+    templates = plugin_templates()
+    if args.template not in templates:
+        raise UsageError(f"no template {args.template!r}", hint=f"the templates are: {', '.join(templates)}")
+    folder = create_plugin(resolve_folder(args.into), args.name, templates[args.template])
+    allow_plugin(storage_from_args(args), folder)
+    print(escape_controls(f"created {folder}"))
+    readable = [name for name in ("prompt.md", "server.py", "server.mjs") if (folder / name).exists()]
+    print(f"change {readable[0]} and guild-member.json, then try it:")
+    print(escape_controls(f"  shopfloor plugins check {args.name}"))
+    return 0
+
+
+def _check(args: argparse.Namespace) -> int:
+    storage = storage_from_args(args)
+    folder = _find_folder(storage, args)
+    return anyio.run(_run_checks, storage, folder, args)
+
+
+async def _run_checks(storage: Storage, folder: Path, args: argparse.Namespace) -> int:
+    style = Style.from_choice("auto")
+    failures = count = 0
+    async for result in check_plugin(storage, folder, args.task):
+        count += 1
+        failures += not result.passed
+        if args.json:
+            print(msgspec.json.encode(result).decode(), flush=True)
+            continue
+        sign = style.paint("✓", "green") if result.passed else style.paint("✗", "red")
+        print(f"{sign} {escape_controls(result.name)}", flush=True)
+        if result.detail:
+            print(escape_controls(f"  {result.detail}"), flush=True)
+    if not args.json:
+        print(f"{failures} of {count} checks failed" if failures else f"all {count} checks passed")
+    return 1 if failures else 0
+
+
+def _allow(args: argparse.Namespace) -> int:
+    info = allow_plugin(storage_from_args(args), resolve_folder(args.folder).resolve())
+    print(escape_controls(f"{info.name} may be started: {info.folder}"))
+    return 0
+
+
+def _find_folder(storage: Storage, args: argparse.Namespace) -> Path:
+    """Return the folder of the plugin that the user named by name or folder."""
+    if "/" in args.plugin or args.plugin in {".", ".."}:
+        return resolve_folder(args.plugin).resolve()
+    infos = list_plugins(storage, _named_folders(args))
+    found: PluginInfo | None = next((info for info in infos if info.name == args.plugin), None)
+    if found is None:
+        names = ", ".join(info.name for info in infos) or "none"
+        raise PluginNotFound(f"there is no plugin {args.plugin!r}", hint=f"the plugins are: {names}")
+    if found.status == "not_allowed":
+        raise UsageError(f"plugin {found.name} is not allowed yet", hint=found.error)
+    return Path(found.folder)
+
+
+def _named_folders(args: argparse.Namespace) -> list[Path]:
+    return [resolve_folder(folder) for folder in args.plugins]

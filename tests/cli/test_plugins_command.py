@@ -1,0 +1,130 @@
+"""`shopfloor plugins`, as an author of plugins uses it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.agents.agent_environment import agent_environment
+from tests.cli.conftest import Cli
+from tests.model_server.fixtures import model_server, model_server_thread
+from tests.model_server.script import Text, Turn
+from tests.model_server.server import ModelServer
+from tools.page import find_node
+
+__all__ = ["model_server", "model_server_thread"]
+
+
+@pytest.fixture
+def project(tmp_path: Path, env: dict[str, str]) -> Path:
+    """An empty project, and a home without plugins."""
+    env["HOME"] = env["XDG_DATA_HOME"] = str(tmp_path / "home")
+    folder = tmp_path / "project"
+    folder.mkdir(mode=0o755)
+    return folder
+
+
+@pytest.mark.req("REQ-WD-1", "REQ-WD-2", "REQ-WD-3", "REQ-WD-4")
+@pytest.mark.parametrize("template", ["word-count", "node-example"])
+def test_a_new_plugin_passes_every_check(shopfloor: Cli, project: Path, env: dict[str, str], template: str) -> None:
+    env["PATH"] = f"{find_node().parent}:{env['PATH']}"
+    created = shopfloor("plugins", "new", "my-plugin", "--template", template, cwd=project)
+    assert created.returncode == 0, created.stderr
+    assert f"created {project / 'plugins' / 'my-plugin'}" in created.stdout
+    (listed,) = json.loads(shopfloor("plugins", "list", "--json", cwd=project).stdout)
+    assert (listed["name"], listed["status"], listed["capabilities"]) == ("my-plugin", "stopped", ["worker"])
+    checked = shopfloor("plugins", "check", "my-plugin", cwd=project)
+    assert checked.returncode == 0, checked.stdout
+    assert checked.stdout.endswith("all 14 checks passed\n")
+    assert "✗" not in checked.stdout
+
+
+@pytest.mark.req("REQ-WD-40", "REQ-WD-43")
+def test_a_copy_of_the_researcher_passes_every_check(
+    shopfloor: Cli, project: Path, env: dict[str, str], model_server: ModelServer
+) -> None:
+    env.update(agent_environment("claude-code", model_server.url, project / "home"))
+    model_server.say(Turn(say=[Text(text="OK")], times=0))
+    assert shopfloor("plugins", "new", "reviewer", cwd=project).returncode == 0
+    assert not (project / "plugins" / "reviewer" / "jobs").exists()
+    checked = shopfloor("plugins", "check", "reviewer", "--json", cwd=project)
+    results = [json.loads(line) for line in checked.stdout.splitlines()]
+    assert [result for result in results if not result["passed"]] == []
+    assert len(results) == 14
+    assert (project / "plugins" / "reviewer" / "jobs").is_dir()
+
+
+def test_a_plugin_of_a_project_is_started_only_once_it_is_allowed(
+    shopfloor: Cli, project: Path, tmp_path: Path
+) -> None:
+    shopfloor("plugins", "new", "counter", "--template", "word-count", "--into", "made", cwd=tmp_path)
+    (tmp_path / "made").rename(project / "plugins")
+    (listed,) = json.loads(shopfloor("plugins", "list", "--json", cwd=project).stdout)
+    assert (listed["name"], listed["status"]) == ("counter", "not_allowed")
+    refused = shopfloor("plugins", "check", "counter", cwd=project)
+    assert refused.returncode == 2
+    assert "error[usage]: plugin counter is not allowed yet" in refused.stderr
+    assert f"shopfloor plugins allow {project / 'plugins' / 'counter'}" in refused.stderr
+    # Naming the folder of plugins allows them.
+    assert shopfloor("plugins", "check", "counter", "--plugins", "plugins", cwd=project).returncode == 0
+    assert shopfloor("plugins", "allow", "plugins/counter", cwd=project).returncode == 0
+    assert shopfloor("plugins", "check", "counter", cwd=project).returncode == 0
+
+
+def test_bad_plugins_are_listed_with_the_reason_and_stop_no_other(shopfloor: Cli, project: Path) -> None:
+    shopfloor("plugins", "new", "good", "--template", "word-count", cwd=project)
+    (project / "plugins" / "torn").mkdir()
+    (project / "plugins" / "torn" / "guild-member.json").write_text("{")
+    listed = shopfloor("plugins", cwd=project)
+    assert listed.returncode == 0
+    assert "good  worker  Counts the words of a text." in listed.stdout
+    assert "torn  error: guild-member.json: Input data was truncated" in listed.stdout
+    checked = shopfloor("plugins", "check", "plugins/torn", cwd=project)
+    assert checked.returncode == 1
+    assert checked.stdout.startswith("✗ the manifest is valid\n  guild-member.json: Input data was truncated")
+
+
+def test_a_plugin_that_breaks_the_protocol_fails_the_check_with_what_was_wrong(shopfloor: Cli, project: Path) -> None:
+    shopfloor("plugins", "new", "sloppy", "--template", "word-count", cwd=project)
+    server = project / "plugins" / "sloppy" / "server.py"
+    text = server.read_text()
+    # It returns every job to every filter, and lets a stranger in.
+    text = text.replace('pattern = params.get("filter") or "*"', 'pattern = "nothing"').replace(
+        "if SECRET and", "if False and"
+    )
+    server.write_text(text)
+    checked = shopfloor("plugins", "check", "sloppy", cwd=project)
+    assert checked.returncode == 1
+    assert "✗ a request without the secret is refused" in checked.stdout
+    assert "require SHOPFLOOR_PLUGIN_SECRET" in checked.stdout
+    assert "✗ worker/list finds the job by a glob on its description" in checked.stdout
+    assert checked.stdout.endswith("2 of 14 checks failed\n")
+    server.write_text("import sys; sys.exit('no such module')")
+    dead = shopfloor("plugins", "check", "sloppy", cwd=project)
+    assert dead.returncode == 1
+    assert "✗ the plugin starts and answers initialize" in dead.stdout
+    assert "ended with exit code 1: no such module" in dead.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("new", "Bad Name"), "'Bad Name' is not a plugin name"),
+        (("new", "x", "--template", "nope"), "no template 'nope'"),
+        (("check", "nope"), "there is no plugin 'nope'"),
+        (("allow", "nowhere"), "is not a plugin: it has no guild-member.json"),
+    ],
+)
+def test_bad_input_is_a_clear_error(shopfloor: Cli, project: Path, words: tuple[str, ...], message: str) -> None:
+    done = shopfloor("plugins", *words, cwd=project)
+    assert done.returncode in (2, 4)
+    assert message in done.stderr
+    assert "hint: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_name_is_used_once(shopfloor: Cli, project: Path) -> None:
+    assert shopfloor("plugins", "new", "counter", "--template", "word-count", cwd=project).returncode == 0
+    again = shopfloor("plugins", "new", "counter", "--template", "word-count", cwd=project)
+    assert "exists already" in again.stderr
