@@ -23,7 +23,8 @@ from shopfloor.ports.agents import (
     UsageDelta,
 )
 from shopfloor.ports.audit import Audit, AuditEntry, audit_entry
-from shopfloor.ports.bus import Bus, RunsSubscription, Subscription
+from shopfloor.ports.bus import Bus, FleetSubscription, RunsSubscription, Subscription
+from shopfloor.ports.fleet_events import FleetEventPage, FleetEvents, FleetFilter, StoredFleetEvent
 from shopfloor.ports.hosts import Hosts
 from shopfloor.ports.logs import (
     Log,
@@ -89,6 +90,10 @@ __all__ = [
     "Command",
     "ControlMessage",
     "Exit",
+    "FleetEventPage",
+    "FleetEvents",
+    "FleetFilter",
+    "FleetSubscription",
     "Hosts",
     "JobDecision",
     "JobItem",
@@ -136,6 +141,7 @@ __all__ = [
     "Session",
     "SessionEnded",
     "Store",
+    "StoredFleetEvent",
     "StreamName",
     "SubAgentEnded",
     "SubAgentStarted",

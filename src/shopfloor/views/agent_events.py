@@ -54,9 +54,7 @@ from shopfloor.log import (
 )
 from shopfloor.views.agent_event_types import (
     AgentSession,
-    FleetEvent,
     Metrics,
-    Reason,
     completed_event,
     failure_event,
     fatal_error_event,
@@ -72,6 +70,8 @@ from shopfloor.views.agent_event_types import (
     tool_call_event,
     tool_result_event,
 )
+from shopfloor.views.agent_payloads import Reason
+from shopfloor.views.fleet_event_types import FleetEvent
 from shopfloor.views.spending import NO_USAGE, Spending, UsageTotal, spending_step
 from shopfloor.views.truncation import ms_between
 from shopfloor.views.wait_state import step_key_of
@@ -110,9 +110,14 @@ Step = tuple[FleetEventState, list[FleetEvent]]
 def fleet_event_step(state: FleetEventState, event: Event) -> Step:
     """Return the state after the next event of a run, and the fleet events that it causes."""
     # A session that this event ends has spent what was known before the event.
+    if not state.agents and not isinstance(event.payload, StepStarted | RunStarted | RunCompleted):
+        # Most events of most runs: there is no session that could have an event.
+        return state, []
     after, events = _events_of(state, event)
     if not isinstance(event.payload, RunStarted | RunCompleted):
-        after = replace(after, spending=spending_step(state.spending, event))
+        spending = spending_step(state.spending, event)
+        if spending is not state.spending:
+            after = replace(after, spending=spending)
     return after, [replace(fleet_event, n=n) if n else fleet_event for n, fleet_event in enumerate(events)]
 
 

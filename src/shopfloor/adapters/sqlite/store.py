@@ -31,7 +31,7 @@ from shopfloor.adapters.sqlite.rows import TIMELINE_COLUMNS, decode_run_item, de
 from shopfloor.adapters.sqlite.search import find_runs, snippets
 from shopfloor.adapters.sqlite.upserts import apply
 from shopfloor.errors import ShopfloorError
-from shopfloor.limits import DATABASE_READERS
+from shopfloor.limits import DATABASE_READERS, FLEET_EVENTS_KEPT
 from shopfloor.ports import (
     ANSWER_ID_PREFIX,
     Channel,
@@ -55,13 +55,19 @@ _EXPIRED = (
     "SELECT id, completed_at FROM worker_runs WHERE completed_at < ? AND completed_at >= ?"
     " AND id NOT IN (SELECT worker_id FROM pins) ORDER BY completed_at, num LIMIT ?"
 )
+_KEEP_POSITIONS = (
+    "INSERT INTO fleet_positions (run_id, seq) SELECT id, last_seq FROM worker_runs WHERE {condition}"
+    " ON CONFLICT (run_id) DO UPDATE SET seq = max(seq, excluded.seq)"
+)
+"""Remembers how far the fleet events of runs are stored, before their rows are deleted."""
 
 
 class SqliteStore:
     """Implements `Store`."""
 
-    def __init__(self, pool: Pool, path: Path) -> None:
+    def __init__(self, pool: Pool, path: Path, *, fleet_events_kept: int = FLEET_EVENTS_KEPT) -> None:
         self._pool = pool
+        self.fleet_events_kept = fleet_events_kept
         self._health = Health(path)
         self.intake = Intake(path.with_name("intake.jsonl"))
         self.writer = Writer(pool, health=self._health, intake=self.intake)
@@ -69,9 +75,10 @@ class SqliteStore:
         self._closed = False
 
     @classmethod
-    async def open(cls, path: Path) -> SqliteStore:
+    async def open(cls, path: Path, *, fleet_events_kept: int = FLEET_EVENTS_KEPT) -> SqliteStore:
         """Open the database at `path`, creating and migrating it. Raises `StoreError` or `StorageError`."""
-        return cls(await anyio.to_thread.run_sync(open_database, path), path)
+        pool = await anyio.to_thread.run_sync(open_database, path)
+        return cls(pool, path, fleet_events_kept=fleet_events_kept)
 
     async def read(self, job: Callable[[Connection], T]) -> T:
         """Run a job in a read transaction, in a thread. Raises `StoreError`."""
@@ -97,7 +104,8 @@ class SqliteStore:
         with self._pool.read_transaction() as connection:
             return job(connection)
 
-    async def _write(self, job: Callable[[Connection], T]) -> T:
+    async def write(self, job: Callable[[Connection], T]) -> T:
+        """Run a job in the next write transaction. Raises `StoreError`."""
         # Waits without a thread. A queued job is executed even if its caller is cancelled.
         written = self.writer.submit_batched(run_each, job)
         with anyio.CancelScope(shield=True):
@@ -200,13 +208,13 @@ class SqliteStore:
 
     async def apply(self, changes: Sequence[ViewUpdate], *, feed_position: int | None = None) -> None:
         def job(connection: Connection) -> None:
-            apply(connection, changes)
+            apply(connection, changes, self.fleet_events_kept)
             if feed_position is not None:
                 connection.execute(
                     "INSERT OR REPLACE INTO settings (name, value) VALUES (?, ?)", (_MARK_SETTING, str(feed_position))
                 )
 
-        await self._write(job)
+        await self.write(job)
 
     async def pin(self, run_id: str, *, pinned: bool) -> bool:
         def job(connection: Connection) -> bool:
@@ -216,7 +224,7 @@ class SqliteStore:
             self.intake.add(pin_line(run_id, pinned=pinned))
             return True
 
-        return await self._write(job)
+        return await self.write(job)
 
     async def add_tombstone(self, run_id: str) -> None:
         def job(connection: Connection) -> None:
@@ -224,11 +232,13 @@ class SqliteStore:
             # If the tombstone is lost with the database, the intake must not restore the run.
             self.intake.add_deleted(run_id)
 
-        await self._write(job)
+        await self.write(job)
 
     async def delete(self, run_id: str) -> None:
         # Cascades and triggers delete timeline, archive and search index of the run.
-        await self._execute(Query("DELETE FROM worker_runs WHERE id = ?", (run_id,)), Query(UNPIN, (run_id,)))
+        tables = {"worker_runs": "id", "fleet_events": "run_id", "fleet_positions": "run_id"}
+        deletes = [Query(f"DELETE FROM {table} WHERE {column} = ?", (run_id,)) for table, column in tables.items()]
+        await self._execute(*deletes, Query(UNPIN, (run_id,)))
 
     async def drop_archive(self, run_id: str) -> None:
         await self._execute(
@@ -237,11 +247,24 @@ class SqliteStore:
         )
 
     async def truncate_views(self, run_id: str, last_seq: int) -> None:
-        await self._execute(Query("DELETE FROM worker_runs WHERE id = ? AND last_seq > ?", (run_id, last_seq)))
+        past = (run_id, last_seq)
+        await self._execute(
+            Query(_KEEP_POSITIONS.format(condition="id = ? AND last_seq > ?"), past),
+            Query("UPDATE fleet_positions SET seq = ? WHERE run_id = ? AND seq > ?", (last_seq, run_id, last_seq)),
+            Query("DELETE FROM worker_runs WHERE id = ? AND last_seq > ?", past),
+        )
+
+    async def discard_views(self, run_id: str) -> None:
+        await self._execute(
+            Query(_KEEP_POSITIONS.format(condition="id = ?"), (run_id,)),
+            Query("DELETE FROM worker_runs WHERE id = ?", (run_id,)),
+        )
 
     async def clear_views(self) -> None:
         await self._execute(
-            Query("DELETE FROM worker_runs"), Query("DELETE FROM settings WHERE name = ?", (_MARK_SETTING,))
+            Query(_KEEP_POSITIONS.format(condition="last_seq > 0")),
+            Query("DELETE FROM worker_runs"),
+            Query("DELETE FROM settings WHERE name = ?", (_MARK_SETTING,)),
         )
 
     async def _execute(self, *statements: Query) -> None:
@@ -249,7 +272,7 @@ class SqliteStore:
             for statement in statements:
                 connection.execute(*statement)
 
-        await self._write(job)
+        await self.write(job)
 
     def failure(self) -> ShopfloorError | None:
         return self._health.failure()

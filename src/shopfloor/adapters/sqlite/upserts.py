@@ -9,10 +9,12 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from shopfloor.adapters.sqlite.fleet_events import insert_fleet_events
 from shopfloor.adapters.sqlite.queries import placeholders
 from shopfloor.adapters.sqlite.rows import RUN_COLUMNS, run_column_values
 from shopfloor.adapters.sqlite.search import UPSERT_CHUNK, UPSERT_TASK, task_text
 from shopfloor.ports import ViewUpdate
+from shopfloor.views import FleetEvent
 
 _encode = msgspec.json.Encoder().encode
 _ROWS_PER_STATEMENT: Final = 500
@@ -21,6 +23,8 @@ _ROWS_PER_STATEMENT: Final = 500
 _DELETED: Final = "SELECT worker_id FROM tombstones WHERE worker_id IN "
 _LAST_SEQS: Final = "SELECT id, last_seq FROM worker_runs WHERE id IN "
 _DELETE_STATES: Final = "DELETE FROM worker_folds WHERE worker_id IN "
+_POSITIONS: Final = "SELECT run_id, seq FROM fleet_positions WHERE run_id IN "
+_DELETE_POSITIONS: Final = "DELETE FROM fleet_positions WHERE run_id IN "
 
 Rows = list[tuple[Any, ...]]
 
@@ -68,7 +72,7 @@ class _SearchRows(NamedTuple):
     chunks: Rows
 
 
-def apply(connection: Connection, changes: Sequence[ViewUpdate]) -> None:
+def apply(connection: Connection, changes: Sequence[ViewUpdate], fleet_events_kept: int) -> None:
     """Write the updates. Skips deleted runs, and updates that are not newer than the stored row."""
     if not changes:
         return
@@ -78,14 +82,22 @@ def apply(connection: Connection, changes: Sequence[ViewUpdate]) -> None:
     # Runs come first: the other tables refer to them.
     rows: dict[_Insert, Rows] = {statement: [] for statement in (_RUN, _CHANNEL, _TIMELINE, _ARCHIVE, _STATE)}
     search_rows = _SearchRows([], [])
+    fleet_events: list[FleetEvent] = []
+    positions: dict[str, int] = dict(connection.execute(f"{_POSITIONS}{placeholders(ids)}", ids).fetchall())
     for change in changes:
         run_id, last_seq = change.row.id, last_seqs.get(change.row.id)
         if run_id not in deleted_run_ids and (last_seq is None or last_seq < change.row.last_seq):
             last_seqs[run_id] = change.row.last_seq
             _collect_rows(rows, change, last_seq)
             _collect_search_rows(search_rows, change, last_seq)
+            # The fleet events of a run whose views are made again are stored up to its position already.
+            stored_seq = max(last_seq or 0, positions.get(run_id, 0))
+            fleet_events += [event for event in change.fleet_events if event.seq > stored_seq]
     for statement, parameters in rows.items():
         statement.run(connection, parameters)
+    insert_fleet_events(connection, fleet_events, fleet_events_kept)
+    if passed := [run_id for run_id, seq in positions.items() if seq <= last_seqs.get(run_id, 0)]:
+        connection.execute(f"{_DELETE_POSITIONS}{placeholders(passed)}", passed)
     connection.executemany(UPSERT_TASK, search_rows.tasks)
     connection.executemany(UPSERT_CHUNK, search_rows.chunks)
     if ended := [change.row.id for change in changes if change.row.is_ended]:
