@@ -9,6 +9,7 @@ from shopfloor.lazy import lazy_getattr as _lazy_getattr
 from shopfloor.server.access import AccessControl
 from shopfloor.server.app import create_app
 from shopfloor.server.connection_limits import ConnectionLimits, load_connection_limits
+from shopfloor.server.fleet_feed import FleetFeed
 from shopfloor.server.page_files import PAGE_FOLDER
 from shopfloor.server.services import Services
 
@@ -19,6 +20,7 @@ __all__ = [
     "PAGE_FOLDER",
     "AccessControl",
     "ConnectionLimits",
+    "FleetFeed",
     "Services",
     "create_app",
     "load_connection_limits",

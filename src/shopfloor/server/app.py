@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from functools import cache
 
 import anyio
@@ -9,7 +11,7 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
 
-from shopfloor.server import execution_stream, logs, run_actions, runs, streams
+from shopfloor.server import execution_stream, fleet, logs, run_actions, runs, streams
 from shopfloor.server.auth import AuthMiddleware, LoginLimiter
 from shopfloor.server.body_limit import BodyLimitMiddleware
 from shopfloor.server.client_tracker import ClientTracker
@@ -19,9 +21,8 @@ from shopfloor.server.logs import LOG_MEDIA_TYPE
 from shopfloor.server.run_tree import SpanCache
 from shopfloor.server.services import Services
 
-OPERATIONS = tuple(
-    operation for module in (runs, logs, run_actions, execution_stream, streams) for operation in module.operations.all
-)
+_MODULES = (runs, logs, run_actions, execution_stream, streams, fleet)
+OPERATIONS = tuple(operation for module in _MODULES for operation in module.operations.all)
 
 
 def create_app(services: Services, *, has_pages: bool = True) -> Starlette:
@@ -45,7 +46,7 @@ def create_app(services: Services, *, has_pages: bool = True) -> Starlette:
             ),
         ],
         exception_handlers=EXCEPTION_HANDLERS,
-        lifespan=lambda _: client_tracker.cancel_abandoned_runs(),
+        lifespan=lambda _: _run_background_tasks(client_tracker, services),
     )
     app.router.redirect_slashes = False
     app.state.services = services
@@ -58,11 +59,22 @@ def create_app(services: Services, *, has_pages: bool = True) -> Starlette:
     return app
 
 
+@asynccontextmanager
+async def _run_background_tasks(client_tracker: ClientTracker, services: Services) -> AsyncGenerator[None]:
+    """Run the tasks of the app that belong to no request, while the context lasts."""
+    async with client_tracker.cancel_abandoned_runs(), anyio.create_task_group() as tasks:
+        if services.fleet is not None:
+            tasks.start_soon(services.fleet.run)
+        yield
+        tasks.cancel_scope.cancel()
+
+
 def _add_pages(app: Starlette, services: Services) -> None:
     from shopfloor.server.openapi import build_openapi
     from shopfloor.server.page_files import PageFiles
     from shopfloor.server.pages import ROUTES
+    from shopfloor.server.trpc_socket import ROUTE
 
-    app.router.routes += ROUTES
+    app.router.routes += [*ROUTES, ROUTE]
     app.state.page = PageFiles(services.page_folder)
     app.state.openapi = cache(lambda: build_openapi(OPERATIONS, services.version, services.access.cookie))

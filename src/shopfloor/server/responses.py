@@ -21,6 +21,7 @@ RESPONSE_MODELS = (
     response_models.WorkerDetail,
     response_models.WorkerEvents,
     response_models.LogPage,
+    response_models.FleetEventList,
     response_models.FoundEvents,
     response_models.SpanList,
     response_models.ChannelList,

@@ -86,6 +86,9 @@ _TERMINATION_REASONS: Final[dict[str, Reason]] = {
     OutcomeUnknown.code: "system",
     "host_lost": "system",
 }
+_RUN_EVENTS = (RunStarted, RunCompleted)
+_OPENING = (StepStarted, *_RUN_EVENTS)
+"""Events that can matter without an open session."""
 _CRASH_SIGNALS = frozenset({"SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV", "SIGSYS", "SIGTRAP"})
 """Signals that kill a crashing program; any other signal was sent from outside."""
 
@@ -110,15 +113,17 @@ Step = tuple[FleetEventState, list[FleetEvent]]
 def fleet_event_step(state: FleetEventState, event: Event) -> Step:
     """Return the state after the next event of a run, and the fleet events that it causes."""
     # A session that this event ends has spent what was known before the event.
-    if not state.agents and not isinstance(event.payload, StepStarted | RunStarted | RunCompleted):
+    if not state.agents and not isinstance(event.payload, _OPENING):
         # Most events of most runs: there is no session that could have an event.
         return state, []
     after, events = _events_of(state, event)
-    if not isinstance(event.payload, RunStarted | RunCompleted):
+    if not isinstance(event.payload, _RUN_EVENTS):
         spending = spending_step(state.spending, event)
         if spending is not state.spending:
             after = replace(after, spending=spending)
-    return after, [replace(fleet_event, n=n) if n else fleet_event for n, fleet_event in enumerate(events)]
+    if len(events) > 1:
+        events = [replace(fleet_event, n=n) if n else fleet_event for n, fleet_event in enumerate(events)]
+    return after, events
 
 
 def _events_of(state: FleetEventState, event: Event) -> Step:
@@ -276,8 +281,9 @@ def _handle_tool_call(state: FleetEventState, event: Event, call: ToolCall) -> S
     if agent is None:
         return state, events
     calls = _keep_newest({**state.calls, f"{agent.id} {call.call_id}": event.timestamp})
-    state = replace(_with_session(state, step_key, replace(agent, tool_calls=agent.tool_calls + 1)), calls=calls)
-    return state, [*events, tool_call_event(agent, event, call)]
+    agents = {**state.agents, step_key: replace(agent, tool_calls=agent.tool_calls + 1)}
+    events.append(tool_call_event(agent, event, call))
+    return replace(state, agents=agents, calls=calls), events
 
 
 def _handle_tool_result(state: FleetEventState, event: Event, result: ToolResult) -> Step:
