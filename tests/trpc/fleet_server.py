@@ -175,8 +175,10 @@ class Proxy:
         with suppress(OSError):
             while data := source.recv(65_536):
                 target.sendall(data)
-        with suppress(OSError):
-            target.shutdown(socket.SHUT_RDWR)
+        for end in (source, target):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
 
     def cut(self) -> None:
         """Cut all connections, and refuse new ones until `is_open` is set again."""

@@ -114,7 +114,7 @@ class StockClient:
             line = self._new.get(timeout=max(0.0, deadline - time.monotonic()))
         except queue.Empty:
             line = None
-        assert line is not None, f"the client printed nothing more after {self.lines[-3:]}"
+        assert line is not None, f"the client printed nothing more after {self.lines[-3:]}"[:2_000]
         self.lines.append(line)
         return line
 

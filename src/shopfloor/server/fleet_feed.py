@@ -147,18 +147,19 @@ class FleetFeed:
             # The first batch is empty: from now on the subscriber loses nothing.
             yield []
             while True:
-                if subscriber.is_behind:
+                items = await subscriber.take()
+                # A reader may know a newer cursor than this feed, from another server or from a page of events.
+                if items := [item for item in items if item.cursor > cursor or not item.is_stored]:
+                    cursor = max(cursor, items[-1].cursor)
+                    yield items
+                elif subscriber.is_behind:
+                    # The buffer is empty, so everything up to `missed_after` was yielded.
                     subscriber.rejoin(self._cursor)
                     cursor, is_complete = max(cursor, subscriber.missed_after), False
                     while not is_complete:
                         items, cursor = await self._read(wanted, cursor, subscriber.joined_at)
                         yield items
                         is_complete = cursor >= subscriber.joined_at
-                items = await subscriber.take()
-                # A reader may know a newer cursor than this feed, from another server or from a page of events.
-                if items := [item for item in items if item.cursor > cursor or not item.is_stored]:
-                    cursor = max(cursor, items[-1].cursor)
-                    yield items
 
     async def _read(self, wanted: FleetFilter, after: int, until: int) -> tuple[list[FeedItem], int]:
         """Return the next stored events after one cursor and up to another, and the cursor to continue at."""
