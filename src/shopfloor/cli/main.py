@@ -41,7 +41,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "show": "Print the transcript of a run",
         "tail": "Print the transcript of a run while it is written",
         "tree": "Show the steps of a run and of its sub-runs as a tree",
-        "events": "Print the agent events of a run, as dashboards get them",
+        "events": "Print the events of agents, hosts and providers, as dashboards get them",
     },
     "Serve": {
         "up": "Start the server: the web page, the API, and dispatched runs",

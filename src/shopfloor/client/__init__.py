@@ -3,6 +3,7 @@
 from shopfloor.client.address import Address, address_of, find_server, named_server
 from shopfloor.client.api import Api, failure_of
 from shopfloor.client.client import Client
+from shopfloor.client.fleet import GAP, FleetUpdate, follow_events, newest_events
 from shopfloor.client.sse import to_sse
 from shopfloor.client.tools import CallResult, Handler, ToolHandlers, executed
 from shopfloor.client.transport import AppTransport
@@ -37,6 +38,7 @@ from shopfloor.views import (
 )
 
 __all__ = [
+    "GAP",
     "Address",
     "Api",
     "AppTransport",
@@ -47,6 +49,7 @@ __all__ = [
     "ClientToolRequest",
     "ErrorEvent",
     "Finish",
+    "FleetUpdate",
     "Handler",
     "Notice",
     "Question",
@@ -76,6 +79,8 @@ __all__ = [
     "executed",
     "failure_of",
     "find_server",
+    "follow_events",
     "named_server",
+    "newest_events",
     "to_sse",
 ]
