@@ -149,9 +149,9 @@ INGEST_EVENTS: Final = 4_000
 """The approximate number of events that update the views in one transaction."""
 INGEST_RUNS: Final = 500
 """The number of runs that are looked up at once when their logs are ingested."""
-INGEST_BATCH_SECONDS: Final = 0.005
+INGEST_BATCH_SECONDS: Final = 0.002
 """How long events wait for others to share a transaction."""
-INGEST_INTERVAL_SECONDS: Final = 0.045
+INGEST_INTERVAL_SECONDS: Final = 0.048
 """The pause between two transactions, unless the next one is full."""
 INGEST_TURN_SECONDS: Final = 0.25
 """How long logs that are written continuously are ingested before other runs have their turn."""

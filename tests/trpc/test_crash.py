@@ -129,3 +129,30 @@ def test_after_kills_a_subscriber_has_every_event_once(env: dict[str, str], tmp_
             client.drain(1.0)
     assert by_run(client.events("all")) == expected
     assert len(expected) == RUNS
+
+
+@pytest.mark.req("FE-46")
+def test_after_a_rebuild_a_subscriber_continues_without_repetition(env: dict[str, str], tmp_path: Path) -> None:
+    storage, port = Storage(tmp_path / "storage"), free_port()
+    with stock_client() as client:
+        with running_server(env, port) as process:
+            address = wait_for_server(storage, process)
+            client.connect(address.url, address.token)
+            client.subscribe("all", input={"lastEventId": "0"})
+            dispatch(address, 3)
+            wait_until(lambda: not open_runs(address), "the runs to end")
+            before = sum(map(len, events_of_logs(storage).values()))
+            client.collect("all", before)
+        rebuilt = subprocess.run(
+            [sys.executable, "-m", "shopfloor", "rebuild"], env=env, check=True, capture_output=True, text=True
+        )
+        assert rebuilt.stdout.startswith("3 runs from")
+        with running_server(env, port) as process:
+            address = wait_for_server(storage, process)
+            dispatch(address, 1)
+            wait_until(lambda: not open_runs(address), "the run to end")
+            expected = events_of_logs(storage)
+            client.collect("all", sum(map(len, expected.values())))
+            client.drain(1.0)
+    assert by_run(client.events("all")) == expected
+    assert sum(map(len, expected.values())) > before
