@@ -150,7 +150,7 @@ def test_a_foreign_host_name_is_refused(server: FleetServer) -> None:
     assert raised.value.response.status_code == 403
 
 
-@pytest.mark.req("FE-54")
+@pytest.mark.req("FE-6")
 def test_a_stopped_subscription_frees_its_id(server: FleetServer) -> None:
     with open_socket(server) as client:
         for _ in range(3):
