@@ -58,7 +58,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "rebuild": "Rebuild the database from the transcripts",
         "verify": "Check transcript files against the rules of the format",
         "normalize": "Convert the output of an agent into a transcript",
-        "schema": "Print the JSON Schema of a transcript line",
+        "schema": "Print the JSON Schema of a transcript line or a fleet event",
     },
 }
 COMMANDS: dict[str, str] = {name: summary for group in GROUPS.values() for name, summary in group.items()}

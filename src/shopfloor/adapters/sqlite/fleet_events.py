@@ -1,4 +1,4 @@
-"""Fleet events in SQLite, in chunks: a row for each event would cost ingest a quarter of its speed."""
+"""Fleet events in SQLite, in chunks, which take less time to store than a row for each event (ADR 31)."""
 
 from __future__ import annotations
 
