@@ -28,7 +28,7 @@ agent or a model is an *agent* (`agentId`). A session's id is `<run id>:<path>:<
 by `:<attempt>` if a later attempt resumed it; for a sub-agent without a step it is the run's id."""
 
 NULLS = """\
-A payload has all the fields that are marked `always`. Where nobody can know the value, it is `null` and never an
+A payload has all the fields that are marked `always`. A value that cannot be known is `null` and never an
 invented number: a cost of 0 would read as free, an exit code of 0 as success. Fields marked `optional` are left out
 when they are unknown."""
 
@@ -40,7 +40,7 @@ cut at {FLEET_EVENT_TEXT_BYTES:,} bytes; the log has the whole. Deleting a run d
 A subscriber that reconnects with the cursor of its last event gets all later events, each once. If some of them are no
 longer stored, it gets an object with the type `gap` first, with its own cursor as `payload.lastEventId`, then what is
 stored. A subscriber with more than {FLEET_SUBSCRIBER_EVENTS} events to receive gets them from the store at its own
-speed, and delays nobody. `{HEARTBEAT}` is sent live and is not stored; it carries the cursor of the last stored event.
+speed, and does not delay the others. `{HEARTBEAT}` is sent live and is not stored; it carries the cursor of the last stored event.
 
 The token is `token` in tRPC's `connectionParams`, sent within {WEBSOCKET_AUTH_SECONDS:g} seconds, or the header
 `Authorization`, or a browser's session from the server's own page."""

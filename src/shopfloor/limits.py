@@ -178,7 +178,7 @@ ARCHIVE_ARGS_BYTES: Final = 2_000
 FLEET_EVENT_FACTS: Final = 1_000
 """The number of open sessions, of their open calls, and of changed files that the fleet events of a run track."""
 FLEET_EVENTS_KEPT: Final = 100_000
-"""The number of fleet events that are kept; a subscriber with an older cursor is told that there is a gap."""
+"""The number of fleet events that are kept; a subscriber with an older cursor gets a `gap` first."""
 FLEET_EVENT_TEXT_BYTES: Final = 8_000
 """The longest text in a fleet event. The log has the whole."""
 FLEET_TRIM_PARTS: Final = 100

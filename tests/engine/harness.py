@@ -25,6 +25,7 @@ from shopfloor.adapters.bus import InProcessBus
 from shopfloor.adapters.local import LocalHost
 from shopfloor.adapters.memory import (
     MemoryAudit,
+    MemoryFleetEvents,
     MemoryHosts,
     MemoryLogFeed,
     MemoryLogReader,
@@ -205,6 +206,7 @@ class MemoryEngineHarness(EngineHarness):
             audit=MemoryAudit(),
             tokens=MemoryTokens(),
             watchers=MemoryWatchers(),
+            fleet_events=MemoryFleetEvents(self._store),
             ingest=Ingest(MemoryLogFeed(self._memory), self._store, bus),
         )
 

@@ -1,7 +1,7 @@
 """Fleet events: twenty types in three streams, about agents, about hosts and about providers.
 
 `FLEET_PAYLOADS` has the payload of each type; the set of types is closed. A payload has all the fields that its type
-promises. A required value that nobody can know is null, never a number that a reader could take for a fact: a cost of 0
+promises. A required value that cannot be known is null, never a number that a reader could take for a fact: a cost of 0
 would read as free, an exit code of 0 as success. Optional fields are omitted when unknown.
 """
 
