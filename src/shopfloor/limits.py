@@ -177,6 +177,8 @@ FLEET_EVENT_FACTS: Final = 1_000
 """The number of open sessions, of their open calls, and of changed files that the fleet events of a run track."""
 OPEN_BRANCHES: Final = 1_000
 """The number of open steps, and of open calls, that the row of a run tracks."""
+NOTES_KEPT: Final = 100
+"""The number of questions, and of decisions, that the row of a run has; the log has all."""
 TIMELINE_OPEN_CALLS: Final = 1_000
 """The number of open tool calls whose start a timeline remembers."""
 TRUNCATED_TEXT_CHARS: Final = 2_000
