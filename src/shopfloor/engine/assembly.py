@@ -53,7 +53,7 @@ def assemble(
     service = RunService(registry, ports, catalog, resumption, agents.check)
     sub_runs = SubRuns(registry, ports, service)
     step_context = StepContext(
-        models=models, processes=agents.processes, agents=agents, call_worker=sub_runs.call, cwd=cwd
+        models=models, processes=agents.processes, agents=agents, blobs=ports.blobs, call_worker=sub_runs.call, cwd=cwd
     )
     inbox = Inbox(registry, ports, resumption)
     lifecycle = Lifecycle(registry, ports, definitions, sub_runs, step_context, resumption=resumption, **limits)

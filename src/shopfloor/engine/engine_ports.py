@@ -8,7 +8,7 @@ import msgspec
 
 from shopfloor.engine.agents.request import AgentRuntime
 from shopfloor.engine.attempt import Attempt, StepResult, StepTry
-from shopfloor.ports import Audit, Hosts, LogReader, Logs, Models, Processes, Queue, Store
+from shopfloor.ports import Audit, Blobs, Hosts, LogReader, Logs, Models, Processes, Queue, Store
 
 
 class StoragePorts(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,6 +20,7 @@ class StoragePorts(msgspec.Struct, frozen=True, kw_only=True):
     logs: Logs
     reader: LogReader
     audit: Audit
+    blobs: Blobs
 
 
 class CallWorker(Protocol):
@@ -37,5 +38,6 @@ class StepContext(msgspec.Struct, frozen=True, kw_only=True):
     processes: Processes
     call_worker: CallWorker
     agents: AgentRuntime
+    blobs: Blobs
     cwd: str
     """The working directory of the run."""
