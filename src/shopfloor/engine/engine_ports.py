@@ -44,3 +44,5 @@ class StepContext(msgspec.Struct, frozen=True, kw_only=True):
     blobs: Blobs
     cwd: str
     """The working directory of the run."""
+    has_memory: bool = False
+    """Whether the worker's memory is added to its system prompts."""

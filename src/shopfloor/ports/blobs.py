@@ -20,8 +20,8 @@ def validate_name(name: str, subject: str = "the name") -> str:
     """Return `name` if it is safe as a file name, else raise `InvalidName`. `subject` starts the message."""
     if _NAME.fullmatch(name) is None:
         raise InvalidName(
-            f"{subject} {name[: 2 * BLOB_NAME_CHARS]!r} is not valid",
-            hint=f"use letters, digits, `.`, `_` and `-`, the first a letter or digit; at most {BLOB_NAME_CHARS}",
+            f"{subject} {name[: 2 * BLOB_NAME_CHARS]!r} is not valid: use letters, digits, `.`, `_` and `-`, "
+            f"begin with a letter or digit, at most {BLOB_NAME_CHARS} characters"
         )
     return name
 
@@ -40,7 +40,7 @@ def artifacts_folder(run_id: str) -> str:
 
 def memory_folder(slug: str, origin: str | None) -> str:
     """Return the folder of the memories of a worker, by its slug and where it comes from."""
-    return f"memory/{validate_name(slug)}-{hashlib.sha256((origin or '').encode()).hexdigest()[:16]}"
+    return f"memory/{validate_name(slug)}/{hashlib.sha256((origin or '').encode()).hexdigest()[:16]}"
 
 
 class BlobInfo(msgspec.Struct, frozen=True):
