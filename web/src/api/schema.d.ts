@@ -147,6 +147,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/runs/{run_id}/artifacts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List artifacts
+         * @description List the files that a run submitted with its result.
+         */
+        get: operations["list_artifacts"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/runs/{run_id}/artifacts/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Download artifact
+         * @description Download a file that a run submitted with its result.
+         */
+        get: operations["download_artifact"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/runs": {
         parameters: {
             query?: never;
@@ -219,6 +259,26 @@ export interface paths {
          * @description List the agents and model APIs, what each can do, and which of them the server's machine has.
          */
         get: operations["list_providers"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/plugins": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List plugins
+         * @description List the plugins, their state, and why one cannot be used. A plugin with the capability `worker` is a worker.
+         */
+        get: operations["list_plugins"];
         put?: never;
         post?: never;
         delete?: never;
@@ -625,6 +685,14 @@ export interface components {
             last_seq: number;
             /** @description The calls that the run and its sub-runs wait for. */
             awaits: components["schemas"]["Awaited"][];
+            /** @description What the worker does, as it last reported. */
+            summary: string | null;
+            /** @description Questions that the worker noted without waiting for an answer. */
+            questions: string[];
+            /** @description Decisions that the worker made by itself. */
+            decisions: components["schemas"]["Decision"][];
+            /** @description Files that were submitted with the result. */
+            artifacts: components["schemas"]["ArtifactItem"][];
         };
         /**
          * ArchiveEntry
@@ -686,6 +754,24 @@ export interface components {
             answered: boolean;
         };
         /**
+         * Decision
+         * @description A choice that the worker made by itself because the task left it open.
+         */
+        Decision: {
+            question: string;
+            decision: string;
+            reasoning: string;
+        };
+        /**
+         * ArtifactItem
+         * @description A file that a run submitted with its result.
+         */
+        ArtifactItem: {
+            name: string;
+            /** @description Null if a plugin has the file: it cannot be downloaded here. */
+            size_bytes: number | null;
+        };
+        /**
          * WorkerEvents
          * @description A page of a timeline.
          */
@@ -707,6 +793,13 @@ export interface components {
             created_at: string;
             /** @description The `seq` of the log event that the row is made from. */
             seq: number;
+        };
+        /**
+         * ArtifactList
+         * @description The artifacts of a run.
+         */
+        ArtifactList: {
+            artifacts: components["schemas"]["ArtifactItem"][];
         };
         /**
          * LogPage
@@ -845,6 +938,46 @@ export interface components {
             input_schema: Record<string, unknown>;
             tools: string[];
             client_tools: string[];
+        };
+        /**
+         * PluginList
+         * @description The plugins of the server's machine.
+         */
+        PluginList: {
+            plugins: components["schemas"]["PluginInfo"][];
+        };
+        /**
+         * PluginInfo
+         * @description A plugin as lists show it.
+         */
+        PluginInfo: {
+            name: string;
+            folder: string;
+            /** @enum {unknown} */
+            status: "error" | "not_allowed" | "ready" | "starting" | "stopped";
+            /** @default  */
+            display_name?: string;
+            /** @default  */
+            description?: string;
+            /** @default  */
+            version?: string;
+            /** @default [] */
+            capabilities?: string[];
+            /** @default null */
+            error?: string | null;
+            /** @default [] */
+            tools?: components["schemas"]["PluginTool"][];
+        };
+        /**
+         * PluginTool
+         * @description A tool that a plugin offers.
+         */
+        PluginTool: {
+            name: string;
+            /** @default  */
+            description?: string;
+            /** @default {} */
+            inputSchema?: Record<string, unknown>;
         };
         /**
          * ProviderList
@@ -1106,6 +1239,8 @@ export interface components {
             definition_hash?: string | null;
             /** @default null */
             idempotency_key?: string | null;
+            /** @default null */
+            origin?: string | null;
             /** @default null */
             cwd?: string | null;
             /** @default null */
@@ -2053,6 +2188,72 @@ export interface operations {
             };
         };
     };
+    list_artifacts: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the run. */
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The artifacts, by name. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ArtifactList"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    download_artifact: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the run. */
+                run_id: string;
+                /** @description The name of the artifact. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The content, as UTF-8. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain": string;
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
     make_run: {
         parameters: {
             query?: never;
@@ -2174,6 +2375,35 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ProviderList"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    list_plugins: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The plugins, and the state of each. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PluginList"];
                 };
             };
             /** @description An error. */
