@@ -428,6 +428,8 @@ PLUGIN_LEASE_SECONDS: Final = 0.5
 """How often a process looks whether it can take over a plugin that another process runs."""
 PLUGIN_RESTART_MAX_SECONDS: Final = 60.0
 """The longest pause before a plugin is started again."""
+PLUGIN_RESTART_WAIT_SECONDS: Final = 10.0
+"""How long a new job waits for a plugin that is not running."""
 PLUGIN_STATUS_SECONDS: Final = 0.1
 """How soon the state of a plugin's job is polled after a change; each further poll waits longer."""
 PLUGIN_STATUS_MAX_SECONDS: Final = 2.0

@@ -13,7 +13,7 @@ import msgspec
 from shopfloor.engine.attempt import Attempt, Finished, StepResult, StepTry
 from shopfloor.engine.engine_ports import StepContext
 from shopfloor.engine.error_mapping import CANCELLATION_EXCEPTIONS
-from shopfloor.engine.replay_state import PLUGIN, StepKey
+from shopfloor.engine.replay_state import PLUGIN_JOB, StepKey
 from shopfloor.engine.run import Run
 from shopfloor.engine.steps.conversation import Thread, as_markdown
 from shopfloor.engine.steps.model import add_message
@@ -119,7 +119,7 @@ class BlockRun(Run):
         """Hand a task to a plugin, and return the result of its job."""
         context = self._step_context
         step = PluginStepRunner(self._attempt, context.plugins, context.find_claimed_jobs, request)
-        return await step.run(self._next_step_key(name, PLUGIN), name=name)
+        return await step.run(self._next_step_key(name, PLUGIN_JOB), name=name)
 
     def results(self, kind: str) -> Iterator[Any]:
         """Yield the results of the completed steps of this kind, anywhere in the run."""

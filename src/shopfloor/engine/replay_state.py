@@ -44,7 +44,7 @@ from shopfloor.views import (
 
 AGENT = "agent"
 """The kind of a step that an agent executes."""
-PLUGIN = "plugin"
+PLUGIN_JOB = "plugin"
 """The kind of a step that a plugin executes."""
 COMMAND = "command"
 """The kind of a step that runs a command."""
@@ -222,7 +222,7 @@ class ReplayState(msgspec.Struct):
             return False
         kind = self.steps[step_key].kind if step_key in self.steps else None
         # The notes of a plugin's job are few. They are kept, so that a resumed step does not record them again.
-        return kind == AGENT or (kind == PLUGIN and isinstance(payload, AssistantMessage))
+        return kind == AGENT or (kind == PLUGIN_JOB and isinstance(payload, AssistantMessage))
 
     def _note_message(self, step_key: StepKey, message: UserMessage | AssistantMessage) -> None:
         step = self.steps.get(step_key)
