@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import pytest
 from tests.engine.harness import EngineHarness
+from tools.docs_blocks_text import BLOCK_EXAMPLES
 
 from shopfloor.log import Event, StepCompleted, StepStarted, ToolCall, ToolResult
 
@@ -264,14 +265,7 @@ async def test_a_cancelled_run_does_not_wait_for_the_tool(harness: EngineHarness
 @pytest.mark.req("TR-53")
 async def test_the_tool_of_a_template_is_called(harness: EngineHarness) -> None:
     harness.plugins = (Path(__file__).parents[2] / "plugins",)
-    harness.add_worker(
-        "counts",
-        """
-        input: {TEXT: {type: string}}
-        steps:
-          Count: {block: operation, plugin: word-count, tool: count_words, input: {text: "{{TEXT}}"}, output: COUNT}
-        output: COUNT
-        """,
-    )
+    harness.add_worker("counts", BLOCK_EXAMPLES["operation"])
     async with harness.open() as engine:
-        assert await engine.run_worker("counts", TEXT="one two three") == "3"
+        assert await engine.run_worker("counts") == "3"
+        assert await engine.run_worker("counts", TEXT="one two") == "2"
