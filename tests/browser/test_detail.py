@@ -55,7 +55,7 @@ def seconds(text: str) -> float:
     return float(found[1])
 
 
-@pytest.mark.req("SF-50", "SF-52")
+@pytest.mark.req("SF-43", "SF-45")
 def test_decisions_questions_and_artifacts_are_on_the_page(tabs: Tabs, server: Server, owner: str) -> None:
     run_id = server.dispatch("reporter", owner=owner)
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")

@@ -39,7 +39,7 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.req("SF-50", "SF-51", "SF-52")
+@pytest.mark.req("SF-43", "SF-44", "SF-45")
 def test_what_a_worker_notes_is_shown_and_kept(shopfloor: Cli, project: Path, env: dict[str, str]) -> None:
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         done = shopfloor(*words, cwd=project)

@@ -41,7 +41,7 @@ def get_json(client: httpx.Client, address: str, **params: str) -> dict[str, obj
     return got.json()
 
 
-@pytest.mark.req("SF-52")
+@pytest.mark.req("SF-45")
 def test_artifacts_are_listed_downloaded_and_deleted_with_their_run(own_storage: Storage, tmp_path: Path) -> None:
     (tmp_path / "workers" / "submits").mkdir(parents=True)
     (tmp_path / "workers" / "submits" / "worker.yaml").write_text(SUBMITS)
@@ -68,7 +68,7 @@ def test_artifacts_are_listed_downloaded_and_deleted_with_their_run(own_storage:
     assert not (own_storage.blobs / "artifacts" / run_id).exists()
 
 
-@pytest.mark.req("SF-52")
+@pytest.mark.req("SF-45")
 def test_the_artifacts_of_a_plugins_job_are_listed_and_stay_with_the_plugin(own_storage: Storage) -> None:
     submitted = note("submit_result", artifacts=[{"name": "artifacts/report.md"}])
     run_id = record(own_storage, run_started(worker_type="plugin"), submitted, run_completed())
@@ -80,7 +80,7 @@ def test_the_artifacts_of_a_plugins_job_are_listed_and_stay_with_the_plugin(own_
     assert "the plugin" in refused.json()["error"]["message"]
 
 
-@pytest.mark.req("SF-50")
+@pytest.mark.req("SF-43")
 def test_a_run_has_its_summary_questions_and_decisions(own_storage: Storage) -> None:
     decision = {"question": "Which year?", "decision": "2026", "reasoning": "It is the newest."}
     run_id = record(
@@ -97,7 +97,7 @@ def test_a_run_has_its_summary_questions_and_decisions(own_storage: Storage) -> 
     assert detail["artifacts"] == []
 
 
-@pytest.mark.req("SF-52")
+@pytest.mark.req("SF-45")
 @pytest.mark.parametrize("name", ["..%2f..%2ftokens.json", "nothing.md", "%00", "a" * 300])
 def test_only_what_the_run_submitted_can_be_fetched(own_storage: Storage, name: str) -> None:
     run_id = record(own_storage, run_started(), note("submit_result", text="t"), run_completed())

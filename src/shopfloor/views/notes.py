@@ -35,7 +35,7 @@ class Notes(msgspec.Struct, frozen=True, omit_defaults=True):
     summary: str | None = None
     """What the worker does, in its own words; the newest one."""
     questions: tuple[str, ...] = ()
-    """Questions that nobody has to answer, oldest first."""
+    """Questions for a person that need no answer, oldest first."""
     decisions: tuple[Decision, ...] = ()
     """Oldest first."""
     artifacts: tuple[str, ...] = ()
