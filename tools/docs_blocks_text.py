@@ -27,11 +27,9 @@ SUMMARIES = {
     "tool-call": "Calls a tool without a model. To ask a person, call the [built-in tool `ask`](#ask).",
     "serialize-thread": "Converts a conversation to text or JSON.",
     "operation": "Calls a tool that a [plugin](../how-to/plugins.md) offers. The input is checked against the tool's "
-    "schema "
-    "before the plugin gets it. A failure of the tool is the error `tool_error`, one of the plugin `plugin_error`. After "
-    "a crash, "
-    "a call whose result is not recorded is `outcome_unknown` unless `retry` has `always`. This example needs the "
-    "plugin `word-count`.",
+    "schema before the plugin gets it. A failure of the tool is the error `tool_error`, one of the plugin "
+    "`plugin_error`. After a crash, a call whose result is not recorded is `outcome_unknown` unless `retry` has "
+    "`always`. This example needs the plugin `word-count`.",
     "run-worker": "Runs another worker as a sub-run, with a log of its own.",
     "command": "Runs a program or a shell script. A list is a program with its arguments; text is a script for "
     "`/bin/sh`.",
@@ -55,8 +53,8 @@ SUMMARIES = {
     "`decision`, `reasoning` (text, all required). `shopfloor status` and the page show it.",
     "store_memory": "Keeps a text for later runs of the worker. `input`: `key` (letters, digits, `.`, `_`, `-`) and "
     "`content` (text). An existing key is overwritten. [Memory](../workers.md#memory) explains the rest.",
-    "submit_result": "Submits the result of the run, whatever `output` says. `input`: `text` (required) and `artifacts`, "
-    "a list of files with `name` and `content`. `shopfloor result --artifacts` lists them.",
+    "submit_result": "Submits the result of the run, whatever `output` says. `input`: `text` (required) and "
+    "`artifacts`, a list of files with `name` and `content`. `shopfloor result --artifacts` lists them.",
     "update_summary": "Records one line about what the worker is doing. `input`: `summary` (text, required).",
 }
 

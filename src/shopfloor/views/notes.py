@@ -48,9 +48,10 @@ NO_NOTES: Final = Notes()
 def notes_step(notes: Notes, event: Event) -> Notes:
     """Return the notes after the next event of their run. A call with unusable input is ignored."""
     call = event.payload
-    if not isinstance(call, ToolCall) or not isinstance(call.input, dict):
+    arguments: Any = call.input if isinstance(call, ToolCall) else None
+    if not isinstance(call, ToolCall) or not isinstance(arguments, dict):
         return notes
-    fields = cast("dict[str, Any]", call.input)
+    fields = cast("dict[str, Any]", arguments)
     if call.name == UPDATE_SUMMARY and (texts := _texts(fields, "summary")):
         return replace(notes, summary=texts[0])
     if call.name == LOG_QUESTION and (texts := _texts(fields, "question")):

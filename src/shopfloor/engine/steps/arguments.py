@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from shopfloor.errors import ToolFailed
 from shopfloor.limits import PROVIDER_MESSAGE_CHARS
 
 
-def check_arguments(tool: str, schema: Mapping[str, Any], arguments: Any) -> None:
+def check_arguments(tool: str, schema: dict[str, Any], arguments: Any) -> None:
     """Raise `ToolFailed` if the arguments do not match the schema, or if the schema is not valid."""
     import jsonschema
-    from jsonschema.exceptions import best_match
+    from jsonschema import exceptions
     from jsonschema.validators import validator_for
     from referencing import Registry
     from referencing.exceptions import Unresolvable
@@ -21,7 +20,8 @@ def check_arguments(tool: str, schema: Mapping[str, Any], arguments: Any) -> Non
         validator = validator_for(schema, default=jsonschema.Draft202012Validator)
         validator.check_schema(schema)
         # With an empty registry: a schema of a plugin must not make this process load something from the network.
-        error = best_match(validator(schema, registry=Registry()).iter_errors(arguments))
+        errors = validator(schema, registry=Registry()).iter_errors(arguments)
+        error = cast("jsonschema.ValidationError | None", cast("Any", exceptions).best_match(errors))
     except (jsonschema.SchemaError, Unresolvable) as invalid:
         reason = invalid.message if isinstance(invalid, jsonschema.SchemaError) else str(invalid)
         raise ToolFailed(f"the schema of {tool!r} is not valid: {reason[:PROVIDER_MESSAGE_CHARS]}") from invalid
