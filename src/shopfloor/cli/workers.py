@@ -22,7 +22,7 @@ from shopfloor.cli.arguments import (
 )
 from shopfloor.cli.client_session import is_remote
 from shopfloor.cli.style import Style, escape_controls, escape_json_for_terminal, one_line
-from shopfloor.client import Address, Api, find_server
+from shopfloor.client import Address, Api, find_storage_server
 from shopfloor.engine import (
     EXAMPLE_WORKERS,
     Definition,
@@ -359,6 +359,8 @@ def _new(args: argparse.Namespace) -> int:
     into = resolve_folder(args.into)
     for path in create_worker(args.slug, into, python=args.python):
         print(f"created {_display_path(path)}")
+    if (EXAMPLE_WORKERS / args.slug).exists():
+        print(f"note: in this folder, {args.slug} now means this worker; it hides the packaged worker of the same name")
     server, is_known = find_server_and_worker(storage_from_args(args), args.slug)
     # A server that SHOPFLOOR_URL names executes the run itself and does not accept --workers.
     option = "" if is_remote() or into == Path.cwd() / "workers" else f" --workers {quote(_display_path(into))}"
@@ -399,7 +401,7 @@ def find_server_and_worker(storage: Storage, slug: str) -> tuple[Address | None,
 
     (None, False) if SHOPFLOOR_URL names another server, or the server does not answer.
     """
-    address = None if is_remote() else find_server(storage, named=False)
+    address = None if is_remote() else find_storage_server(storage)
     if address is None:
         return None, False
     try:

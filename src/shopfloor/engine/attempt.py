@@ -369,7 +369,7 @@ class Attempt:
         """
         step_try = StepTry(step_key, record.name, record.kind, record.try_, time.monotonic())
         unknown = OutcomeUnknown(
-            f"a crash interrupted the step {step_key.path or record.name!r}: its outcome is unknown",
+            f"a crash interrupted the step {record.name!r}: its outcome is unknown",
             hint="check the effects of the step; `retry: {always: true}` repeats interrupted steps",
         )
         await self.end(step_try, error=unknown)
