@@ -135,7 +135,7 @@ class EngineHarness(ABC):
             async with anyio.create_task_group() as tasks:
                 await requeue_abandoned(engine.ports)
                 tasks.start_soon(engine.scheduler.run)
-                tasks.start_soon(run_maintenance, engine.ports, backend.ingest, engine.resumption)
+                tasks.start_soon(run_maintenance, engine.ports, backend.ingest, engine.resumption, engine.plugins)
                 yield RunningEngine(self, backend, engine)
                 tasks.cancel_scope.cancel()
             await backend.ingest.catch_up()
