@@ -9,6 +9,7 @@ import shlex
 import signal
 import subprocess
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -303,7 +304,7 @@ steps:
 """
 
 
-def test_the_terminal_names_and_times_steps_as_the_log_does(shopfloor, tmp_path):
+def test_the_terminal_names_and_times_steps_as_the_log_does(shopfloor, transcripts, tmp_path):
     (tmp_path / "workers" / "approval").mkdir(parents=True)
     (tmp_path / "workers" / "approval" / "worker.yaml").write_text(SLOW_APPROVAL)
     first = shopfloor("run", "approval", cwd=tmp_path, stdin=subprocess.DEVNULL)
@@ -313,6 +314,17 @@ def test_the_terminal_names_and_times_steps_as_the_log_does(shopfloor, tmp_path)
     shown = shopfloor("show", "last").stdout.splitlines()
     assert printed == [line.partition("✓ ")[1] + line.partition("✓ ")[2] for line in shown if "  ✓ " in line][:-1]
     assert [line.split(" · ")[0] for line in printed] == ["✓ Read the plan", "✓ Approve it"]
+    started, result, ended = (
+        next(
+            event
+            for event in events_of(only_path(transcripts()))
+            if event["type"] == kind and "approve" in event["path"]
+        )
+        for kind in ("step.started", "tool.result", "step.completed")
+    )
+    waited = datetime.fromisoformat(result["timestamp"]) - datetime.fromisoformat(started["timestamp"])
+    # Both processes worked on this step: its duration includes the wait.
+    assert ended["payload"]["duration_ms"] >= waited / timedelta(milliseconds=1)
     total = shown[-1].split(" · ")[1]
     assert f"shopfloor: completed in {total} · " in second.stderr
     tree = shopfloor("tree", "last").stdout

@@ -224,7 +224,11 @@ def definition_lines(definition: Definition, style: Style, *, origin: str) -> It
         yield style.paint("steps", "bold")
         yield from _step_lines(definition.steps, style, "  ")
     if definition.output is not None:
-        yield from _section("output", [one_line(str(definition.output), PREVIEW_CHARS)], style)
+        yield from _section("output", [one_line(_format_value(definition.output), PREVIEW_CHARS)], style)
+
+
+def _format_value(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _section(title: str, lines: list[str], style: Style) -> Iterator[str]:
@@ -238,7 +242,8 @@ def _input_line(name: str, field: InputField) -> str:
     if is_required(field):
         presence = "required"
     else:
-        presence = "optional" if field.default is None else f"default {one_line(repr(field.default), 60)}"
+        default = json.dumps(field.default, ensure_ascii=False)
+        presence = "optional" if field.default is None else f"default {one_line(default, 60)}"
     description = f"  {one_line(field.description, PREVIEW_CHARS)}" if field.description else ""
     return f"{escape_controls(name)}  {field.type}, {presence}{description}"
 
@@ -252,7 +257,8 @@ def _step_lines(steps: Mapping[str, Any], style: Style, indent: str) -> Iterator
     for number, (name, step) in enumerate(steps.items(), start=1):
         last = number == len(steps)
         kind = str(step.__struct_config__.tag)
-        fields = [f"{key} {one_line(str(value), 60)}" for key in _SHOWN_FIELDS if (value := getattr(step, key, None))]
+        values = {key: value for key in _SHOWN_FIELDS if (value := getattr(step, key, None))}
+        fields = [f"{key} {one_line(_format_value(value), 60)}" for key, value in values.items()]
         detail = style.paint(f"[{kind}] {' · '.join(fields)}".rstrip(), "dim")
         yield f"{indent}{'└─' if last else '├─'} {one_line(name, PREVIEW_CHARS)} {detail}"
         inner_indent = indent + ("   " if last else "│  ")
