@@ -31,7 +31,7 @@ def workers(tmp_path: Path) -> Path:
 
 
 @pytest.mark.req("SF-19", "SF-20", "SF-22")
-def test_access_is_given_listed_revoked_and_audited(server, shopfloor, workers, env):
+def test_tokens_are_created_listed_revoked_and_audited(server, shopfloor, workers, env):
     up = server("--workers", str(workers))
     audit = Path(env["SHOPFLOOR_STORAGE"]) / "audit.jsonl"
 
@@ -122,7 +122,7 @@ def test_a_link_needs_a_server(shopfloor):
     assert "hint: start one with `shopfloor up`" in done.stderr
 
 
-def test_a_login_link_is_not_for_programs(shopfloor, env):
+def test_a_login_link_is_refused_as_the_address_of_a_server(shopfloor, env):
     done = shopfloor("list", env={**env, "SHOPFLOOR_URL": "http://127.0.0.1:7420/login?code=x"})
     assert done.returncode == 2
     assert "shopfloor tokens new" in done.stderr

@@ -92,7 +92,7 @@ def test_an_agent_that_dies_after_any_line_has_not_succeeded(
 
 
 @pytest.mark.req("TR-66")
-def test_the_prompt_is_on_record_once_and_times_do_not_run_backwards(
+def test_the_prompt_is_recorded_once_and_timestamps_do_not_decrease(
     shopfloor: Cli, env: dict[str, str], programs: Path
 ) -> None:
     for provider in ("gemini", "copilot"):
@@ -104,7 +104,7 @@ def test_the_prompt_is_on_record_once_and_times_do_not_run_backwards(
         assert times == sorted(times)
 
 
-def test_codex_runs_have_their_model_with_and_without_one_asked_for(
+def test_codex_runs_record_their_model_whether_requested_or_default(
     shopfloor: Cli, env: dict[str, str], programs: Path
 ) -> None:
     thread = json.loads((programs / "codex.jsonl").read_bytes().split(b"\n")[0])["thread_id"]
@@ -119,9 +119,7 @@ def test_codex_runs_have_their_model_with_and_without_one_asked_for(
     assert {run["model"] for run in runs} == {"gpt-5.5", "gpt-5.2"}
 
 
-def test_lines_that_are_not_understood_are_counted_where_a_run_is_shown(
-    shopfloor: Cli, env: dict[str, str], programs: Path
-) -> None:
+def test_unparsed_lines_are_counted_where_a_run_is_shown(shopfloor: Cli, env: dict[str, str], programs: Path) -> None:
     stream = programs / "codex.jsonl"
     stream.write_bytes(b"one\ntwo\nthree\n" + stream.read_bytes())
     assert shopfloor("run", "--provider", "codex", "100 0").returncode == 0

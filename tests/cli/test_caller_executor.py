@@ -214,7 +214,7 @@ def executors(attempts: list[dict]) -> list[str | None]:
 
 
 @pytest.mark.req("SF-30")
-def test_two_runs_in_two_shells_are_executed_each_by_its_caller_and_obey_the_server(server_shell, shell_in, tmp_path):
+def test_two_runs_in_two_shells_are_executed_by_their_callers_and_obey_the_server(server_shell, shell_in, tmp_path):
     """One in another project of the server, one in a folder that the server does not know."""
     beta, other = make_project(tmp_path / "beta"), make_project(tmp_path / "other")
     assert server_shell("projects", "add", str(beta)).returncode == 0
@@ -250,7 +250,7 @@ def test_two_runs_in_two_shells_are_executed_each_by_its_caller_and_obey_the_ser
 
 
 @pytest.mark.req("SF-30")
-def test_an_answer_that_is_given_at_the_server_reaches_the_process_of_the_caller(server_shell, shell_in):
+def test_an_answer_sent_to_the_server_reaches_the_process_of_the_caller(server_shell, shell_in):
     shell = shell_in(server_shell.folder, "the caller")
     known = set(server_shell.storage.run_ids())
     terminal = Terminal(
@@ -330,7 +330,7 @@ def test_a_run_of_a_folder_that_the_server_does_not_serve_waits_for_a_shell(serv
 
 
 @pytest.mark.req("SF-31")
-def test_a_run_whose_worker_the_server_finds_changed_waits_until_it_is_back(server_shell, shell_in):
+def test_a_run_whose_worker_has_changed_waits_until_the_worker_is_restored(server_shell, shell_in):
     shell = shell_in(server_shell.folder, "the caller")
     file = server_shell.folder / "workers" / "gate" / "worker.yaml"
     # Stopped, the server cannot be quicker than the change.
@@ -368,7 +368,7 @@ def test_a_masked_run_is_not_resumed_by_a_server_and_stays_masked_in_a_shell(ser
 
 
 @pytest.mark.req("SF-31")
-def test_a_run_that_was_claimed_and_never_began_goes_the_same_way(server_shell, shell_in, tmp_path):
+def test_a_claimed_run_that_never_started_is_resumed_by_the_same_rules(server_shell, shell_in, tmp_path):
     elsewhere = shell_in(make_project(tmp_path / "elsewhere"), "the caller")
     go = tmp_path / "go"
     go.touch()
@@ -412,7 +412,7 @@ def test_a_run_that_was_claimed_and_never_began_goes_the_same_way(server_shell, 
 
 
 @pytest.mark.req("SF-32")
-def test_what_cannot_be_resumed_is_said(alone):
+def test_a_run_that_cannot_be_resumed_is_a_clear_error(alone):
     unknown = alone("resume", "0b7e55d2")
     assert (unknown.returncode, unknown.stderr.startswith("error[run_not_found]: ")) == (4, True)
     alone("run", "-q", "--command", "true")
@@ -462,7 +462,7 @@ def test_a_question_of_a_resumed_run_is_asked_at_the_terminal_again(alone):
 
 
 @pytest.mark.req("SF-30")
-def test_providers_and_doctor_say_where_the_server_differs_from_this_shell(server_shell, shell_in, tmp_path):
+def test_providers_and_doctor_report_differences_between_server_and_shell(server_shell, shell_in, tmp_path):
     program = tmp_path / "codex"
     program.write_text("#!/bin/sh\necho 'codex-cli 0.166.0'\n")
     program.chmod(0o755)
@@ -521,7 +521,7 @@ def test_dispatch_offers_to_start_a_server_at_a_terminal(alone):
 
 
 @pytest.mark.req("SF-33")
-def test_down_leaves_a_server_alone_that_is_part_of_a_program(alone):
+def test_down_does_not_stop_a_server_inside_another_program(alone):
     program = "import shopfloor, sys\nclient = shopfloor.Shopfloor()\nprint('up', flush=True)\nsys.stdin.read()\n"
     pipe = subprocess.PIPE
     with subprocess.Popen([sys.executable, "-c", program], env=alone.env, stdin=pipe, stdout=pipe) as process:

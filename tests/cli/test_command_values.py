@@ -42,7 +42,7 @@ def here(tmp_path):
 
 
 @pytest.mark.req("SF-1")
-def test_what_is_no_number_is_not_calculated_with(shopfloor, here):
+def test_a_value_that_is_not_a_number_is_refused(shopfloor, here):
     refused = shopfloor("run", "count", "-i", "COUNT=$(touch owned)", cwd=here)
     assert refused.returncode == 1
     assert 'the value of `{{COUNT}}` must be a number at this place, got "$(touch owned)"' in refused.stderr

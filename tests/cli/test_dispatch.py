@@ -63,7 +63,7 @@ def test_without_a_server_a_run_is_queued_until_there_is_one(shopfloor, server, 
     assert json.loads(shopfloor("result", "last", "--json").stdout) == result.stdout.removesuffix("\n")
 
 
-def test_waiting_for_a_run_that_nobody_would_make_is_refused(shopfloor):
+def test_waiting_for_a_run_is_refused_without_a_server(shopfloor):
     done = shopfloor("dispatch", "hello", "-i", "NAME=Ada", "--wait")
     assert done.stderr.startswith("error[usage]: --wait needs a server, and no server is running")
     assert done.returncode == 2
@@ -77,7 +77,7 @@ def test_dispatch_and_wait_follows_the_run_to_its_end(shopfloor, server):
     assert "shopfloor: completed in " in done.stderr
 
 
-def test_leaving_a_dispatched_run_does_nothing_to_it(shopfloor, server, start, transcripts):
+def test_detaching_from_a_dispatched_run_does_not_affect_it(shopfloor, server, start, transcripts):
     up = server()
     process = start("dispatch", "research-assistant", "-i", "TOPIC=tea", "--wait")
     while b"shopfloor answer" not in process.stderr.readline():
@@ -142,13 +142,13 @@ def test_cancel_waits_until_the_run_has_ended(shopfloor, transcripts):
     assert (again.stderr.startswith("error[run_ended]: "), again.returncode) == (True, 5)
 
 
-def test_a_queued_run_can_be_cancelled_before_anybody_makes_it(shopfloor):
+def test_a_queued_run_can_be_cancelled_before_it_is_claimed(shopfloor):
     run_id = shopfloor("dispatch", "-q", "hello", "-i", "NAME=Ada").stdout.strip()
     assert shopfloor("cancel", run_id).stdout.startswith("shopfloor: cancelled")
     assert "cancelled" in shopfloor("status", run_id).stdout
 
 
-def test_deleting_says_what_is_gone_and_what_is_kept(shopfloor, transcripts, tmp_path):
+def test_delete_reports_what_is_deleted_and_what_is_kept(shopfloor, transcripts, tmp_path):
     shopfloor("run", "-q", "repo-report", "--input-json", '{"FILES": ["a", "b"]}', cwd=tmp_path)
     assert len(transcripts()) == 3
     assert shopfloor("delete", "last").stdout.endswith(", with 2 sub-runs\n")
@@ -170,7 +170,7 @@ def test_a_failed_runs_result_is_its_error(shopfloor):
     assert shopfloor("result", "last").stdout == "no newline\n"
 
 
-def test_up_says_how_many_workers_it_found_and_takes_a_number_of_slots(shopfloor, server, env, tmp_path):
+def test_up_reports_how_many_workers_it_found_and_accepts_a_number_of_slots(shopfloor, server, env, tmp_path):
     folder = tmp_path / "own"
     for slug, text in (("sound", "steps: {A: {block: command, command: 'true'}}"), ("broken", "steps: 3")):
         (folder / slug).mkdir(parents=True)

@@ -84,9 +84,7 @@ def waiting(shopfloor, workers) -> str:
 
 @pytest.mark.req("SF-27")
 @pytest.mark.parametrize("sub_run", ["true", "false"])
-def test_who_follows_a_run_that_asks_stays_until_nothing_of_it_works_any_more(
-    shopfloor, server, workers, tmp_path, sub_run
-):
+def test_a_follower_of_a_waiting_run_stays_until_no_branch_works(shopfloor, server, workers, tmp_path, sub_run):
     up = server(*workers)
     by_command, by_sdk = tmp_path / "command", tmp_path / "sdk"
     words = ("run", "asks-and-works", *workers, "-i", f"FILE={by_command}", "-i", f"SUB_RUN={sub_run}")
@@ -107,7 +105,7 @@ def test_who_follows_a_run_that_asks_stays_until_nothing_of_it_works_any_more(
 # Below.
 
 
-def test_the_status_of_a_run_says_which_sub_run_waits_and_for_what(shopfloor, server, workers):
+def test_the_status_of_a_run_names_the_waiting_sub_run_and_its_question(shopfloor, server, workers):
     up = server(*workers)
     run_id = shopfloor("dispatch", "-q", "grandmother").stdout.strip()
     wait_until(lambda: [one["status"] for one in up.runs()] == ["waiting"] * 3, "all to wait")
@@ -124,7 +122,7 @@ def test_the_status_of_a_run_says_which_sub_run_waits_and_for_what(shopfloor, se
     assert shopfloor("answer", run_id, "--list").stdout == f"run {run_id[:8]} waits for no answer: it is completed\n"
 
 
-def test_whoever_runs_a_worker_is_told_that_its_sub_run_waits(start, shopfloor, workers):
+def test_run_reports_that_a_sub_run_waits(start, shopfloor, workers):
     process = start("run", "mother", *workers, stdin=subprocess.DEVNULL)
     assert process.stderr is not None
     lines = iter(lambda: process.stderr.readline().decode(), "")
@@ -140,7 +138,7 @@ def test_whoever_runs_a_worker_is_told_that_its_sub_run_waits(start, shopfloor, 
 # With no server.
 
 
-def test_an_answer_that_nobody_has_taken_up_yet_is_said_and_a_second_one_refused(shopfloor, server, workers, waiting):
+def test_an_unread_answer_is_reported_and_a_second_one_refused(shopfloor, server, workers, waiting):
     first = shopfloor("answer", waiting, "red")
     assert "`shopfloor up` or `shopfloor resume` continues the run" in first.stderr
     shown = shopfloor("status", waiting).stdout
@@ -157,7 +155,7 @@ def test_an_answer_that_nobody_has_taken_up_yet_is_said_and_a_second_one_refused
 
 
 @pytest.mark.parametrize("said", ["3", "0", "blue", "-"])
-def test_what_is_no_option_is_refused_with_the_options(shopfloor, waiting, said):
+def test_an_invalid_option_is_refused_with_the_valid_ones(shopfloor, waiting, said):
     refused = shopfloor("answer", waiting, said, input="blue\n")
     assert refused.returncode == 2
     assert "is not one of the options" in refused.stderr
@@ -165,7 +163,7 @@ def test_what_is_no_option_is_refused_with_the_options(shopfloor, waiting, said)
     assert "waits for Which colour?" in shopfloor("status", waiting).stdout
 
 
-def test_show_and_tail_say_what_a_run_waits_for(shopfloor, waiting):
+def test_show_and_tail_print_what_a_run_waits_for(shopfloor, waiting):
     shown = shopfloor("show", waiting).stdout
     assert "status  waiting" in shown
     assert "… waits for Which colour? (1. red / 2. green)" in shown
@@ -173,13 +171,13 @@ def test_show_and_tail_say_what_a_run_waits_for(shopfloor, waiting):
     assert "note: waits for Which colour?" in shopfloor("tail", waiting).stderr
 
 
-def test_an_answer_beside_the_options_is_given_as_a_text(shopfloor, server, workers, waiting):
+def test_the_option_text_sends_an_answer_outside_of_the_options(shopfloor, server, workers, waiting):
     assert shopfloor("answer", waiting, "--text", "3").returncode == 0
     server(*workers)
     assert shopfloor("result", waiting, "--wait").stdout == "it is 3\n"
 
 
-def test_at_a_terminal_a_number_that_is_no_options_is_asked_for_again(env, workers):
+def test_at_a_terminal_an_invalid_option_number_prompts_again(env, workers):
     seen = Terminal("run", "asks", *workers, env=env)
     try:
         seen.wait_for("(empty: leave it waiting): ")
