@@ -1,4 +1,4 @@
-"""Who may use a server, and what the audit log says of them: `login`, `tokens`, `audit`."""
+"""Access to a server, and its audit log: `login`, `tokens`, `audit`."""
 
 from __future__ import annotations
 
@@ -72,9 +72,9 @@ def test_tokens_are_created_listed_revoked_and_audited(server, shopfloor, worker
 
     entries = [json.loads(line) for line in audit.read_text().splitlines()]
     mine = f"session {session['id']} of owner"
-    told = [(one["action"], one.get("run_id"), re.sub(r"process \d+", "process", one["by"])) for one in entries]
-    process = re.sub(r"process \d+", "process", told[0][2])
-    assert told == [
+    actions = [(one["action"], one.get("run_id"), re.sub(r"process \d+", "process", one["by"])) for one in entries]
+    process = re.sub(r"process \d+", "process", actions[0][2])
+    assert actions == [
         ("token.made", None, process),
         ("session.begun", None, mine),
         ("run.dispatched", run_id, "token ci"),
@@ -95,7 +95,7 @@ def test_tokens_are_created_listed_revoked_and_audited(server, shopfloor, worker
     assert token not in audit.read_text()
 
     shown = shopfloor("audit", "--run", run_id[:8]).stdout.splitlines()
-    assert [line.split()[1] for line in shown] == [action for action, run, _ in told if run == run_id]
+    assert [line.split()[1] for line in shown] == [action for action, run, _ in actions if run == run_id]
     assert [json.loads(line) for line in shopfloor("audit", "--json").stdout.splitlines()] == entries
 
 

@@ -35,11 +35,11 @@ async def ends(run, CASES: list):
     outcomes = []
     for provider, lines, ending in CASES:
         try:
-            said = await run.agent(provider, f"{lines} {ending}")
+            reply = await run.agent(provider, f"{lines} {ending}")
         except Exception as error:
             outcomes.append([provider, lines, ending, False, str(error)])
         else:
-            outcomes.append([provider, lines, ending, True, said.text])
+            outcomes.append([provider, lines, ending, True, reply.text])
     return outcomes
 """
 
@@ -86,9 +86,9 @@ def test_an_agent_that_dies_after_any_line_has_not_succeeded(
     succeeded = [tuple(outcome[:3]) for outcome in outcomes if outcome[3]]
     last = {provider: max(lines for name, lines, _ in cases if name == provider) for provider in PROGRAMS}
     assert succeeded == [(provider, lines, "0") for provider, lines in last.items()]
-    for provider, lines, ending, _, said in outcomes:
+    for provider, lines, ending, _, message in outcomes:
         if lines == last[provider] and ending != "0":
-            assert ("killed by SIG" if ending.isalpha() else "exit code 1") in said
+            assert ("killed by SIG" if ending.isalpha() else "exit code 1") in message
 
 
 @pytest.mark.req("TR-66")
@@ -99,7 +99,7 @@ def test_the_prompt_is_recorded_once_and_timestamps_do_not_decrease(
         assert shopfloor("run", "--provider", provider, "100 0").returncode == 0
     for events in logs(env):
         prompts = [event["payload"] for event in events if event["type"] == "message.user"]
-        assert [block["text"] for said in prompts for block in said["blocks"]] == ["100 0"]
+        assert [block["text"] for prompt in prompts for block in prompt["blocks"]] == ["100 0"]
         times = [event["timestamp"] for event in events]
         assert times == sorted(times)
 

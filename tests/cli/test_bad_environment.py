@@ -1,4 +1,4 @@
-"""What is around a command can be bad: words that are no text, folders that are gone or read-only, nobody who reads."""
+"""Bad environments of a command: invalid arguments, missing or read-only folders, closed outputs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def address_of(env: dict[str, str]) -> Path:
     return Path(env["SHOPFLOOR_STORAGE"], "server.json")
 
 
-# Who may read
+# Permissions
 
 
 def test_all_files_of_a_server_are_private_with_any_umask(start, env):
@@ -56,7 +56,7 @@ def test_a_storage_path_may_contain_url_characters(shopfloor, env, tmp_path):
     assert Path(env["SHOPFLOOR_STORAGE"], "shopfloor.db").exists()
 
 
-# Words
+# Arguments
 
 
 @pytest.mark.parametrize("port", ["99999", "65536", "-1", "http", "٣"])
@@ -141,7 +141,7 @@ def test_values_that_cannot_be_sent_are_errors_in_the_sdk(env):
     ]
 
 
-# Nobody who reads
+# Closed outputs
 
 
 @pytest.mark.parametrize("full", [False, True])
@@ -199,7 +199,7 @@ def test_a_read_only_database_is_not_reported_as_damaged(tmp_path, words):
     assert "move it away" not in done.stderr
 
 
-# Workers that a server does not see
+# Workers outside the folders of the server
 
 
 def test_a_missing_worker_is_reported_with_the_folders_that_were_searched(shopfloor, tmp_path):

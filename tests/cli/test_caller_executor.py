@@ -138,14 +138,14 @@ class Shell:
         """A run that was killed in the middle; its id, and the file that lets it go on."""
         known = set(self.storage.run_ids()) if self.storage.transcripts.is_dir() else set()
         mark, go = self.folder / f"mark-{new_run_id()}", self.folder / f"go-{new_run_id()}"
-        # A terminal for the question: without one the process leaves a run that waits.
-        given = ("-i", f"MARK={mark}", "-i", f"GO={go}")
+        # A terminal for the question: without a terminal the process exits and the run waits.
+        inputs = ("-i", f"MARK={mark}", "-i", f"GO={go}")
         if worker == "asks":
-            terminal = Terminal("run", worker, *given, *words, env=self.env, cwd=self.folder)
+            terminal = Terminal("run", worker, *inputs, *words, env=self.env, cwd=self.folder)
             terminal.wait_for("(empty: leave it waiting): ")
             terminal.close()
         else:
-            process = self.start("run", worker, *given, *words)
+            process = self.start("run", worker, *inputs, *words)
             wait_until(lambda: mark.exists() or process.poll() is not None, "the run to begin")
             assert process.poll() is None, process.communicate()
             process.kill()
@@ -177,7 +177,7 @@ class ServerShell(Shell):
 
 @pytest.fixture(scope="module")
 def server_shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerShell]:
-    """A server in the project `alpha`, shared by the tests that leave it as it is."""
+    """A server in the project `alpha`, shared by the tests that do not change it."""
     root = tmp_path_factory.mktemp("server_shell")
     server_shell = ServerShell(make_project(root / "alpha"), root / "storage", "the server")
     yield server_shell
@@ -215,7 +215,7 @@ def executors(attempts: list[dict]) -> list[str | None]:
 
 @pytest.mark.req("SF-30")
 def test_two_runs_in_two_shells_are_executed_by_their_callers_and_obey_the_server(server_shell, shell_in, tmp_path):
-    """One in another project of the server, one in a folder that the server does not know."""
+    """A shell in another project of the server, and a shell in a folder that the server does not know."""
     beta, other = make_project(tmp_path / "beta"), make_project(tmp_path / "other")
     assert server_shell("projects", "add", str(beta)).returncode == 0
     shells = [shell_in(beta, "beta's caller"), shell_in(other, "another caller")]
@@ -242,8 +242,8 @@ def test_two_runs_in_two_shells_are_executed_by_their_callers_and_obey_the_serve
     second.communicate(timeout=60)
     assert server_shell.ended(second_id)["status"] == "cancelled"
     go.touch()
-    said, _ = first.communicate(timeout=60)
-    assert (first.returncode, said.decode()) == (0, f"beta's caller in {beta}\n")
+    output, _ = first.communicate(timeout=60)
+    assert (first.returncode, output.decode()) == (0, f"beta's caller in {beta}\n")
     assert server_shell.ended(first_id)["status"] == "done"
     for run_id in server_shell.storage.run_ids():
         assert executors(server_shell.attempts(run_id)) == ["caller"]
@@ -507,13 +507,13 @@ def test_a_server_is_started_in_the_background_and_stopped(alone):
 @pytest.mark.req("SF-33")
 def test_dispatch_offers_to_start_a_server_at_a_terminal(alone):
     alone.env["SHOPFLOOR_PORT"] = "0"
-    for answer, said in (("n\n", "queued, but no server is running"), ("\n", "dispatched")):
+    for answer, message in (("n\n", "queued, but no server is running"), ("\n", "dispatched")):
         terminal = Terminal("dispatch", "hello", "-i", "NAME=Ada", env=alone.env, cwd=alone.folder)
         try:
             terminal.wait_for("no server is running; start one now? [Y/n] ")
             terminal.type(answer)
             assert terminal.end() == 0, terminal.shown
-            assert f"shopfloor: {said}" in terminal.shown
+            assert f"shopfloor: {message}" in terminal.shown
         finally:
             terminal.close()
             stopped = alone("down").stdout

@@ -1,4 +1,4 @@
-"""Values in the commands of a worker, with the installed command: what people give is never executed."""
+"""Values in the commands of a worker, with the installed command: a value is never executed as code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ steps:
 output: NEXT
 """
 PRINT = """
-description: Prints what it is given, in a shell script and without a shell.
+description: Prints its input, in a shell script and without a shell.
 input:
   TEXT: {type: string}
 steps:

@@ -1,4 +1,4 @@
-"""`shopfloor dispatch`, and what is asked of runs that go on by themselves: result, answer, cancel, delete."""
+"""`shopfloor dispatch`, and the commands for dispatched runs: result, answer, cancel, delete."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ def test_detaching_from_a_dispatched_run_does_not_affect_it(shopfloor, server, s
     wait_until(lambda: [one["status"] for one in up.runs()] == ["waiting"], "the row")
     follower = start("result", "last", "--wait")
     assert shopfloor("answer", "last", "tea is a drink").returncode == 0
-    said, _ = follower.communicate(timeout=60)
-    assert (follower.returncode, b"tea is a drink" in said) == (0, True)
+    output, _ = follower.communicate(timeout=60)
+    assert (follower.returncode, b"tea is a drink" in output) == (0, True)
 
 
 def test_the_same_key_again_is_the_same_run(shopfloor):
@@ -179,8 +179,8 @@ def test_up_reports_how_many_workers_it_found_and_accepts_a_number_of_slots(shop
     up = server("--slots", "1", "--workers", str(folder))
     for _ in range(2):
         up.process.stdout.readline()
-    said = up.process.stdout.readline().decode().strip()
-    assert said == f"{packaged + 1} workers found; 1 with errors: `shopfloor workers check` lists them"
+    line = up.process.stdout.readline().decode().strip()
+    assert line == f"{packaged + 1} workers found; 1 with errors: `shopfloor workers check` lists them"
     env["SHOPFLOOR_SLOTS"] = "many"
     wrong = shopfloor("up", "--port", "0", "--storage", str(tmp_path / "other"))
     assert wrong.stderr.startswith("error[usage]: SHOPFLOOR_SLOTS must be an integer of at least 1, got 'many'")
@@ -188,19 +188,19 @@ def test_up_reports_how_many_workers_it_found_and_accepts_a_number_of_slots(shop
 
 
 def test_up_executes_the_code_of_a_worker_once_and_in_the_thread_of_its_runs(shopfloor, server, tmp_path):
-    folder = tmp_path / "own" / "told"
+    folder = tmp_path / "own" / "thread-name"
     folder.mkdir(parents=True)
     (folder / "worker.py").write_text(
         "import pathlib, threading\n\nfrom shopfloor import Run, worker\n\n"
         f"with pathlib.Path({str(tmp_path / 'loaded')!r}).open('a') as file:\n"
         "    print(threading.current_thread().name, file=file)\n\n\n"
-        "@worker\nasync def told(run: Run):\n    return threading.current_thread().name\n"
+        "@worker\nasync def thread_name(run: Run):\n    return threading.current_thread().name\n"
     )
     up = server("--workers", str(folder.parent))
     # The last line is printed when all workers were counted.
     while b"the API is described" not in (line := up.process.stdout.readline()):
         assert line, up.process.stderr.read().decode()
-    dispatched = shopfloor("dispatch", "told", "--wait")
+    dispatched = shopfloor("dispatch", "thread-name", "--wait")
     assert (dispatched.stdout.strip(), dispatched.returncode) == ("MainThread", 0), dispatched.stderr
     assert (tmp_path / "loaded").read_text() == "MainThread\n"
 

@@ -31,7 +31,7 @@ def steps_of(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def is_gone(pid: int) -> bool:
-    """Whether it has ended; a zombie has, though whoever adopted it has not looked yet."""
+    """Whether the process has ended. A zombie counts as ended: its new parent has not reaped it yet."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:

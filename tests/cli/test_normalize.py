@@ -97,8 +97,10 @@ def test_a_call_without_a_result_is_recorded_without_one(shopfloor: Cli) -> None
 @pytest.mark.req("TR-34")
 def test_a_reply_of_thinking_text_and_a_tool_use_is_three_blocks_in_that_order(shopfloor: Cli) -> None:
     events = normalised(shopfloor, "claude-code", "thinking.jsonl")
-    said = [event["payload"] for event in events if event["type"] == "message.assistant" and event["payload"]["blocks"]]
-    first = [block for one in said if one["message_id"] == said[0]["message_id"] for block in one["blocks"]]
+    replies = [
+        event["payload"] for event in events if event["type"] == "message.assistant" and event["payload"]["blocks"]
+    ]
+    first = [block for one in replies if one["message_id"] == replies[0]["message_id"] for block in one["blocks"]]
     assert [block["type"] for block in first] == ["thinking", "text", "tool_use"]
 
 
@@ -299,9 +301,9 @@ def test_providers_are_listed_with_what_they_lack(shopfloor: Cli, env: dict[str,
     assert found["gemini"]["path"] is None
     assert found["gemini"]["install"] == "npm install -g @google/gemini-cli"
     assert found["claude-code"]["capabilities"]["sub_agents"] is True
-    told = shopfloor("providers", env=home)
-    assert "0.166.0" in told.stdout
-    assert "to install it: npm install -g @google/gemini-cli" in told.stdout
+    listed = shopfloor("providers", env=home)
+    assert "0.166.0" in listed.stdout
+    assert "to install it: npm install -g @google/gemini-cli" in listed.stdout
 
 
 def test_doctor_reports_what_is_wrong(shopfloor: Cli, tmp_path: Path, env: dict[str, str]) -> None:

@@ -121,9 +121,9 @@ def test_an_unreadable_line_does_not_hide_the_others(shopfloor, tmp_path):
     lines[3] = lines[3].replace(b'"path":"command"', b'"path":null')
     file = tmp_path / "damaged.jsonl"
     file.write_bytes(b"".join(lines))
-    for command, told in (("show", "✗ failed"), ("tail", "✗ failed"), ("tree", "✗ failed")):
+    for command, outcome in (("show", "✗ failed"), ("tail", "✗ failed"), ("tree", "✗ failed")):
         done = shopfloor(command, str(file))
-        assert told in done.stdout
+        assert outcome in done.stdout
         assert "warning: event 4 cannot be shown" in done.stderr
         assert done.returncode == 0
 
@@ -148,7 +148,7 @@ def test_verifying_a_file_without_line_ends_takes_no_more_memory_than_a_line(tmp
     file = tmp_path / "endless.jsonl"
     with file.open("wb") as made:
         made.truncate(600_000_000)
-    # Not getrusage, which counts what the process was before it became another program.
+    # Not getrusage: its maximum includes the process before `exec`.
     script = (
         "import re, sys; from pathlib import Path; from shopfloor.cli.main import main;"
         " code = main(['verify', sys.argv[1]]);"

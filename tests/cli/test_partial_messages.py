@@ -53,7 +53,7 @@ def texts(path: Path) -> list[tuple[str, str | None]]:
 
 
 def pieces(path: Path) -> list[dict]:
-    """The blocks that are pieces of the newest message that has any, of which none is lost or told twice."""
+    """The blocks that are pieces of the newest message that has any, none of them lost or repeated."""
     written = [one for one in messages(path) if one["blocks"] and "offset" in one["blocks"][0]]
     blocks = [block for one in written for block in one["blocks"] if one["message_id"] == written[-1]["message_id"]]
     length = 0
@@ -148,7 +148,7 @@ def test_a_complete_message_has_the_same_text_and_at_most_one_chunk_per_second(e
     events = [event for event in events_of(log) if event["type"] == "message.assistant"]
     times = [event["timestamp"] for event in events if "offset" in event["payload"]["blocks"][0]]
     assert times
-    # The clock that stamps events is another one than that which measures the second.
+    # Timestamps of events and the measured second come from different clocks.
     assert all(ms_between(earlier, later) >= 990 for earlier, later in pairwise(times))
     assert all("usage" not in one for one in messages(log) if "offset" in one["blocks"][0])
     jq = ["jq", "-r", 'select(.type == "message.assistant") | .payload.blocks[] | select(.type == "text") | .text']

@@ -1,4 +1,4 @@
-"""What runs wait for, and how they are answered: also by way of the run that called them, and with no server."""
+"""Pending calls and their answers: of a run, of its sub-runs, with a server and without."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from shopfloor import Run, worker
 
 @worker
 async def asks(run) -> str:
-    """Asks somebody."""
+    """Asks a question."""
     return "it is " + await run.ask("Which colour?", options=["red", "green"])
 
 
 @worker
 async def mother(run) -> str:
-    """Has somebody ask."""
+    """Calls a worker that asks."""
     return "she says " + await run.worker("asks")
 
 
 @worker
 async def grandmother(run) -> str:
-    """Has somebody have somebody ask."""
+    """Calls a worker that calls a worker that asks."""
     return await run.worker("mother")
 
 
@@ -50,7 +50,7 @@ async def works(run: Run, FILE: str) -> None:
 
 @worker
 async def asks_and_works(run: Run, FILE: str, SUB_RUN: bool) -> None:
-    """Asks in one branch, and goes on in the other."""
+    """Asks in one branch and works in the other."""
     await asyncio.gather(run.ask("Well?"), run.worker("works", {"FILE": FILE}) if SUB_RUN else works(run, FILE))
 '''
 
@@ -76,7 +76,7 @@ def server(start, env) -> Iterator:
 
 @pytest.fixture
 def waiting(shopfloor, workers) -> str:
-    """A run that waits, and nobody is at it."""
+    """The id of a waiting run without a host."""
     done = shopfloor("run", "-q", "asks", *workers, stdin=subprocess.DEVNULL)
     assert done.returncode == 75, done.stderr
     return shopfloor("list", "--json").stdout.split('"id": "')[1][:36]
@@ -102,7 +102,7 @@ def test_a_follower_of_a_waiting_run_stays_until_no_branch_works(shopfloor, serv
     assert by_sdk.read_text() == "done"
 
 
-# Below.
+# Sub-runs
 
 
 def test_the_status_of_a_run_names_the_waiting_sub_run_and_its_question(shopfloor, server, workers):
@@ -126,8 +126,8 @@ def test_run_reports_that_a_sub_run_waits(start, shopfloor, workers):
     process = start("run", "mother", *workers, stdin=subprocess.DEVNULL)
     assert process.stderr is not None
     lines = iter(lambda: process.stderr.readline().decode(), "")
-    told = next(line for line in lines if "waits for" in line)
-    assert told.startswith("sub-run ")
+    line = next(line for line in lines if "waits for" in line)
+    assert line.startswith("sub-run ")
     command = shlex.split(next(lines).replace("TEXT", "red"))
     assert command[:2] == ["shopfloor", "answer"]
     assert shopfloor(*command[1:]).returncode == 0
@@ -135,7 +135,7 @@ def test_run_reports_that_a_sub_run_waits(start, shopfloor, workers):
     assert (process.returncode, out) == (0, b"she says it is red\n")
 
 
-# With no server.
+# Without a server
 
 
 def test_an_unread_answer_is_reported_and_a_second_one_refused(shopfloor, server, workers, waiting):
@@ -151,12 +151,12 @@ def test_an_unread_answer_is_reported_and_a_second_one_refused(shopfloor, server
     assert shopfloor("result", waiting, "--wait").stdout == "it is red\n"
 
 
-# Options.
+# Options
 
 
-@pytest.mark.parametrize("said", ["3", "0", "blue", "-"])
-def test_an_invalid_option_is_refused_with_the_valid_ones(shopfloor, waiting, said):
-    refused = shopfloor("answer", waiting, said, input="blue\n")
+@pytest.mark.parametrize("answer", ["3", "0", "blue", "-"])
+def test_an_invalid_option_is_refused_with_the_valid_ones(shopfloor, waiting, answer):
+    refused = shopfloor("answer", waiting, answer, input="blue\n")
     assert refused.returncode == 2
     assert "is not one of the options" in refused.stderr
     assert "the options are 1. red, 2. green; --text TEXT sends any other answer" in refused.stderr

@@ -1,4 +1,4 @@
-"""`show`, `tail`, `tree`, `verify`, `schema`: reading what is on record, with the installed command."""
+"""`show`, `tail`, `tree`, `verify`, `schema`: reading records with the installed command."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ def test_tail_ends_with_a_note_when_the_writer_was_killed(start):
 @pytest.mark.parametrize("words", [[], ["--full"], ["--json"]], ids=["folded", "full", "json"])
 def test_show_takes_no_more_memory_for_a_large_file_than_for_a_small_one(env, tmp_path, words):
     def peak(megabytes: int) -> int:
-        """The most memory that `show` had, in MB, for a file of this size: output of one command."""
+        """The peak memory of `show` in MB, for a log of this size with the output of one command."""
         file = tmp_path / f"{megabytes}.jsonl"
         text = TextBlock(fidelity="router", text="a line of output\n" * 4_000 + "x" * 64_000, stream="stdout")
         with Recorder(file, new_run_id(), durability=Durability.OS) as recorder:

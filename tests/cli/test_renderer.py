@@ -1,4 +1,4 @@
-"""How a run is shown while it happens: what goes where, and what is kept apart."""
+"""Live rendering of a run: which stream gets what, and lines that do not mix."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def test_the_transcript_has_the_shape_of_the_worked_example(shopfloor, transcrip
     assert {event["run_id"] for event in made} == {path.stem}
 
     def stable(value):
-        """The event without what differs from run to run."""
+        """The event without the fields that differ between runs."""
         if isinstance(value, dict):
             changing = {"run_id", "root_run_id", "timestamp", "queued_at", "host", "pid", "cwd", "duration_ms"}
             return {key: "*" if key in changing else stable(item) for key, item in value.items()}

@@ -74,7 +74,7 @@ def test_large_input_is_passed_on_in_flat_memory(env: dict[str, str]) -> None:
 def test_unread_input_does_not_block_the_run(env: dict[str, str], transcripts) -> None:
     line = f"head -c {LARGE} /dev/zero | {SHOPFLOOR} run -q --command 'echo done'; echo ${{PIPESTATUS[@]}}"
     done = subprocess.run(["bash", "-c", line], env=env, capture_output=True, text=True, timeout=60)
-    # 141: whoever wrote it was told that nobody reads any more.
+    # 141: the writer of the pipe got SIGPIPE.
     assert done.stdout == "done\n141 0\n", done.stderr
     assert events_of(only_path(transcripts()))[-1]["payload"]["status"] == "completed"
 

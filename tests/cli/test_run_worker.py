@@ -25,7 +25,7 @@ from shopfloor import worker
 
 @worker(slug="asks")
 async def asks(run) -> str:
-    """Asks somebody."""
+    """Asks a question."""
     await run.log_question("is this noted?")
     return "it is " + await run.ask("Which colour?", options=["red", "green"])
 '''
@@ -115,7 +115,7 @@ def server(start, env) -> Iterator:
         one.http.close()
 
 
-# What is written where
+# Streams
 
 
 def test_the_text_of_a_worker_goes_to_stdout_and_everything_else_to_stderr(shopfloor, transcripts):
@@ -174,7 +174,7 @@ def test_a_closed_output_cancels_the_run(env, transcripts):
     assert events_of(only_path(transcripts()))[-1]["payload"]["error"]["message"] == "the output was closed"
 
 
-# What a worker is given
+# Inputs
 
 
 def test_values_are_converted_to_the_types_of_the_inputs(shopfloor, transcripts, tmp_path):
@@ -189,12 +189,12 @@ def test_input_may_be_one_json_object(shopfloor, transcripts):
     assert done.returncode == 0, done.stderr
     payload = events_of(only_path(transcripts()))[0]["payload"]
     assert payload["input"] == {"NAME": "Ada"}
-    said = (payload["agent_id"], payload["channel_id"], payload["channel_name"], payload["task"])
-    assert said == ("ada", "chat:1", "#general", "say hello")
+    origin = (payload["agent_id"], payload["channel_id"], payload["channel_name"], payload["task"])
+    assert origin == ("ada", "chat:1", "#general", "say hello")
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         (["hello"], "validation_error", "`NAME` is missing"),
         (["hello", "-i", "NAME"], "validation_error", "has no value: write -i"),
@@ -209,10 +209,10 @@ def test_input_may_be_one_json_object(shopfloor, transcripts):
         (["--command", "true", "-i", "NAME=a"], "usage", "-i can only be used with a worker"),
     ],
 )
-def test_invalid_arguments_are_refused_before_anything_runs(shopfloor, transcripts, words, code, said):
+def test_invalid_arguments_are_refused_before_anything_runs(shopfloor, transcripts, words, code, message):
     done = shopfloor("run", *words)
     assert done.stderr.startswith(f"error[{code}]: ")
-    assert said in done.stderr
+    assert message in done.stderr
     assert (done.returncode, done.stdout, transcripts()) == (2, "", [])
 
 
@@ -245,10 +245,10 @@ def test_the_stderr_of_a_tools_command_is_the_error_of_the_call(shopfloor):
 
 
 def test_a_client_tool_called_by_a_sub_run_is_executed(shopfloor, workers, transcripts, tmp_path):
-    search = f"web-search=tee -a {shlex.quote(str(tmp_path / 'given.json'))} >/dev/null; echo '{{\"found\": 3}}'"
+    search = f"web-search=tee -a {shlex.quote(str(tmp_path / 'input.json'))} >/dev/null; echo '{{\"found\": 3}}'"
     done = shopfloor("run", "delegates", "--workers", str(workers), "--tool", search, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert json.loads((tmp_path / "given.json").read_text())["query"]
+    assert json.loads((tmp_path / "input.json").read_text())["query"]
     parent, child = sorted(map(events_of, transcripts()), key=lambda events: "parent" in events[0]["payload"])
     (result,) = [event["payload"] for event in child if event["type"] == "tool.result"]
     assert (result["name"], result["output"]) == ("web-search", {"found": 3})
@@ -278,7 +278,7 @@ def test_without_a_terminal_a_run_is_left_waiting_with_the_commands_that_answer_
     lines = done.stderr.splitlines()
     place = lines.index('waits for web-search {"query": "tea"}')
     command = lines[place + 1].strip()
-    # The call has no name in the command: it is the only one.
+    # The command has no call id, because only one call is pending.
     assert re.fullmatch(r"shopfloor answer [0-9a-f]{8} 'TEXT'", command)
     assert lines[place + 2].startswith("shopfloor: waiting · ")
     run = command.split()[2]
@@ -363,7 +363,7 @@ def test_at_a_terminal_an_empty_answer_leaves_the_run_waiting(terminal):
     assert "  shopfloor answer " in seen.shown
 
 
-# Leaving
+# Interruption
 
 
 def test_ctrl_c_cancels_the_run(start, env, transcripts):
@@ -371,9 +371,9 @@ def test_ctrl_c_cancels_the_run(start, env, transcripts):
     process = start("run", "hello", "-i", "NAME=Ada")
     assert process.stdout.read(1) == b"H"
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert b"shopfloor: cancelled in " in said
+    assert b"shopfloor: cancelled in " in errors
     outcome = events_of(only_path(transcripts()))[-1]["payload"]
     assert (outcome["status"], outcome["error"]["message"]) == ("cancelled", "cancelled by SIGINT")
 
@@ -442,7 +442,7 @@ def test_a_detached_run_continues_by_itself(server, shopfloor):
     assert shopfloor("result", run_id, "--wait").stdout.startswith("Hello, Ada! ")
 
 
-# What is kept out of the record
+# Masking
 
 
 def test_a_masked_value_is_in_no_log_of_the_run_and_its_sub_runs(shopfloor, env, workers, transcripts):

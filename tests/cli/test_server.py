@@ -1,4 +1,4 @@
-"""`shopfloor up` and what asks it: the installed command as a server, and runs of other processes beside it."""
+"""`shopfloor up` and its clients: the installed command as a server, and runs of other processes beside it."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def test_one_storage_has_one_server(server, shopfloor):
     assert done.stderr.startswith("error[server_running]: a server is already running")
     assert f"hint: it is at {up.url}; `shopfloor login` prints a link to log in, or" in done.stderr
     assert done.returncode == 5
-    # The one that is there is found as before.
+    # The existing run is found as before.
     assert f"a server is running at {up.url}" in shopfloor("doctor").stdout
 
 
@@ -258,7 +258,7 @@ def test_rebuild_restores_the_same_rows_even_without_a_database(server, shopfloo
 def test_rebuild_beside_a_server_is_refused(server, shopfloor, env):
     server()
     assert shopfloor("rebuild").stderr.startswith("error[server_running]: a server is using the database")
-    # Also where nobody can tell where it is.
+    # Also if its address is not known.
     Path(env["SHOPFLOOR_STORAGE"], "server.json").unlink()
     assert shopfloor("rebuild").stderr.startswith("error[server_running]: a server is using the database")
 
@@ -407,7 +407,7 @@ def test_a_hundred_clients_that_do_not_read_do_not_slow_the_writer(server, start
 
     up = server()
     script = (
-        "i=0; while [ $i -lt 2000 ]; do i=$((i+1)); echo line $i of a run that a hundred watch and nobody reads; done"
+        "i=0; while [ $i -lt 2000 ]; do i=$((i+1)); echo line $i of a run with a hundred clients that do not read; done"
     )
     first = start("run", "-q", "--command", "echo first; sleep 1; " + script, stdout=-3)
     wait_until(lambda: len(up.runs()) == 1, "the row")
@@ -473,7 +473,7 @@ def test_read_commands_query_the_remote_server_instead_of_local_files(
     followed = shopfloor("tail", "last", "--json", env=elsewhere, text=False).stdout
     run.communicate(timeout=TIMEOUT_SECONDS)
     assert followed == next(one for one in transcripts() if one != path).read_bytes()
-    # It was no agent's run; that it is refused by its whole id tells that it was found.
+    # The run has no agent. An error with the complete id shows that the run was found.
     assert (
         path.stem in shopfloor("run", "--provider", "codex", "Go on.", "--resume", path.stem[:6], env=elsewhere).stderr
     )

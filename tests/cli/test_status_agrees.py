@@ -30,24 +30,24 @@ async def sleeps(run) -> str:
 
 @worker
 async def asks(run) -> str:
-    """Asks somebody."""
+    """Asks a question."""
     return "it is " + await run.ask("Which colour?", options=["red", "green"])
 
 
 @worker
 async def mother(run) -> str:
-    """Has somebody ask."""
+    """Calls a worker that asks."""
     return "she says " + await run.worker("asks")
 
 
 @worker
 async def both(run) -> None:
-    """Asks, has somebody sleep, and fails when it is told to."""
+    """Asks, calls a worker that sleeps, and fails on request."""
 
     async def fails() -> None:
         while not os.path.exists(os.environ["BEGAN"] + ".fail"):
             await asyncio.sleep(0.02)
-        raise ValueError("told to")
+        raise ValueError("requested")
 
     await asyncio.gather(run.ask("Well?"), run.worker("sleeps"), fails())
 '''
@@ -152,7 +152,7 @@ def test_the_tree_shows_an_active_sub_run_as_running_and_no_step_of_an_ended_run
     wait_until(lambda: {run["status"] for run in up.runs()} == {"failed", "cancelled"}, "the failure")
     lines = sorted(shopfloor("tree", both).stdout.splitlines()[1:], key=lambda line: line[5:])
     assert lines[0][3:] == "■ ask · Well?"
-    assert "told to" in next(run["error"]["message"] for run in up.runs(status="cancelled"))
+    assert "requested" in next(run["error"]["message"] for run in up.runs(status="cancelled"))
 
 
 @pytest.mark.req("SF-26")

@@ -1,4 +1,4 @@
-"""A storage that others can write, or whose database is damaged: refused, with what to do about it."""
+"""Storages that others can write or whose database is damaged: each is refused with a hint."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ SCRIPT_PROBLEMS = [
 ]
 THREAD = "  Begin: {block: start-thread, model: script/hello}\n"
 BROKEN = {
-    # slug: (worker.yaml, the line of the problem, what is said of it)
+    # slug: (worker.yaml, the line of the problem, the reason)
     "agent-provider": ("steps:\n  A: {block: agent, provider: codx, text: hi}\n", 2, "there is no provider 'codx'"),
     "agent-of-a-model": ("steps:\n  A: {block: agent, provider: openai, text: hi}\n", 2, "there is no provider"),
     "agent-tools": (
@@ -208,7 +208,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def checked(here: Path) -> list[str]:
-    """What one call of the command says of all of them."""
+    """The lines that one call of the command prints for all of them."""
     env = {**os.environ, "SHOPFLOOR_STORAGE": str(here / "storage")}
     done = subprocess.run([SHOPFLOOR, "workers", "check"], cwd=here, env=env, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (1, "")
@@ -234,10 +234,10 @@ def refusal(engine: SyncEngine, slug: str) -> str | None:
 @pytest.mark.parametrize("slug", BROKEN)
 def test_check_reports_everything_that_a_run_refuses(checked: list[str], engine: SyncEngine, slug: str) -> None:
     _, line, reason = BROKEN[slug]
-    said = [one for one in checked if one.startswith(f"workers/{slug}/")]
-    assert len(said) == 1, said
-    assert said[0].startswith(f"workers/{slug}/worker.yaml:{line}: ")
-    assert reason in said[0]
+    found = [one for one in checked if one.startswith(f"workers/{slug}/")]
+    assert len(found) == 1, found
+    assert found[0].startswith(f"workers/{slug}/worker.yaml:{line}: ")
+    assert reason in found[0]
     assert refusal(engine, slug) is not None
 
 
