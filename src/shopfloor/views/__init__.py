@@ -4,7 +4,7 @@ from shopfloor.views.agent_event_types import AGENT_EVENT_TYPES, FleetEvent
 from shopfloor.views.agent_events import FleetEventState, fleet_event_step
 from shopfloor.views.archive import Archive, ArchiveEntry, TextItem, ToolCallItem, ToolResultItem, archive
 from shopfloor.views.log_search import LogHit, LogSearcher
-from shopfloor.views.outline import Outline, Step, outline, steps_by_parent
+from shopfloor.views.outline import LoadOutline, Outline, Step, TreeRow, outline, steps_by_parent, tree
 from shopfloor.views.partial_messages import PartialMessages, without_chunks
 from shopfloor.views.row import INTERRUPTED, RunRow, RunState, display_status, is_interrupted, queued_row, row_fold
 from shopfloor.views.search import (
@@ -72,7 +72,6 @@ from shopfloor.views.stream_events import (
 )
 from shopfloor.views.text_deltas import StreamedBlock, StreamedInput
 from shopfloor.views.timeline import Timeline, TimelineRow, preview, timeline_fold
-from shopfloor.views.tree import LoadOutline, TreeRow, tree
 from shopfloor.views.truncation import as_text, ms_between, truncate_bytes, truncate_event
 from shopfloor.views.wait_state import (
     DEFINITION_CHANGED,
