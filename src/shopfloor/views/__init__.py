@@ -4,6 +4,16 @@ from shopfloor.views.agent_event_types import AGENT_EVENT_TYPES, FleetEvent
 from shopfloor.views.agent_events import FleetEventState, fleet_event_step
 from shopfloor.views.archive import Archive, ArchiveEntry, TextItem, ToolCallItem, ToolResultItem, archive
 from shopfloor.views.log_search import LogHit, LogSearcher
+from shopfloor.views.notes import (
+    LOG_QUESTION,
+    RECORD_DECISION,
+    STORE_MEMORY,
+    SUBMIT_RESULT,
+    UPDATE_SUMMARY,
+    Decision,
+    Notes,
+    notes_step,
+)
 from shopfloor.views.outline import LoadOutline, Outline, Step, TreeRow, outline, steps_by_parent, tree
 from shopfloor.views.partial_messages import PartialMessages, without_chunks
 from shopfloor.views.row import INTERRUPTED, RunRow, RunState, display_status, is_interrupted, queued_row, row_fold
@@ -91,14 +101,20 @@ __all__ = [
     "HIT_BEGIN",
     "HIT_END",
     "INTERRUPTED",
+    "LOG_QUESTION",
     "RATE_LIMIT",
+    "RECORD_DECISION",
     "ROW_CHUNK",
     "SPAN_EVENTS",
+    "STORE_MEMORY",
+    "SUBMIT_RESULT",
+    "UPDATE_SUMMARY",
     "Archive",
     "ArchiveEntry",
     "BlockEnd",
     "BlockStart",
     "ClientToolRequest",
+    "Decision",
     "ErrorEvent",
     "Finish",
     "FleetEvent",
@@ -106,6 +122,7 @@ __all__ = [
     "LoadOutline",
     "LogHit",
     "LogSearcher",
+    "Notes",
     "Notice",
     "Outline",
     "PartialMessages",
@@ -170,6 +187,7 @@ __all__ = [
     "join_call_id",
     "ms_between",
     "normalize_text",
+    "notes_step",
     "outline",
     "parse_query",
     "plain_text",
