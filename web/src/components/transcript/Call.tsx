@@ -6,7 +6,7 @@ import { isAnswerable } from "@/views/pendingCalls";
 import { isCancellation } from "@/views/detail";
 import { headline } from "@/views/headline";
 import { isText, oneLine } from "@/views/json";
-import { type CallRow, isFailed, type ResultRow } from "@/views/transcriptRows";
+import { type CallRow, isFailed, type ResultRow } from "@/views/rowTypes";
 import { formatDuration } from "@/views/time";
 import { CallBody, ResultBody } from "./CallBody";
 import { Fold } from "./Fold";
