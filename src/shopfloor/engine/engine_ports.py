@@ -8,7 +8,7 @@ import msgspec
 
 from shopfloor.engine.agents.request import AgentRuntime
 from shopfloor.engine.attempt import Attempt, StepResult, StepTry
-from shopfloor.engine.plugin_jobs import FindClaimedJobs
+from shopfloor.engine.plugin_jobs import FindJobClaims
 from shopfloor.ports import Audit, Hosts, LogReader, Logs, Models, Plugins, Processes, Queue, Store
 
 
@@ -39,6 +39,6 @@ class StepContext(msgspec.Struct, frozen=True, kw_only=True):
     call_worker: CallWorker
     agents: AgentRuntime
     plugins: Plugins
-    find_claimed_jobs: FindClaimedJobs
+    find_job_claims: FindJobClaims
     cwd: str
     """The working directory of the run."""
