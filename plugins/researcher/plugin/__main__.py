@@ -44,15 +44,19 @@ async def _serve(listening: socket.socket) -> None:
     def session(job: Job, config: Params) -> Session:
         return Session(jobs, job, memory, config)
 
-    service = WorkerService(jobs, session)
+    def is_stopping() -> bool:
+        return server.should_exit
+
+    service = WorkerService(jobs, session, is_stopping)
     config = uvicorn.Config(
         create_app(service, manifest["name"], manifest["version"]),
         log_level="warning",
         access_log=False,
         lifespan="off",
     )
+    server = uvicorn.Server(config)
     try:
-        await uvicorn.Server(config).serve(sockets=[listening])
+        await server.serve(sockets=[listening])
     finally:
         await service.close()
 

@@ -24,6 +24,7 @@ from shopfloor.errors import (
     StorageFull,
     TranscriptBroken,
     UnknownCall,
+    one_shot_job,
 )
 from shopfloor.limits import OPEN_BRANCHES, PREVIEW_CHARS
 from shopfloor.log import MASK, RunStarted, ToolResult, decode, new_run_id, now
@@ -166,10 +167,7 @@ class RunService:
         if replay_state.first is None:
             raise RunNotFound(f"there is no run {run_id} that waits for an answer")
         if replay_state.first.worker_type == PLUGIN:
-            raise ConflictError(
-                f"the run {run_id} is a job of a plugin, which takes no answers: a job is one-shot",
-                hint="start a new run whose task has the answer",
-            )
+            raise one_shot_job(run_id)
         for result in results:
             call_id = result.call_id
             if call_id in replay_state.definition_wait_calls:
