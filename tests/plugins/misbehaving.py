@@ -25,8 +25,8 @@ STARTED_AT = "2026-01-01T00:00:00.000Z"
 NEVER_RIGHT: dict[str, Any] = {
     "garbage": b"<html>",
     "nested": b'{"jsonrpc": "2.0", "result": ' + b"[" * 200_000,
-    "large": b" " * 17_000_000,
-    "bomb": gzip.compress(b" " * 64_000_000),
+    "large": b" " * 4_000_000,
+    "bomb": gzip.compress(b" " * 20_000_000),
     "empty": b"",
     "unknown-status": {"status": "paused"},
     "number": {"status": 7},
@@ -102,7 +102,7 @@ def status(params: dict[str, Any]) -> dict[str, Any] | bytes:
     if behavior == "back-to-running" and polls > 2:
         state["status"] = "running"
     if behavior == "fails-loudly":
-        state.update(status="failed", error="loud " * 1_000_000)
+        state.update(status="failed", error="loud " * 500_000)
     if behavior == "odd-cost":
         state["costUsd"] = -5
     if behavior == "infinite-cost":
@@ -119,7 +119,7 @@ def result(params: dict[str, Any]) -> dict[str, Any]:
     job = load(params)
     if job["behavior"] == "no-result":
         raise Refused("the job is still running")
-    output = "o" * 8_000_000 if job["behavior"] == "long-output" else f"output of {job['behavior']}"
+    output = "o" * 2_000_000 if job["behavior"] == "long-output" else f"output of {job['behavior']}"
     return {"jobId": job["jobId"], "output": output, "artifacts": None}
 
 
