@@ -1,6 +1,12 @@
 """The SDK: a client of a server, whose address comes from `$SHOPFLOOR_URL` or from the storage folder."""
 
-from shopfloor.client.address import Address, address_of, find_server, named_server
+from shopfloor.client.address import (
+    Address,
+    find_server,
+    find_storage_server,
+    parse_server_url,
+    server_from_environment,
+)
 from shopfloor.client.api import Api, failure_of
 from shopfloor.client.client import Client
 from shopfloor.client.sse import to_sse
@@ -72,10 +78,11 @@ __all__ = [
     "WorkerResult",
     "WorkerStart",
     "WorkersApi",
-    "address_of",
     "executed",
     "failure_of",
     "find_server",
-    "named_server",
+    "find_storage_server",
+    "parse_server_url",
+    "server_from_environment",
     "to_sse",
 ]

@@ -61,6 +61,7 @@ def assemble(
         processes=agents.processes,
         agents=agents,
         plugins=plugins,
+        blobs=ports.blobs,
         find_job_claims=partial(job_claims, ports.store, ports.reader),
         call_worker=sub_runs.call,
         cwd=cwd,
