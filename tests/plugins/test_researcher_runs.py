@@ -67,13 +67,15 @@ def test_what_a_job_reports_is_in_the_record_the_api_and_the_commands(
     assert found["result"] == REPORT
     assert (found["waits_for"], found["asks"], found["awaits"]) == (None, None, [])
     assert found["cost_usd"] > 0
+    decision = {"question": "Which year?", "decision": "2026", "reasoning": "The task names none."}
+    assert (found["summary"], found["questions"]) == ("I look for sources.", ["May I contact the author?"])
+    assert (found["decisions"], found["artifacts"]) == ([decision], ["artifacts/data.csv"])
     folder = job_folder(server, run_id)
     assert json.loads((folder / "meta.json").read_text())["costUsd"] == pytest.approx(found["cost_usd"])
     assert (folder / "artifacts" / "data.csv").read_text() == "a,b\n"
 
     site = server.site
     assert site.notes(run_id, "update_summary") == [{"summary": "I look for sources."}]
-    decision = {"question": "Which year?", "decision": "2026", "reasoning": "The task names none."}
     assert site.notes(run_id, "record_decision") == [decision]
     assert site.notes(run_id, "log_question") == [{"question": "May I contact the author?"}]
     assert site.notes(run_id, "submit_result") == [{"artifacts": [{"name": "artifacts/data.csv"}]}]

@@ -25,7 +25,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="plugin", description="Serve this worker plugin on 127.0.0.1.")
     parser.add_argument("--port", type=int, required=True)
     port = parser.parse_args().port
-    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    # With the protocol named, asyncio sets TCP_NODELAY; without it each answer takes 40 ms longer.
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind(("127.0.0.1", port))
