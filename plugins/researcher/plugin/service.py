@@ -121,14 +121,17 @@ class WorkerService:
             await asyncio.wait(tasks, timeout=CANCEL_SECONDS)
 
     async def _run(self, job: Job, task: str, config: Params) -> None:
-        work = self._work(job, config)
+        work: Work | None = None
         try:
             async with self._slots:
+                # In a thread, because it may load modules: other requests are answered meanwhile.
+                work = await asyncio.to_thread(self._work, job, config)
                 output = await work.run(task)
         except Exception as error:  # noqa: BLE001 - whatever fails is the job's outcome
             # An agent that ends with the plugin was interrupted: the next start says so.
             if not self._is_stopping():
-                self._jobs.end(job, "failed", error=str(error) or type(error).__name__, cost_usd=work.cost_usd)
+                cost_usd = work.cost_usd if work is not None else None
+                self._jobs.end(job, "failed", error=str(error) or type(error).__name__, cost_usd=cost_usd)
         else:
             self._jobs.end(job, "completed", output=output, cost_usd=work.cost_usd)
         finally:
