@@ -427,7 +427,7 @@ PLUGIN_CANCEL_SECONDS: Final = 10.0
 PLUGIN_NOTES: Final = 1_000
 """How many summaries, questions and decisions of one job are recorded."""
 PLUGIN_NOTE_CHARS: Final = 10_000
-"""The longest text of a recorded summary, question or decision; the rest is cut off."""
+"""The longest text of a recorded summary, question, decision or error of a plugin; the rest is cut off."""
 PLUGIN_CLAIM_RUNS: Final = 1_000
 """How many runs of a plugin are searched for the owner of a job after a crash."""
 PLUGIN_CHECK_SECONDS: Final = 5.0

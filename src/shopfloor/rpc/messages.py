@@ -16,6 +16,7 @@ INTERNAL_ERROR: Final = -32603
 
 RequestId = str | int | None
 _encode = msgspec.json.Encoder().encode
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class RpcError(Exception):
@@ -72,7 +73,7 @@ def decode_response(raw: bytes, request_id: RequestId) -> Any:
     """Return the result of a response. Raises `RpcError` for an error, `ProtocolError` for anything else."""
     try:
         response = _decode_response(raw)
-    except msgspec.MsgspecError as error:
+    except _UNREADABLE as error:
         raise ProtocolError(f"not a JSON-RPC response: {error}") from error
     if response.jsonrpc != "2.0":
         raise ProtocolError(f"not a JSON-RPC 2.0 response: jsonrpc is {response.jsonrpc!r}")
@@ -91,7 +92,7 @@ def decode_request(raw: bytes) -> Request:
         request = _decode_request(raw)
     except msgspec.ValidationError as error:
         raise RpcError(INVALID_REQUEST, f"not a JSON-RPC request: {error}") from error
-    except msgspec.MsgspecError as error:
+    except _UNREADABLE as error:
         raise RpcError(PARSE_ERROR, f"not JSON: {error}") from error
     if request.jsonrpc != "2.0":
         raise RpcError(INVALID_REQUEST, f'jsonrpc must be "2.0", got {request.jsonrpc!r}')
