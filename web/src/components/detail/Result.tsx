@@ -5,6 +5,7 @@ import { Text } from "@/components/transcript/Text";
 import { CopyButton } from "@/components/ui/CopyButton";
 import { Markdown } from "@/components/ui/Markdown";
 import { viewOfResult } from "@/views/detail";
+import { Artifacts } from "./Artifacts";
 import { useIsOverflowing } from "./useIsOverflowing";
 
 /** How many lines of a command's output are shown at first. */
@@ -26,6 +27,7 @@ export function Result({ run }: { run: RunDetail }) {
         </p>
       )}
       {result !== null && result !== "" && <ResultText result={result} kind={run.kind} />}
+      {run.worker_type === "plugin" && <Artifacts run={run} />}
       {status === "done" && !result && <p className="mt-1 text-ink-faint">This run has no result.</p>}
     </section>
   );
