@@ -66,15 +66,10 @@ export function WorkerSelect({
   const plugin = selected && pluginWorkers.includes(selected) ? pluginOf(selected, plugins) : undefined;
   const unavailable = selected && providers.includes(selected) ? unavailableReason(selected.slug, providerList) : null;
   return (
-    <div className="flex flex-col gap-1">
-      <div className="flex items-baseline justify-between">
-        <label htmlFor={id} className="text-xs font-medium text-ink-dull">
-          Worker
-        </label>
-        <button type="button" onClick={onPlugins} className="text-xs text-accent hover:underline">
-          All plugins
-        </button>
-      </div>
+    <div className="relative flex flex-col gap-1">
+      <label htmlFor={id} className="text-xs font-medium text-ink-dull">
+        Worker
+      </label>
       {hasSearch && (
         <input
           type="search"
@@ -129,6 +124,10 @@ export function WorkerSelect({
         </div>
       )}
       {unavailable !== null && <p className="text-xs break-words text-running">{unavailable}</p>}
+      {/* Last, because a dialog gives the focus to its first control. */}
+      <button type="button" onClick={onPlugins} className="absolute top-0 right-0 text-xs text-accent hover:underline">
+        All plugins
+      </button>
     </div>
   );
 }
