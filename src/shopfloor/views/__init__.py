@@ -80,6 +80,7 @@ from shopfloor.views.stream_events import (
     finish,
     to_error_event,
 )
+from shopfloor.views.task_input import describe_inputs, input_from_task
 from shopfloor.views.text_deltas import StreamedBlock, StreamedInput
 from shopfloor.views.timeline import Timeline, TimelineRow, preview, timeline_fold
 from shopfloor.views.truncation import as_text, ms_between, truncate_bytes, truncate_event
@@ -173,6 +174,7 @@ __all__ = [
     "as_text",
     "decode_event",
     "definition_wait_message",
+    "describe_inputs",
     "describe_pending_call",
     "display_status",
     "encode_event",
@@ -183,6 +185,7 @@ __all__ = [
     "format_note",
     "format_step_key",
     "indexed_text",
+    "input_from_task",
     "is_interrupted",
     "join_call_id",
     "ms_between",
