@@ -410,3 +410,9 @@ PLUGIN_RESTART_MAX_SECONDS: Final = 60.0
 """The longest pause before a plugin is started again."""
 PLUGIN_CHECK_SECONDS: Final = 5.0
 """How long `shopfloor plugins check` waits for its job before it cancels it."""
+
+# The MCP server.
+INSTRUCTIONS_CHARS: Final = 2_000
+"""The longest instructions of the MCP server: Claude Code shows its model no more than 2 KB."""
+INSTRUCTIONS_WORKER_CHARS: Final = 120
+"""How much of a worker's description the instructions show."""

@@ -70,6 +70,7 @@ from shopfloor.views.stream_events import (
     finish,
     to_error_event,
 )
+from shopfloor.views.task_input import describe_inputs, input_from_task
 from shopfloor.views.text_deltas import StreamedBlock, StreamedInput
 from shopfloor.views.timeline import Timeline, TimelineRow, preview, timeline_fold
 from shopfloor.views.tree import LoadOutline, TreeRow, tree
@@ -157,6 +158,7 @@ __all__ = [
     "as_text",
     "decode_event",
     "definition_wait_message",
+    "describe_inputs",
     "describe_pending_call",
     "display_status",
     "encode_event",
@@ -167,6 +169,7 @@ __all__ = [
     "format_note",
     "format_step_key",
     "indexed_text",
+    "input_from_task",
     "is_interrupted",
     "join_call_id",
     "normalize_text",
