@@ -68,8 +68,12 @@ class LoginLimiter:
 LOGIN_PATH: Final = "/login"
 """Where a browser sends the code of a login link, or a token."""
 LOGOUT_PATH: Final = "/logout"
+MCP_PATH: Final = "/mcp"
 _PUBLIC_PATHS: Final = frozenset({LOGIN_PATH, STYLESHEET_PATH})
 """Paths that need no token: the login, and the style sheet of its page."""
+_READER_PATHS: Final = frozenset({LOGOUT_PATH, MCP_PATH})
+"""Paths to which every role that may read may POST. Logging out affects only the caller; of the others, each method
+requires the role for what it does."""
 
 SECURITY_HEADERS: Final = {
     # Scripts and styles come only from this server's files, so text of a transcript can never become either.
@@ -153,8 +157,8 @@ class AuthMiddleware:
             return None
         caller, secret = await self._caller(scope, headers)
         set_caller(scope, caller)
-        # Every role may log out: it affects only the caller.
-        _check_role(caller.role, is_read=scope.get("method", "GET") in _READ_METHODS or scope["path"] == LOGOUT_PATH)
+        is_read = scope.get("method", "GET") in _READ_METHODS or scope["path"] in _READER_PATHS
+        _check_role(caller.role, is_read=is_read)
         return secret if caller.expires_soon and await self._access.renew_session(secret) else None
 
     def _check_host(self, scope: Scope, headers: Headers) -> None:
