@@ -452,6 +452,10 @@ MCP_QUESTIONS: Final = 3
 """The number of questions of a run in one output."""
 MCP_OPTIONS: Final = 10
 """The number of options of a question in one output."""
+MCP_NOTES: Final = 3
+"""The number of decisions, and of questions left open, that an output shows of a run."""
+MCP_NOTE_EVENTS: Final = 500
+"""How many of the newest events of a run are searched for its notes."""
 MCP_PAGE_ITEMS: Final = 10
 """The number of workers, runs or resources on one page."""
 MCP_WAIT_RUNS: Final = 10

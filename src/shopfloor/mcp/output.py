@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from shopfloor.errors import InvalidParameter
 from shopfloor.limits import (
+    MCP_NOTES,
     MCP_OPTIONS,
     MCP_OUTPUT_TOKENS,
     MCP_QUESTION_CHARS,
@@ -16,7 +17,7 @@ from shopfloor.limits import (
     MCP_TEXT_CHARS,
     TOKEN_CHARS,
 )
-from shopfloor.views import DEFINITION_CHANGED, RATE_LIMIT, definition_wait_message, strip_hit_marks
+from shopfloor.views import DEFINITION_CHANGED, RATE_LIMIT, JobNotes, definition_wait_message, strip_hit_marks
 
 _TO_STATUS: Final = {"done": "completed"}
 _FROM_STATUS: Final = {"completed": "done"}
@@ -123,6 +124,24 @@ def run_facts(run: Mapping[str, Any], link: str) -> dict[str, Any]:
             "error": one_line(error_line(error)) if error else None,
             "match": one_line(strip_hit_marks(run["snippet"])) if run.get("snippet") else None,
             "url": link,
+        }
+    )
+
+
+def note_facts(notes: JobNotes) -> dict[str, Any]:
+    """Return what the worker itself reported: its progress, and what people should review."""
+    return without_none(
+        {
+            "progress": one_line(notes.summary or ""),
+            "decisions": [
+                {
+                    "question": one_line(decision.question),
+                    "decision": one_line(decision.decision),
+                    "reasoning": one_line(decision.reasoning),
+                }
+                for decision in notes.decisions[-MCP_NOTES:]
+            ],
+            "open_questions": [one_line(question) for question in notes.questions[-MCP_NOTES:]],
         }
     )
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
+
+import msgspec
 
 from shopfloor.client import Api
 from shopfloor.errors import InvalidEvent, TranscriptBroken
+from shopfloor.limits import MCP_NOTE_EVENTS
 from shopfloor.log import Event, decode
-from shopfloor.views import ArchiveEntry, TextItem, ToolCallItem, ToolResultItem, archive
+from shopfloor.views import ArchiveEntry, JobNotes, TextItem, ToolCallItem, ToolResultItem, archive, job_notes
 
 
 async def fetch_output(api: Api, detail: dict[str, Any]) -> str:
@@ -23,16 +27,30 @@ async def fetch_output(api: Api, detail: dict[str, Any]) -> str:
     return output if isinstance(output, str) else json.dumps(output, ensure_ascii=False, indent=2)
 
 
+async def fetch_notes(api: Api, detail: Mapping[str, Any]) -> JobNotes:
+    """Return what the worker reported of its progress and its decisions, from the newest events of the log."""
+    if not detail["tool_calls"]:
+        return JobNotes()
+    page = await api.get(
+        f"/api/runs/{detail['id']}/log", before=detail["last_seq"] + 1, limit=MCP_NOTE_EVENTS, brief=True
+    )
+    return job_notes(_decode_all(msgspec.json.encode(event) for event in page["events"]))
+
+
 async def fetch_transcript(api: Api, run_id: str) -> str:
     """Return the transcript of a run up to now, as text."""
-    events: list[Event] = []
-    async for entry in api.read_log(run_id):
+    lines = [entry.raw async for entry in api.read_log(run_id)]
+    return "\n\n".join(_format_turn(turn) for turn in archive(_decode_all(lines)))
+
+
+def _decode_all(lines: Iterable[bytes]) -> Iterator[Event]:
+    """Yield the events, without those of a later version: the rest is still readable."""
+    for line in lines:
         try:
-            events.append(decode(entry.raw))
+            event = decode(line)
         except InvalidEvent:
-            # An event of a later version: the rest of the transcript is still readable.
             continue
-    return "\n\n".join(_format_turn(turn) for turn in archive(events))
+        yield event
 
 
 def _format_turn(turn: ArchiveEntry) -> str:

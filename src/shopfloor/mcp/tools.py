@@ -35,6 +35,7 @@ from shopfloor.mcp.output import (
     Output,
     error_line,
     is_answerable,
+    note_facts,
     one_line,
     page_of,
     parse_cursor,
@@ -46,7 +47,7 @@ from shopfloor.mcp.output import (
     to_wire_status,
     without_none,
 )
-from shopfloor.mcp.results import fetch_output
+from shopfloor.mcp.results import fetch_notes, fetch_output
 from shopfloor.mcp.session import Session, run_link
 from shopfloor.mcp.waiting import Detail, fetch_detail, wait_for_change
 from shopfloor.mcp.worker_catalog import CatalogCache
@@ -108,7 +109,7 @@ class Tools:
         seconds = MCP_WAIT_SECONDS if args.timeout_seconds is UNSET else args.timeout_seconds
         (detail,) = await wait_for_change(session, [run_id], seconds, until_end=True)
         if detail["completed_at"] is None:
-            return Output(run_facts(detail, run_link(session, run_id)) | {"next_step": _next_step(detail)})
+            return Output(await _all_facts(session, detail))
         return await _outcome(session, detail, start=0)
 
     async def _start(self, session: Session, args: DispatchArguments) -> str:
@@ -140,16 +141,13 @@ class Tools:
 
     async def status(self, session: Session, args: StatusArguments) -> Output:
         detail = await fetch_detail(session, await session.api.find_run(args.run_id))
-        return Output(run_facts(detail, run_link(session, detail["id"])) | {"next_step": _next_step(detail)})
+        return Output(await _all_facts(session, detail))
 
     async def wait(self, session: Session, args: WaitArguments) -> Output:
         run_ids = list(dict.fromkeys([await session.api.find_run(run_id) for run_id in args.run_ids]))
         seconds = MCP_WAIT_SECONDS if args.timeout_seconds is UNSET else args.timeout_seconds
         details = await wait_for_change(session, run_ids, seconds)
-        runs = [
-            run_facts(detail, run_link(session, detail["id"])) | {"next_step": _next_step(detail)} for detail in details
-        ]
-        return Output({"runs": runs})
+        return Output({"runs": [_facts(session, detail) | {"next_step": _next_step(detail)} for detail in details]})
 
     async def result(self, session: Session, args: ResultArguments) -> Output:
         detail = await fetch_detail(session, await session.api.find_run(args.run_id))
@@ -204,7 +202,7 @@ class Tools:
             limit=MCP_PAGE_ITEMS,
             **{name: value for name, value in parameters.items() if value is not UNSET},
         )
-        runs = [run_facts(run, run_link(session, run["id"])) for run in cast("list[Detail]", page["workers"])]
+        runs = [_facts(session, run) for run in cast("list[Detail]", page["workers"])]
         return Output({"runs": runs} | without_none({"total": page["total"], "next": page["next"]}))
 
 
@@ -212,10 +210,19 @@ async def _dispatch(session: Session, body: dict[str, Any], worker_input: dict[s
     return str((await session.api.post("/api/runs", body | {"input": worker_input}))["run_id"])
 
 
+def _facts(session: Session, run: Detail) -> dict[str, Any]:
+    return run_facts(run, run_link(session, run["id"]))
+
+
+async def _all_facts(session: Session, detail: Detail) -> dict[str, Any]:
+    """Return the facts about a run with what its worker reported, and what to do next."""
+    notes = note_facts(await fetch_notes(session.api, detail))
+    return _facts(session, detail) | notes | {"next_step": _next_step(detail)}
+
+
 async def _outcome(session: Session, detail: Detail, *, start: int) -> Output:
     """Return a page of the output of a run that has ended; an error if the run did not complete."""
-    link = run_link(session, detail["id"])
-    facts = run_facts(detail, link)
+    facts = _facts(session, detail) | note_facts(await fetch_notes(session.api, detail))
     if facts["status"] != "completed":
         error = detail.get("error") or {"code": facts["status"], "message": f"the run was {facts['status']}"}
         return Output(facts | {"error": one_line(error_line(error), MCP_QUESTION_CHARS)}, is_error=True)

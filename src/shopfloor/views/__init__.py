@@ -3,6 +3,7 @@
 from shopfloor.views.agent_event_types import AGENT_EVENT_TYPES, FleetEvent
 from shopfloor.views.agent_events import FleetEventState, fleet_event_step
 from shopfloor.views.archive import Archive, ArchiveEntry, TextItem, ToolCallItem, ToolResultItem, archive
+from shopfloor.views.job_notes import Decision, JobNotes, job_notes, job_notes_step
 from shopfloor.views.log_search import LogHit, LogSearcher
 from shopfloor.views.outline import Outline, Step, outline, steps_by_parent
 from shopfloor.views.partial_messages import PartialMessages, without_chunks
@@ -101,10 +102,12 @@ __all__ = [
     "BlockEnd",
     "BlockStart",
     "ClientToolRequest",
+    "Decision",
     "ErrorEvent",
     "Finish",
     "FleetEvent",
     "FleetEventState",
+    "JobNotes",
     "LoadOutline",
     "LogHit",
     "LogSearcher",
@@ -171,6 +174,8 @@ __all__ = [
     "indexed_text",
     "input_from_task",
     "is_interrupted",
+    "job_notes",
+    "job_notes_step",
     "join_call_id",
     "normalize_text",
     "outline",
