@@ -16,7 +16,7 @@ from shopfloor.cli.client_session import is_remote
 from shopfloor.cli.server_process import ensure_server
 from shopfloor.cli.shutdown import exit_now, receive_signals
 from shopfloor.client import Address, HttpTransport
-from shopfloor.mcp import require_sdk, serve_stdio
+from shopfloor.mcp import require_sdk
 
 EXAMPLES = """\
   shopfloor mcp                                     as an agent starts it, over stdin and stdout
@@ -43,6 +43,8 @@ def run(args: Namespace) -> int:
 
 
 async def _serve(args: Namespace) -> None:
+    from shopfloor.mcp import serve_stdio
+
     storage = storage_from_args(args)
     words = ["up", "--storage", str(storage.root), *(word for source in args.workers for word in ("--workers", source))]
 
