@@ -7,6 +7,7 @@ from shopfloor.client.sse import to_sse
 from shopfloor.client.tools import CallResult, Handler, ToolHandlers, executed
 from shopfloor.client.transport import AppTransport
 from shopfloor.client.workers import Signal, WorkersApi
+from shopfloor.log import ClientInfo
 from shopfloor.views import (
     BlockEnd,
     BlockStart,
@@ -44,6 +45,7 @@ __all__ = [
     "BlockStart",
     "CallResult",
     "Client",
+    "ClientInfo",
     "ClientToolRequest",
     "ErrorEvent",
     "Finish",

@@ -118,6 +118,7 @@ class RunService:
             agent_id=request.owner or worker.definition.slug,
             channel_id=request.channel_id or "api",
             channel_name=request.channel_name or request.channel_id or "api",
+            client=request.client,
             root_run_id=origin.root_run_id or run_id,
             queued_at=now(),
             parent={"run_id": parent, "depth": origin.depth} if parent else None,

@@ -498,6 +498,8 @@ export interface components {
             has_transcript: boolean;
             /** @description The owner of the run. */
             agent_id: string | null;
+            /** @description The program that dispatched the run; null if unknown. */
+            client: components["schemas"]["RunClient"] | null;
             /** @description The run that called this run. */
             parent_run_id: string | null;
             /** @description The root of the tree of runs that this run is part of. */
@@ -535,6 +537,20 @@ export interface components {
             search_stopped_at: number | null;
             /** @description Text around the words that were searched, with each between U+E000 and U+E001. */
             snippet: string | null;
+        };
+        /**
+         * RunClient
+         * @description The program that dispatched a run, as it described itself.
+         */
+        RunClient: {
+            name: string;
+            /** @default null */
+            version?: string | null;
+            /**
+             * @description The program's own id of its session or conversation.
+             * @default null
+             */
+            session_id?: string | null;
         };
         /**
          * TokenUsage
@@ -578,6 +594,8 @@ export interface components {
             has_transcript: boolean;
             /** @description The owner of the run. */
             agent_id: string | null;
+            /** @description The program that dispatched the run; null if unknown. */
+            client: components["schemas"]["RunClient"] | null;
             /** @description The run that called this run. */
             parent_run_id: string | null;
             /** @description The root of the tree of runs that this run is part of. */
@@ -957,6 +975,29 @@ export interface components {
              * @default null
              */
             cwd?: string | null;
+            /**
+             * @description The program that sends the request.
+             * @default null
+             */
+            client?: components["schemas"]["RequestClient"] | null;
+        };
+        /**
+         * RequestClient
+         * @description The program that sends the request. It is recorded as it describes itself.
+         */
+        RequestClient: {
+            /** @description The name of the program, e.g. `claude-code`. */
+            name: string;
+            /**
+             * @description Its version.
+             * @default null
+             */
+            version?: string | null;
+            /**
+             * @description Its own id of the session or conversation.
+             * @default null
+             */
+            session_id?: string | null;
         };
         /**
          * ContinueExecution
@@ -1037,6 +1078,11 @@ export interface components {
              * @default null
              */
             cwd?: string | null;
+            /**
+             * @description The program that sends the request.
+             * @default null
+             */
+            client?: components["schemas"]["RequestClient"] | null;
         };
         /**
          * PinRequest
@@ -1095,6 +1141,8 @@ export interface components {
             /** @default null */
             channel_name?: string | null;
             /** @default null */
+            client?: components["schemas"]["ClientInfo"] | null;
+            /** @default null */
             root_run_id?: string | null;
             /** @default null */
             queued_at?: string | null;
@@ -1118,6 +1166,17 @@ export interface components {
             import_source?: Record<string, unknown> | null;
             /** @default null */
             format?: number | null;
+        };
+        /**
+         * ClientInfo
+         * @description The program that dispatched a run, as the program itself says.
+         */
+        ClientInfo: {
+            name: string;
+            /** @default null */
+            version?: string | null;
+            /** @default null */
+            session_id?: string | null;
         };
         /**
          * RunCompleted
