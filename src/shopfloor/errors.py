@@ -342,6 +342,11 @@ class PluginFailed(RunFailed, code="plugin_error"):
 class PluginUnavailable(RunFailed, code="plugin_unavailable", status=503, retryable=True):
     """A plugin does not run or does not answer."""
 
+    def __init__(self, message: str, *, hint: str | None = None, is_sent: bool = False) -> None:
+        super().__init__(message, hint=hint)
+        self.is_sent = is_sent
+        """Whether the plugin may have received the request."""
+
 
 class AgentFailed(RunFailed, code="agent_error"):
     """An agent did not complete its task."""

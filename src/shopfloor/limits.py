@@ -400,13 +400,33 @@ PLUGIN_POLL_SECONDS: Final = 0.05
 """How often the handshake is tried while a plugin starts."""
 PLUGIN_CALL_SECONDS: Final = 30.0
 """How long a call to a plugin may take, from the request to the last byte of the answer."""
-PLUGIN_ANSWER_BYTES: Final = 64 * 1024 * 1024
+PLUGIN_ANSWER_BYTES: Final = 16 * 1024 * 1024
 """The largest answer of a plugin."""
 PLUGIN_OUTPUT_LINES: Final = 20
 """How many lines of a plugin's output are kept, to describe why it ended."""
 PLUGIN_RESTART_SECONDS: Final = 1.0
 """The pause before a plugin that ended is started again; it doubles with each failed start."""
+PLUGIN_CONNECTIONS: Final = 200
+"""How many requests to plugins are open at once; others wait."""
+PLUGIN_LEASE_SECONDS: Final = 0.5
+"""How often a process looks whether it can take over a plugin that another process runs."""
 PLUGIN_RESTART_MAX_SECONDS: Final = 60.0
 """The longest pause before a plugin is started again."""
+PLUGIN_RESTART_WAIT_SECONDS: Final = 10.0
+"""How long a new job waits for a plugin that is not running."""
+PLUGIN_STATUS_SECONDS: Final = 0.1
+"""How soon the state of a plugin's job is polled after a change; each further poll waits longer."""
+PLUGIN_STATUS_MAX_SECONDS: Final = 2.0
+"""The longest time between two polls of a plugin's job."""
+PLUGIN_SILENCE_SECONDS: Final = 120.0
+"""How long a plugin may fail to answer about a job before the run fails."""
+PLUGIN_CANCEL_SECONDS: Final = 10.0
+"""How long the cancellation of a run waits for the end of the plugin's job."""
+PLUGIN_NOTES: Final = 1_000
+"""How many summaries, questions and decisions of one job are recorded."""
+PLUGIN_NOTE_CHARS: Final = 10_000
+"""The longest text of a recorded summary, question or decision; the rest is cut off."""
+PLUGIN_CLAIM_RUNS: Final = 1_000
+"""How many runs of a plugin are searched for the owner of a job after a crash."""
 PLUGIN_CHECK_SECONDS: Final = 5.0
 """How long `shopfloor plugins check` waits for its job before it cancels it."""

@@ -93,7 +93,9 @@ def write_plugin(folder: Path, name: str, how: str = "", capabilities: tuple[str
 async def opened(tmp_path: Path) -> AsyncIterator[LocalPlugins]:
     host = LocalHost(Storage(tmp_path / "storage"))
     try:
-        async with open_plugins(LocalProcesses(host), lambda: [tmp_path / "plugins"], lambda _: True) as plugins:
+        folders = [tmp_path / "plugins"]
+        leases = tmp_path / "storage" / "plugins"
+        async with open_plugins(LocalProcesses(host), lambda: folders, lambda _: True, leases) as plugins:
             yield plugins
     finally:
         host.close()

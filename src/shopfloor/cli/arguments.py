@@ -174,6 +174,13 @@ WORKERS_OPTION: Final[dict[str, Any]] = {
     "help": "also load workers from a folder, Python file or module (repeatable)",
 }
 """The keyword arguments of `--workers`, the same for every command that loads workers."""
+PLUGINS_OPTION: Final[dict[str, Any]] = {
+    "metavar": "FOLDER",
+    "action": "append",
+    "default": [],
+    "help": "also use the plugins in this folder (repeatable)",
+}
+"""The keyword arguments of `--plugins`, the same for every command that uses plugins."""
 
 
 def add_color_option(parser: argparse.ArgumentParser) -> None:

@@ -17,23 +17,23 @@ from shopfloor.cli.run_options import (
     has_server,
     known_workers,
     parse_worker_input,
-    reject_workers_option,
+    reject_worker_options,
     run_request_fields,
     with_worker_hint,
+    worker_settings_from_args,
 )
 from shopfloor.cli.server_process import UP_COMMAND, offer_server
 from shopfloor.cli.watch import EventStream, RunWatcher
 from shopfloor.client import Client, Start, WorkerResult
 from shopfloor.errors import ShopfloorError, UsageError
 from shopfloor.limits import QUEUED_POLL_SECONDS
-from shopfloor.wiring import WorkerSettings
 
 EXAMPLES = """\
   shopfloor dispatch hello -i NAME=Ada    print the run id and return
   shopfloor dispatch repo-report --wait   watch the run until it ends
   shopfloor dispatch hello -i NAME=Ada --idempotency-key greet-ada
                                           dispatched twice, it is still one run"""
-_ADVANCED = ("--input-json", "--task", "--workers", "--owner", "--channel", "--channel-name", "--debug")
+_ADVANCED = ("--input-json", "--task", "--workers", "--plugins", "--owner", "--channel", "--channel-name", "--debug")
 
 
 def parser(name: str, summary: str) -> ArgumentParser:
@@ -62,7 +62,7 @@ def dispatch(args: Namespace, *, key: str | None = None, wait: bool = False) -> 
     """Store the request for a run; print the run id, or watch the run if `wait` is True."""
     served = has_server(args)
     if served:
-        reject_workers_option(args)
+        reject_worker_options(args)
     else:
         served = offer_server(args)
     if wait and not served:
@@ -85,7 +85,7 @@ def dispatch(args: Namespace, *, key: str | None = None, wait: bool = False) -> 
         return str(response["run_id"])
 
     try:
-        run_id = run_with_client(args, request, workers=WorkerSettings.from_names(args.workers))
+        run_id = run_with_client(args, request, workers=worker_settings_from_args(args))
     except ShopfloorError as error:
         raise with_worker_hint(error, args, served=served) from error
     if wait:

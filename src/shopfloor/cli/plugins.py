@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import msgspec
 
-from shopfloor.cli.arguments import Parser, resolve_folder, storage_from_args
+from shopfloor.cli.arguments import PLUGINS_OPTION, Parser, resolve_folder, storage_from_args
 from shopfloor.cli.style import Style, escape_controls
 from shopfloor.errors import PluginNotFound, UsageError
 from shopfloor.ports import PluginInfo
@@ -38,7 +38,7 @@ def parser(name: str, summary: str) -> argparse.ArgumentParser:
     """Return the parser of the command's arguments."""
     parser = Parser(name, summary, examples=EXAMPLES)
     listing = parser.add_command("list", "List the plugins", examples="  shopfloor plugins list --json")
-    _add_plugins_option(listing)
+    listing.add_argument("--plugins", **PLUGINS_OPTION)
     listing.add_argument("--json", action="store_true", help="print JSON")
 
     new = parser.add_command("new", "Create a plugin from a template", examples=_NEW)
@@ -49,19 +49,13 @@ def parser(name: str, summary: str) -> argparse.ArgumentParser:
     check = parser.add_command("check", "Start a plugin and try the whole protocol", examples=_CHECK)
     check.add_argument("plugin", metavar="PLUGIN", help="name or folder of the plugin")
     check.add_argument("--task", metavar="TEXT", default=_TASK, help="task of the job that the check dispatches")
-    _add_plugins_option(check)
+    check.add_argument("--plugins", **PLUGINS_OPTION)
     check.add_argument("--json", action="store_true", help="print a line of JSON per check")
 
     allow = parser.add_command("allow", "Allow a plugin of a project to be started", examples=_ALLOW)
     allow.add_argument("folder", metavar="FOLDER", help="folder of the plugin")
     parser.set_default_command("list", json=False, plugins=[])
     return parser
-
-
-def _add_plugins_option(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--plugins", metavar="FOLDER", action="append", default=[], help="folder of plugins to use as well; repeatable"
-    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -16,7 +16,7 @@ from shopfloor.errors import UsageError
 from shopfloor.limits import PREVIEW_CHARS
 from shopfloor.log import format_timestamp
 from shopfloor.ports import RunItem
-from shopfloor.wiring import local_backend, local_process_name
+from shopfloor.wiring import local_backend, local_process_name, own_plugins
 
 EXAMPLES = """\
   shopfloor prune --older-than 30d --dry-run        only list the runs
@@ -76,7 +76,9 @@ async def _prune(args: Namespace, before: str, needs_confirmation: bool) -> int:
             count = sum([len(tree) async for tree in prunable(backend.store, before=before, force=args.force)])
             if count and not _confirm(_format_count(count)):
                 return 1
-        pruned = await prune(backend, before=before, by=local_process_name(), force=args.force)
+        async with own_plugins(storage) as plugins:
+            by = local_process_name()
+            pruned = await prune(backend, before=before, by=by, force=args.force, plugins=plugins)
         print(f"{_format_count(pruned)} deleted")
         return 0
 

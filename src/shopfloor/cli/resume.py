@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 
 import anyio
 
-from shopfloor.cli.arguments import QUIET_HELP, RUN_HELP, WORKERS_OPTION, Parser
+from shopfloor.cli.arguments import PLUGINS_OPTION, QUIET_HELP, RUN_HELP, WORKERS_OPTION, Parser
 from shopfloor.cli.client_session import is_remote, resolve_run_id, run_with_client
 from shopfloor.cli.pending_calls import fetch_pending_calls
 from shopfloor.cli.renderer import render_options_from_args
@@ -15,12 +15,12 @@ from shopfloor.cli.run_options import (
     find_worker_info,
     known_workers,
     masking_from_args,
-    reject_workers_option,
+    reject_worker_options,
+    worker_settings_from_args,
 )
 from shopfloor.cli.tool_commands import parse_tool_handlers
 from shopfloor.cli.watch import EventStream, RunWatcher
 from shopfloor.client import CallResult, Client
-from shopfloor.wiring import WorkerSettings
 
 EXAMPLES = """\
   shopfloor resume last                      continue the newest run here
@@ -35,6 +35,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
     parser = Parser(name, summary, examples=EXAMPLES)
     parser.add_argument("run", metavar="RUN", help=RUN_HELP)
     parser.add_argument("--workers", **WORKERS_OPTION)
+    parser.add_argument("--plugins", **PLUGINS_OPTION)
     parser.add_argument(
         "--tool",
         metavar="NAME=COMMAND",
@@ -51,7 +52,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
 def run(args: Namespace) -> int:
     """Continue the run and watch it until it ends."""
     if is_remote():
-        reject_workers_option(args)
+        reject_worker_options(args)
     watcher = RunWatcher(render_options_from_args(args))
 
     async def resume(client: Client) -> int:
@@ -74,7 +75,7 @@ def run(args: Namespace) -> int:
     return run_with_client(
         args,
         resume,
-        workers=WorkerSettings.from_names(args.workers),
+        workers=worker_settings_from_args(args),
         can_run=True,
         mask=mask,
         on_signal=watcher.on_signal,

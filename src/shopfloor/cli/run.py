@@ -58,7 +58,7 @@ Exit codes: 0 completed, 75 waiting for an answer, 128 + N cancelled by signal N
 (130 Ctrl-C, 143 TERM, and with --command also `shopfloor cancel`), otherwise
 the exit code of the command or of the error."""
 _ADVANCED = (
-    *("--input-json", "--task", "--workers", "--owner", "--channel", "--channel-name"),
+    *("--input-json", "--task", "--workers", "--plugins", "--owner", "--channel", "--channel-name"),
     *("--tools", "--sandbox", "--grace", "--durability", "--mask-env", "--mask-keys", "--debug"),
 )
 _WORKER_OPTIONS = {
@@ -66,6 +66,7 @@ _WORKER_OPTIONS = {
     "input_json": "--input-json",
     "task": "--task",
     "workers": "--workers",
+    "plugins": "--plugins",
     "tool": "--tool",
     "detach": "--detach",
     "json": "--json",

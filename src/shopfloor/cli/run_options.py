@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
-from shopfloor.cli.arguments import WORKERS_OPTION, OptionGroup, resolve_folder, storage_from_args
+from shopfloor.cli.arguments import PLUGINS_OPTION, WORKERS_OPTION, OptionGroup, resolve_folder, storage_from_args
 from shopfloor.cli.client_session import is_remote
 from shopfloor.decoding import convert
 from shopfloor.errors import InputError, InvalidInput, ShopfloorError, UsageError, WorkerNotFound
 from shopfloor.log import ClientInfo, Masking
+from shopfloor.wiring import WorkerSettings
 
 if TYPE_CHECKING:
     from shopfloor.client import Client
@@ -71,6 +72,7 @@ def add_run_options(parser: ArgumentParser) -> OptionGroup:
     group.add_argument("--input-json", metavar="JSON", help="set all inputs with one JSON object")
     group.add_argument("--task", metavar="TEXT", help="task to show in lists (default: made from the input)")
     group.add_argument("--workers", **WORKERS_OPTION)
+    group.add_argument("--plugins", **PLUGINS_OPTION)
     origin = parser.add_argument_group("Origin of the run")
     origin.add_argument("--owner", metavar="NAME", help="owner of the run (default: the worker)")
     origin.add_argument("--channel", metavar="ID", default="cli", help="where it comes from, e.g. discord:123:456")
@@ -162,13 +164,19 @@ def _working_directory(args: Namespace) -> str | None:
     return str(folder)
 
 
-def reject_workers_option(args: Namespace) -> None:
-    """Raise `UsageError` for `--workers` if a server executes the run: the server would use its own workers."""
-    if args.workers:
-        raise UsageError(
-            "--workers cannot be used here: a server executes the run, with its own workers",
-            hint="start the server with --workers, or add the folder with `shopfloor projects add`",
-        )
+def worker_settings_from_args(args: Namespace) -> WorkerSettings:
+    """Return the workers and plugins that `--workers` and `--plugins` name."""
+    return WorkerSettings.from_names(args.workers, plugins=args.plugins)
+
+
+def reject_worker_options(args: Namespace) -> None:
+    """Raise `UsageError` for `--workers` and `--plugins` if a server executes the run: it would use its own."""
+    for names, option in ((args.workers, "workers"), (args.plugins, "plugins")):
+        if names:
+            raise UsageError(
+                f"--{option} cannot be used here: a server executes the run, with its own {option}",
+                hint=f"start the server with --{option}, or add the folder with `shopfloor projects add`",
+            )
 
 
 def has_server(args: Namespace) -> bool:

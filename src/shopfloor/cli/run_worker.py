@@ -17,15 +17,16 @@ from shopfloor.cli.run_options import (
     masking_from_args,
     parse_worker_input,
     read_stdin,
-    reject_workers_option,
+    reject_worker_options,
     run_request_fields,
     with_worker_hint,
+    worker_settings_from_args,
 )
 from shopfloor.cli.tool_commands import parse_tool_handlers
 from shopfloor.cli.watch import EventStream, RunWatcher
 from shopfloor.client import CallResult, Client
 from shopfloor.errors import ProviderNotFound, ShopfloorError, UnsupportedOption, UsageError
-from shopfloor.wiring import WorkerSettings, provider_names
+from shopfloor.wiring import provider_names
 
 
 def run_worker(args: Namespace) -> int:
@@ -41,7 +42,7 @@ def run_worker(args: Namespace) -> int:
 
         return dispatch(args)
     if is_remote():
-        reject_workers_option(args)
+        reject_worker_options(args)
     watcher = RunWatcher(render_options_from_args(args))
 
     async def run(client: Client) -> int:
@@ -67,7 +68,7 @@ def run_worker(args: Namespace) -> int:
         return run_with_client(
             args,
             run,
-            workers=WorkerSettings.from_names(args.workers),
+            workers=worker_settings_from_args(args),
             can_run=True,
             mask=mask,
             on_signal=watcher.on_signal,

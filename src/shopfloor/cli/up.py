@@ -8,6 +8,7 @@ import logging
 import os
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ import anyio
 import anyio.from_thread
 
 from shopfloor.cli.arguments import (
+    PLUGINS_OPTION,
     WORKERS_OPTION,
     Parser,
     duration_seconds,
@@ -31,7 +33,14 @@ from shopfloor.errors import UsageError
 from shopfloor.limits import HOST_SLOTS, MALLOC_ARENAS, MALLOC_MMAP_BYTES, SERVER_PORT
 from shopfloor.log import new_run_id
 from shopfloor.record import Storage
-from shopfloor.wiring import WorkerSettings, access_control, local_command_ports, open_projects, serve_storage
+from shopfloor.wiring import (
+    WorkerSettings,
+    access_control,
+    list_plugins,
+    local_command_ports,
+    open_projects,
+    serve_storage,
+)
 
 if TYPE_CHECKING:
     from shopfloor.client import Address
@@ -89,6 +98,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
         help="delete runs this long after their end, with their sub-runs, e.g. 30d (default: never)",
     )
     parser.add_argument("--workers", **WORKERS_OPTION)
+    parser.add_argument("--plugins", **PLUGINS_OPTION)
     parser.add_argument(
         "--slots",
         metavar="N",
@@ -109,7 +119,7 @@ def run(args: Namespace) -> int:
     logging.basicConfig(level=logging.WARNING, format="shopfloor: %(message)s", stream=sys.stderr)
     return_freed_memory()
     storage = storage_from_args(args)
-    workers = WorkerSettings.from_names(args.workers, slots=args.slots or _slots())
+    workers = WorkerSettings.from_names(args.workers, plugins=args.plugins, slots=args.slots or _slots())
     port = _port() if args.port is None else args.port
     if args.detach:
         from shopfloor.cli.server_process import start_server
@@ -117,7 +127,8 @@ def run(args: Namespace) -> int:
 
         # Count first, so that a worker that cannot be loaded is reported before the server starts.
         folders = default_folders(storage.root, workers.folders)
-        found = _count(WorkerCatalog(folders, workers.modules, projects=open_projects(storage).all))
+        projects, plugins = open_projects(storage).all, partial(list_plugins, storage, workers.plugins)
+        found = _count(WorkerCatalog(folders, workers.modules, projects=projects, plugins=plugins))
         arguments = [word for word in sys.argv[1:] if word != "--detach"]
         url = start_server(storage, arguments).url
         anyio.run(_print_link, storage, url)

@@ -9,6 +9,7 @@ import keyword
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -40,7 +41,7 @@ from shopfloor.engine import (
 from shopfloor.errors import ConflictError, FileMissing, ShopfloorError, UsageError
 from shopfloor.limits import PREVIEW_CHARS
 from shopfloor.record import Storage
-from shopfloor.wiring import local_validation_context, open_projects
+from shopfloor.wiring import list_plugins, local_validation_context, open_projects
 
 EXAMPLES = """\
   shopfloor workers list                   list all workers
@@ -97,7 +98,8 @@ def catalog_from_args(args: argparse.Namespace) -> WorkerCatalog:
     folders = [resolve_folder(source) for source in sources if _is_folder(source)]
     modules = [source for source in sources if not _is_folder(source)]
     storage = storage_from_args(args)
-    return WorkerCatalog(default_folders(storage.root, folders), modules, projects=open_projects(storage).all)
+    projects, plugins = open_projects(storage).all, partial(list_plugins, storage)
+    return WorkerCatalog(default_folders(storage.root, folders), modules, projects=projects, plugins=plugins)
 
 
 def _is_folder(source: str) -> bool:
@@ -151,6 +153,8 @@ def table(workers: Sequence[Worker], style: Style, width: int) -> Iterator[str]:
 
 
 def _kind(worker: Worker) -> str:
+    if worker.is_plugin:
+        return worker.worker_type
     return "python" if worker.function is not None or _is_python(worker) else "yaml"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 
 import msgspec
@@ -12,6 +13,7 @@ from shopfloor.engine.definitions import Definitions
 from shopfloor.engine.engine_ports import StepContext, StoragePorts
 from shopfloor.engine.inbox import Inbox
 from shopfloor.engine.lifecycle import Lifecycle
+from shopfloor.engine.plugin_jobs import claimed_jobs
 from shopfloor.engine.registry import ClaimPolicy, RunRegistry
 from shopfloor.engine.resumption import Resumption
 from shopfloor.engine.run_service import RunService
@@ -19,7 +21,7 @@ from shopfloor.engine.scheduler import Scheduler
 from shopfloor.engine.subruns import SubRuns
 from shopfloor.engine.workers.catalog import WorkerCatalog
 from shopfloor.limits import HOST_SLOTS
-from shopfloor.ports import Models
+from shopfloor.ports import Models, Plugins
 
 
 class RunEngine(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,6 +32,7 @@ class RunEngine(msgspec.Struct, frozen=True, kw_only=True):
     resumption: Resumption
     ports: StoragePorts
     catalog: WorkerCatalog
+    plugins: Plugins
     warm_up: Callable[[], None]
     """Imports the modules that are slow to load. Blocks."""
 
@@ -41,6 +44,7 @@ def assemble(
     models: Models,
     agents: AgentRuntime,
     *,
+    plugins: Plugins,
     cwd: str,
     policy: ClaimPolicy | None = None,
     slots: int = HOST_SLOTS,
@@ -53,7 +57,13 @@ def assemble(
     service = RunService(registry, ports, catalog, resumption, agents.check)
     sub_runs = SubRuns(registry, ports, service)
     step_context = StepContext(
-        models=models, processes=agents.processes, agents=agents, call_worker=sub_runs.call, cwd=cwd
+        models=models,
+        processes=agents.processes,
+        agents=agents,
+        plugins=plugins,
+        find_claimed_jobs=partial(claimed_jobs, ports.store, ports.reader),
+        call_worker=sub_runs.call,
+        cwd=cwd,
     )
     inbox = Inbox(registry, ports, resumption)
     lifecycle = Lifecycle(registry, ports, definitions, sub_runs, step_context, resumption=resumption, **limits)
@@ -69,5 +79,6 @@ def assemble(
         resumption=resumption,
         ports=ports,
         catalog=catalog,
+        plugins=plugins,
         warm_up=warm_up,
     )

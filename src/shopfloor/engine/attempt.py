@@ -133,9 +133,10 @@ class Attempt:
         """Set when the attempt is interrupted, for any reason."""
         # No reference back to the attempt: the cycle would keep input and results in memory until a full collection.
         self.slot_usage = SlotUsage(slot or SlotPool(1).slot(), on_idle=on_idle, is_interrupted=self.interrupted.is_set)
-        self.hold_slot, self.yield_slot, self.pause = (
+        self.hold_slot, self.yield_slot, self.release_slot, self.pause = (
             self.slot_usage.hold_slot,
             self.slot_usage.yield_slot,
+            self.slot_usage.release_slot,
             self.slot_usage.pause,
         )
         self._log = log

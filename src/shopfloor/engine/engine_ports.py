@@ -8,7 +8,8 @@ import msgspec
 
 from shopfloor.engine.agents.request import AgentRuntime
 from shopfloor.engine.attempt import Attempt, StepResult, StepTry
-from shopfloor.ports import Audit, Hosts, LogReader, Logs, Models, Processes, Queue, Store
+from shopfloor.engine.plugin_jobs import FindClaimedJobs
+from shopfloor.ports import Audit, Hosts, LogReader, Logs, Models, Plugins, Processes, Queue, Store
 
 
 class StoragePorts(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,5 +38,7 @@ class StepContext(msgspec.Struct, frozen=True, kw_only=True):
     processes: Processes
     call_worker: CallWorker
     agents: AgentRuntime
+    plugins: Plugins
+    find_claimed_jobs: FindClaimedJobs
     cwd: str
     """The working directory of the run."""

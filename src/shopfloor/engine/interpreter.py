@@ -13,10 +13,11 @@ import msgspec
 from shopfloor.engine.attempt import Attempt, Finished, StepResult, StepTry
 from shopfloor.engine.engine_ports import StepContext
 from shopfloor.engine.error_mapping import CANCELLATION_EXCEPTIONS
-from shopfloor.engine.replay_state import StepKey
+from shopfloor.engine.replay_state import PLUGIN_JOB, StepKey
 from shopfloor.engine.run import Run
 from shopfloor.engine.steps.conversation import Thread, as_markdown
 from shopfloor.engine.steps.model import add_message
+from shopfloor.engine.steps.plugin import JobRequest, PluginResult, PluginStepRunner
 from shopfloor.engine.steps.tools import build_tools
 from shopfloor.engine.workers.definition import (
     AddMessage,
@@ -28,6 +29,7 @@ from shopfloor.engine.workers.definition import (
     ForEach,
     NextMessage,
     Parallel,
+    PluginJob,
     Retry,
     RunWorker,
     SerializeThread,
@@ -50,6 +52,7 @@ from shopfloor.engine.workers.templating import (
 from shopfloor.errors import StepFailed
 from shopfloor.limits import LOOP_ITERATIONS, OPEN_BRANCHES
 from shopfloor.log import TextBlock
+from shopfloor.views import preview
 
 _TERMINAL = "terminal"
 BEGIN = "Begin."
@@ -110,6 +113,12 @@ class BlockRun(Run):
             return StepResult(await work(self._at(step_key, arguments), **arguments))
 
         return await self._attempt.step(step_key, execute, name=name, kind=kind, retry=retry, repeatable=True)
+
+    async def plugin_job(self, name: str, request: JobRequest) -> PluginResult:
+        """Hand a task to a plugin, and return the result of its job."""
+        context = self._step_context
+        step = PluginStepRunner(self._attempt, context.plugins, context.find_claimed_jobs, request)
+        return await step.run(self._next_step_key(name, PLUGIN_JOB), name=name)
 
     def results(self, kind: str) -> Iterator[Any]:
         """Yield the results of the completed steps of this kind, anywhere in the run."""
@@ -279,6 +288,16 @@ class Interpreter:
         )
         self._set(step.output, result.data if result.data is not None else result.text, scope)
 
+    async def _plugin_job(self, name: str, step: PluginJob, scope: Scope) -> None:
+        task = str(fill(step.task, scope.values))
+        request = JobRequest(
+            plugin=step.plugin,
+            task=task,
+            description=str(fill(step.label, scope.values) or preview(task)),
+            config=fill(step.config, scope.values) or {},
+        )
+        self._set(step.output, (await scope.run.plugin_job(name, request)).text, scope)
+
     async def _run_worker(self, name: str, step: RunWorker, scope: Scope) -> None:
         worker_input = fill(step.input, scope.values)
         self._set(step.output, await scope.run.worker(step.worker, worker_input, name=name, retry=step.retry), scope)
@@ -375,6 +394,7 @@ class Interpreter:
         CallTool: _call_tool,
         CommandStep: _command,
         Agent: _agent,
+        PluginJob: _plugin_job,
         RunWorker: _run_worker,
         Custom: _custom,
         Parallel: _parallel,

@@ -31,7 +31,7 @@ from shopfloor.log import (
     format_timestamp,
     now,
 )
-from shopfloor.ports import Log, LogReader, Store
+from shopfloor.ports import Log, LogReader, Plugins, Store
 from shopfloor.views import Outline, PartialMessages, Step, outline
 
 if TYPE_CHECKING:
@@ -183,14 +183,19 @@ async def requeue_abandoned(ports: StoragePorts, resumption: Resumption | None =
 
 
 async def run_maintenance(
-    ports: StoragePorts, ingest: Ingest, resumption: Resumption, *, retention_seconds: float | None = None
+    ports: StoragePorts,
+    ingest: Ingest,
+    resumption: Resumption,
+    plugins: Plugins,
+    *,
+    retention_seconds: float | None = None,
 ) -> None:
     """Run all maintenance tasks until cancelled. Runs older than `retention_seconds` are deleted; None keeps all."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(ingest.run)
         tasks.start_soon(_resume_or_end_orphans_forever, ports, resumption)
         if retention_seconds is not None:
-            tasks.start_soon(_prune_forever, ports, retention_seconds)
+            tasks.start_soon(_prune_forever, ports, plugins, retention_seconds)
 
 
 async def _resume_or_end_orphans_forever(ports: StoragePorts, resumption: Resumption) -> None:
@@ -207,10 +212,10 @@ async def _resume_or_end_orphans_forever(ports: StoragePorts, resumption: Resump
             await resume_or_end_orphans(ports, resumption)
 
 
-async def _prune_forever(ports: StoragePorts, retention_seconds: float) -> None:
+async def _prune_forever(ports: StoragePorts, plugins: Plugins, retention_seconds: float) -> None:
     while True:
         before = format_timestamp(int((time.time() - retention_seconds) * 1000))
         # `force`: the configured retention applies to failed runs too.
         with tolerate_temporary_errors("cannot prune"):
-            await prune(ports, before=before, by="retention", force=True)
+            await prune(ports, before=before, by="retention", force=True, plugins=plugins)
         await anyio.sleep(RETENTION_CHECK_SECONDS)

@@ -43,6 +43,8 @@ from shopfloor.views import (
 
 AGENT = "agent"
 """The kind of a step that an agent executes."""
+PLUGIN_JOB = "plugin"
+"""The kind of a step that a plugin executes."""
 COMMAND = "command"
 """The kind of a step that runs a command."""
 _AFTER_ALL = 2**53
@@ -73,9 +75,9 @@ class StepRecord(msgspec.Struct):
     stopped_by: StepCompleted | CallCompleted | None = None
     """The end of the step whose failure stopped this one."""
     session: Session | None = None
-    """For an agent: the session that can be resumed."""
+    """For an agent: the session that can be resumed. For a plugin: its job."""
     has_reported: bool = False
-    """For an agent: whether it has reported anything yet, even if only that it is ready."""
+    """For an agent or a plugin: whether it has reported anything yet, even if only that it is ready."""
     open_calls: dict[str, None] = {}
     """For an agent: its tool calls without a result."""
     stdout: TextTail = msgspec.field(default_factory=lambda: TextTail(COMMAND_OUTPUT_CHARS))
@@ -208,7 +210,9 @@ class ReplayState(msgspec.Struct):
         """
         if isinstance(payload, ToolCall | ToolResult) and payload.fidelity == "router":
             return False
-        return step_key in self.steps and self.steps[step_key].kind == AGENT
+        kind = self.steps[step_key].kind if step_key in self.steps else None
+        # The notes of a plugin's job are few. They are kept, so that a resumed step does not record them again.
+        return kind == AGENT or (kind == PLUGIN_JOB and isinstance(payload, AssistantMessage))
 
     def _note_message(self, step_key: StepKey, message: UserMessage | AssistantMessage) -> None:
         step = self.steps.get(step_key)

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from shopfloor.engine.engine_ports import StoragePorts
+from shopfloor.engine.plugin_jobs import delete_job
 from shopfloor.errors import NeedsForce, RunNotFound, RunRunning
-from shopfloor.ports import RunFilter, RunItem, Store, audit_entry
+from shopfloor.ports import Plugins, RunFilter, RunItem, Store, audit_entry
 
 _BATCH = 500
 
 
-async def delete_run(ports: StoragePorts, run_id: str, *, force: bool = False) -> list[str]:
-    """Delete a run and its sub-runs; return their ids.
+async def delete_run(
+    ports: StoragePorts, run_id: str, *, force: bool = False, plugins: Plugins | None = None
+) -> list[str]:
+    """Delete a run and its sub-runs, with the jobs of their `plugins`; return their ids.
 
     Raises `RunRunning` if one of them has not ended, `NeedsForce` if the run failed and `force` is not set.
     """
@@ -28,7 +31,7 @@ async def delete_run(ports: StoragePorts, run_id: str, *, force: bool = False) -
             f"the run {run_id} failed, and its log may still be needed",
             hint="delete it anyway with `shopfloor delete --force`; over HTTP with force=true",
         )
-    return await _delete_all(ports, subtree)
+    return await _delete_all(ports, subtree, plugins)
 
 
 async def _subtree(store: Store, root: RunItem) -> list[RunItem]:
@@ -46,7 +49,11 @@ async def _subtree(store: Store, root: RunItem) -> list[RunItem]:
     return subtree
 
 
-async def _delete_all(ports: StoragePorts, subtree: list[RunItem]) -> list[str]:
+async def _delete_all(ports: StoragePorts, subtree: list[RunItem], plugins: Plugins | None) -> list[str]:
+    if plugins is not None:
+        # Before the tombstones: without its log a run does not know its job.
+        for item in subtree:
+            await delete_job(plugins, ports.reader, item)
     # Children first: after a crash no child is left without its parent.
     deleted_ids = [item.row.id for item in reversed(subtree)]
     for run_id in deleted_ids:
@@ -64,11 +71,16 @@ async def delete_one(ports: StoragePorts, run_id: str) -> None:
     await ports.logs.announce_deletion(run_id)
 
 
-async def prune(ports: StoragePorts, *, before: str, by: str, force: bool = False) -> int:
-    """Delete the runs that `prunable` yields; return their number. The audit trail names `by` as the actor."""
+async def prune(
+    ports: StoragePorts, *, before: str, by: str, force: bool = False, plugins: Plugins | None = None
+) -> int:
+    """Delete the runs that `prunable` yields, with the jobs of their `plugins`; return their number.
+
+    The audit trail names `by` as the actor.
+    """
     pruned = 0
     async for tree in prunable(ports.store, before=before, force=force):
-        deleted_ids = await _delete_all(ports, tree)
+        deleted_ids = await _delete_all(ports, tree, plugins)
         for run_id in deleted_ids:
             await ports.audit.write(audit_entry("run.deleted", by=by, run_id=run_id, detail=f"ended before {before}"))
         pruned += len(deleted_ids)

@@ -12,8 +12,9 @@ from shopfloor.engine.engine_ports import StoragePorts
 from shopfloor.engine.registry import Claim, RunRegistry
 from shopfloor.engine.replay_state import AGENT, ReplayState, read_replay_state
 from shopfloor.engine.resumption import Resumption
-from shopfloor.engine.workers.catalog import BUILTIN, Worker, WorkerCatalog
+from shopfloor.engine.workers.catalog import BUILTIN, PLUGIN, Worker, WorkerCatalog
 from shopfloor.engine.workers.inputs import input_schema, validate_input
+from shopfloor.engine.workers.plugin_workers import DESCRIPTION, TASK
 from shopfloor.engine.workers.provider_workers import PROMPT
 from shopfloor.errors import (
     ConflictError,
@@ -36,7 +37,7 @@ from shopfloor.ports import (
     WorkerInfo,
     child_on_path_to,
 )
-from shopfloor.views import as_text, join_call_id, split_call_id
+from shopfloor.views import as_text, join_call_id, preview, split_call_id
 
 
 class RunService:
@@ -100,7 +101,7 @@ class RunService:
         """Build the run to be queued. Raises if the worker is unknown or the input is invalid."""
         worker = self._catalog.get(request.worker, preferred_folder=request.cwd)
         worker_input = validate_input(worker.definition, request.input)
-        is_provider_worker = worker.worker_type != BUILTIN
+        is_provider_worker = worker.worker_type != BUILTIN and not worker.is_plugin
         if is_provider_worker:
             self._check_agent(worker.worker_type, worker_input)
         if self._ports.logs.headroom_bytes() < 0:
@@ -165,6 +166,11 @@ class RunService:
             )
         if replay_state.first is None:
             raise RunNotFound(f"there is no run {run_id} that waits for an answer")
+        if replay_state.first.worker_type == PLUGIN:
+            raise ConflictError(
+                f"the run {run_id} is a job of a plugin, which takes no answers: a job is one-shot",
+                hint="start a new run whose task has the answer",
+            )
         for result in results:
             call_id = result.call_id
             if call_id in replay_state.definition_wait_calls:
@@ -279,6 +285,8 @@ def _already_answered(run_id: str, call_id: str) -> ConflictError:
 
 def _describe_task(worker: Worker, worker_input: dict[str, Any]) -> str:
     """Describe the run in one line, for lists: the worker and its input."""
+    if worker.is_plugin:
+        return str(worker_input.get(DESCRIPTION) or preview(worker_input[TASK]))
     if worker.worker_type != BUILTIN:
         return str(worker_input[PROMPT])
     inputs = ", ".join(f"{name}={as_text(value)}" for name, value in worker_input.items() if value is not None)

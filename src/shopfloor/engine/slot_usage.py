@@ -96,6 +96,16 @@ class SlotUsage:
                 async with self.hold_slot():
                     pass
 
+    @asynccontextmanager
+    async def release_slot(self) -> AsyncGenerator[None]:
+        """Release the slot during work outside of this process. The run cannot be suspended meanwhile."""
+        self._pausing_count += 1
+        try:
+            async with self.yield_slot():
+                yield
+        finally:
+            self._pausing_count -= 1
+
     async def pause(self, seconds: float) -> None:
         """Sleep without recording the wait: the run cannot be suspended meanwhile."""
         self._pausing_count += 1

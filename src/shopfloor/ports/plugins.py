@@ -22,7 +22,7 @@ class PluginTool(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     input_schema: dict[str, Any] = {}
 
 
-class PluginInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PluginInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A plugin as lists show it."""
 
     name: str
@@ -134,6 +134,10 @@ class Plugins(Protocol):
 
     def all(self) -> Sequence[PluginInfo]:
         """List the plugins, also those that cannot be used."""
+        ...
+
+    def start_all(self) -> None:
+        """Start every usable plugin in the background."""
         ...
 
     async def worker(self, name: str) -> WorkerHandle:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, cast
 import msgspec
 from msgspec import Meta
 
-from shopfloor.ports import LogReader, ProviderInfo, RunItem, WorkerInfo
+from shopfloor.ports import LogReader, PluginInfo, ProviderInfo, RunItem, WorkerInfo
 from shopfloor.server.limits import RESULT_LOOKAHEAD_EVENTS
 from shopfloor.views import ArchiveEntry, LogHit, Span, is_interrupted
 
@@ -301,6 +301,12 @@ class ProviderList(msgspec.Struct, frozen=True):
 
     providers: list[ProviderInfo]
     usable: Annotated[list[str], Meta(description="The names of those that are installed and have credentials.")]
+
+
+class PluginList(msgspec.Struct, frozen=True):
+    """The plugins of the server's machine."""
+
+    plugins: list[PluginInfo]
 
 
 class Health(msgspec.Struct, frozen=True):

@@ -20,6 +20,7 @@ from shopfloor.server.response_models import (
     ChannelList,
     Deleted,
     Health,
+    PluginList,
     ProviderList,
     RunAnswer,
     WorkerItem,
@@ -88,6 +89,13 @@ async def list_providers(request: Request, _: NoParams) -> Response:
     services = get_services(request)
     found = await anyio.to_thread.run_sync(services.providers) if services.providers else []
     return json_response(ProviderList(found, [provider.name for provider in found if provider.usable]))
+
+
+@operations("GET", "/api/plugins", describe_json(PluginList, "The plugins, and the state of each."))
+async def list_plugins(request: Request, _: NoParams) -> Response:
+    """List the plugins, their state, and why one cannot be used. A plugin with the capability `worker` is a worker."""
+    services = get_services(request)
+    return json_response(PluginList(list(services.plugins()) if services.plugins else []))
 
 
 @operations("POST", "/api/runs/{run_id}/resume", describe_json(RunAnswer, "The run is queued again."), RunParams)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
 from shopfloor.limits import CLIENT_WAIT_SECONDS, EXECUTE_GRACE_SECONDS
-from shopfloor.ports import Audit, LogReader, ProviderInfo, RowChanges, RunService, Store, Watchers
+from shopfloor.ports import Audit, LogReader, PluginInfo, ProviderInfo, RowChanges, RunService, Store, Watchers
 from shopfloor.server.access import AccessControl
 from shopfloor.server.limits import HEARTBEAT_SECONDS
 
@@ -37,6 +37,8 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     """None: the server is read-only."""
     providers: Callable[[], list[ProviderInfo]] | None = None
     """Finds the providers that this machine has. Blocks for a second or two."""
+    plugins: Callable[[], Sequence[PluginInfo]] | None = None
+    """Lists the plugins, with the state of their processes."""
     page_folder: Path | None = None
     """The folder of the built page. Without it, the server shows how to build the page."""
     allowed_hosts: tuple[str, ...] = ()

@@ -178,7 +178,9 @@ def _provider_of(worker_type: str | None) -> str | None:
 def _with_step_started(row: RunRow, step: StepStarted | CallStarted) -> RunRow:
     if isinstance(step, CallStarted):
         return replace(row, children=row.children + 1)
-    return row if step.session is None else replace(row, provider=step.session.provider)
+    # The session of a plugin is its job: a plugin is no provider.
+    is_agent = step.session is not None and step.kind != "plugin"
+    return replace(row, provider=step.session.provider) if step.session is not None and is_agent else row
 
 
 def _needs_outside_action(last: Event | None) -> bool:

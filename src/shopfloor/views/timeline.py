@@ -67,7 +67,7 @@ def timeline_fold(
                 rows.append(_call(event, call))
             case ToolResult() as result:
                 started = open_calls.pop(result.call_id, None)
-                if result.name != _SUMMARY_TOOL or result.fidelity != "router":
+                if result.name != _SUMMARY_TOOL:
                     rows.append(_result(event, result, started))
             case StepStarted() | CallStarted() as step:
                 rows.append(_row(event, "status", {"status": step.name}))
@@ -100,7 +100,7 @@ def _outcome(event: Event, run: RunCompleted, last_error: str | None) -> list[Ti
 
 def _call(event: Event, call: ToolCall) -> TimelineRow:
     arguments: Any = call.input
-    if call.name == _SUMMARY_TOOL and call.fidelity == "router" and isinstance(arguments, dict):
+    if call.name == _SUMMARY_TOOL and isinstance(arguments, dict):
         return _row(event, "status", {"status": _truncate(str(cast("dict[str, Any]", arguments).get("summary")))})
     return _row(event, "tool_started", {"tool_name": call.name, "preview": preview(arguments)})
 

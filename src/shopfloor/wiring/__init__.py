@@ -3,7 +3,14 @@
 from shopfloor.adapters.local import local_process_name
 from shopfloor.wiring.engine import local_engine
 from shopfloor.wiring.in_process import open_api, open_client
-from shopfloor.wiring.plugins import allow_plugin, check_plugin, create_plugin, list_plugins, plugin_templates
+from shopfloor.wiring.plugins import (
+    allow_plugin,
+    check_plugin,
+    create_plugin,
+    list_plugins,
+    own_plugins,
+    plugin_templates,
+)
 from shopfloor.wiring.providers import find_providers, local_validation_context, provider_names, transcribe_output
 from shopfloor.wiring.server import access_control, hold_server_lock, open_audit, serve_storage
 from shopfloor.wiring.server_thread import ServerThread
@@ -40,6 +47,7 @@ __all__ = [
     "open_audit",
     "open_client",
     "open_projects",
+    "own_plugins",
     "plugin_templates",
     "provider_names",
     "serve_storage",

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shopfloor.adapters.local import LocalHost, LocalProcesses
+from shopfloor.wiring.plugins import list_plugins, local_plugins
 from shopfloor.wiring.settings import WorkerSettings
 from shopfloor.wiring.storage import StorageBackend, open_projects
 
@@ -25,12 +27,14 @@ async def local_engine(
     dedicated: bool = False,
     host: LocalHost | None = None,
     script: Path | None = None,
+    shares_plugins: bool = False,
     **limits: float,
 ) -> AsyncGenerator[RunEngine]:
     """Yield an engine in this process, on the registered host `host` or on a new one.
 
     `dedicated`: the process executes only the runs of its own host. `policy` decides which runs the engine claims, by
-    default every queued run. With `script`, that file replaces every model. `limits` are `idle_seconds` and
+    default every queued run. With `script`, that file replaces every model. `shares_plugins`: other processes use the
+    plugins that this one starts. `limits` are `idle_seconds` and
     `interrupt_grace_seconds`.
     """
     from shopfloor.adapters.models import ModelRouter
@@ -39,9 +43,6 @@ async def local_engine(
 
     storage = backend.storage
     folders = default_folders(storage.root, workers.folders)
-    catalogue = WorkerCatalog(
-        folders, workers.modules, provider_worker_definitions(PROVIDER_NAMES), projects=open_projects(storage).all
-    )
     models = ModelRouter() if script is None else ModelRouter(script=script, chunk_seconds=0)
     with nullcontext(host) if host else LocalHost(storage, dedicated=dedicated) as own:
         processes, logs, reader = LocalProcesses(own), backend.logs, backend.reader
@@ -49,7 +50,16 @@ async def local_engine(
             provider=provider, processes=processes, logs=logs, reader=reader, prices=price, env=os.environ
         )
         cwd, slots = str(Path.cwd()), workers.slots
-        try:
-            yield assemble(own.id, backend, catalogue, models, agents, cwd=cwd, policy=policy, slots=slots, **limits)
-        finally:
-            await models.aclose()
+        async with local_plugins(storage, processes, workers.plugins, is_shared=shares_plugins) as plugins:
+            catalog = WorkerCatalog(
+                folders,
+                workers.modules,
+                provider_worker_definitions(PROVIDER_NAMES),
+                projects=open_projects(storage).all,
+                plugins=partial(list_plugins, storage, workers.plugins),
+            )
+            parts = (own.id, backend, catalog, models, agents)
+            try:
+                yield assemble(*parts, plugins=plugins, cwd=cwd, policy=policy, slots=slots, **limits)
+            finally:
+                await models.aclose()

@@ -100,9 +100,7 @@ async def open_client(
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(engine.scheduler.run)
             tasks.start_soon(backend.ingest.run)
-            async with _open_transport(
-                create_app(backend.services(engine.service), has_pages=False), token
-            ) as transport:
+            async with _open_transport(create_app(backend.services(engine), has_pages=False), token) as transport:
                 yield Client(_IN_PROCESS, transport=transport)
             tasks.cancel_scope.cancel()
         await backend.ingest.catch_up()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from shopfloor.wiring.storage import open_projects
 
 if TYPE_CHECKING:
     from shopfloor.adapters.plugins import CheckResult
-    from shopfloor.ports import PluginInfo
+    from shopfloor.ports import PluginInfo, Plugins, Processes
 
 PLUGINS = "plugins"
 _NOT_COPIED = ("jobs", "memory", "tests", "__pycache__")
@@ -29,14 +30,46 @@ def plugin_folders(storage: Storage, named: Sequence[Path] = ()) -> list[Path]:
 
 def list_plugins(storage: Storage, named: Sequence[Path] = ()) -> list[PluginInfo]:
     """List the plugins. None is started."""
-    from shopfloor.adapters.plugins import Allowances, scan_plugins
+    from shopfloor.adapters.plugins import scan_plugins
+
+    return [info for info, _ in scan_plugins(plugin_folders(storage, named), _is_allowed(storage, named))]
+
+
+@asynccontextmanager
+async def local_plugins(
+    storage: Storage, processes: Processes, named: Sequence[Path] = (), *, is_shared: bool = False
+) -> AsyncGenerator[Plugins]:
+    """Yield the plugins of this machine. With `is_shared`, other processes of the storage use those of this one."""
+    from shopfloor.adapters.plugins import open_plugins
+
+    folders, leases = partial(plugin_folders, storage, named), _lease_folder(storage)
+    async with open_plugins(processes, folders, _is_allowed(storage, named), leases, is_shared=is_shared) as plugins:
+        yield plugins
+
+
+@asynccontextmanager
+async def own_plugins(storage: Storage) -> AsyncGenerator[Plugins]:
+    """Yield the plugins of this machine, for a process without an engine."""
+    from shopfloor.adapters.local import LocalHost, LocalProcesses
+
+    with LocalHost(storage, dedicated=True) as host:
+        async with local_plugins(storage, LocalProcesses(host)) as plugins:
+            yield plugins
+
+
+def _is_allowed(storage: Storage, named: Sequence[Path]) -> Callable[[Path], bool]:
+    from shopfloor.adapters.plugins import Allowances
 
     allowances, own = Allowances(storage), [folder.resolve() for folder in (*named, _user_folder())]
 
     def is_allowed(folder: Path) -> bool:
         return any(folder.resolve().is_relative_to(each) for each in own) or allowances.contains(folder)
 
-    return [info for info, _ in scan_plugins(plugin_folders(storage, named), is_allowed)]
+    return is_allowed
+
+
+def _lease_folder(storage: Storage) -> Path:
+    return storage.root / PLUGINS
 
 
 def allow_plugin(storage: Storage, folder: Path) -> PluginInfo:
@@ -87,7 +120,7 @@ def create_plugin(folder: Path, name: str, template: Path) -> Path:
 async def check_plugin(storage: Storage, folder: Path, task: str) -> AsyncGenerator[CheckResult]:
     """Start the plugin of a folder and yield the result of each check of the protocol."""
     from shopfloor.adapters.local import LocalHost, LocalProcesses
-    from shopfloor.adapters.plugins import CheckResult, InvalidManifest, open_conformance, read_manifest
+    from shopfloor.adapters.plugins import CheckResult, InvalidManifest, PluginLease, open_conformance, read_manifest
 
     try:
         manifest = read_manifest(folder)
@@ -96,8 +129,9 @@ async def check_plugin(storage: Storage, folder: Path, task: str) -> AsyncGenera
         return
     yield CheckResult(name="the manifest is valid", passed=True)
     host = LocalHost(storage)
+    lease = PluginLease(_lease_folder(storage), folder, is_shared=False)
     try:
-        async with open_conformance(LocalProcesses(host), folder, manifest, task) as conformance:
+        async with open_conformance(LocalProcesses(host), folder, manifest, lease, task=task) as conformance:
             try:
                 await conformance.start()
             except PluginUnavailable as error:

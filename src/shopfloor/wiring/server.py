@@ -129,8 +129,12 @@ async def serve_storage(
             write_private(storage.server_address, msgspec.json.encode(address))
             # Warm up only now, so that the first response does not have to wait for it.
             tasks.start_soon(_warm_up, partial(on_started, address, engine.catalog), engine.warm_up)
+            engine.plugins.start_all()
 
-        async with local_backend(storage, is_server=True) as backend, local_engine(backend, workers) as engine:
+        async with (
+            local_backend(storage, is_server=True) as backend,
+            local_engine(backend, workers, shares_plugins=True) as engine,
+        ):
             token = await backend.access.admin_token()
             await finish_deletions(engine.ports)
             await requeue_abandoned(engine.ports, engine.resumption)
@@ -145,6 +149,7 @@ async def serve_storage(
                         engine.ports,
                         backend.ingest,
                         engine.resumption,
+                        engine.plugins,
                         retention_seconds=retention_seconds,
                     )
                     lost.append(await maintain_until_lost(backend.store, engine.scheduler, maintenance))
@@ -152,7 +157,7 @@ async def serve_storage(
 
                 tasks.start_soon(engine.scheduler.run)
                 tasks.start_soon(maintain)
-                app = create_app(backend.services(engine.service, allowed_hosts=allowed_hosts))
+                app = create_app(backend.services(engine, allowed_hosts=allowed_hosts))
                 await serve(app, host, port, publish_address, limits, on_signal=engine.scheduler.watchdog.request_stop)
                 tasks.cancel_scope.cancel()
             if lost:

@@ -18,14 +18,29 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     folders: tuple[Path, ...] = ()
     modules: tuple[str, ...] = ()
+    plugins: tuple[Path, ...] = ()
+    """Folders of plugins, besides those of the projects and of the user."""
     slots: int = HOST_SLOTS
 
     @classmethod
-    def from_names(cls, names: Sequence[str], *, slots: int = HOST_SLOTS) -> WorkerSettings:
-        """Create settings from names of folders of workers, Python files or modules."""
+    def from_names(
+        cls, names: Sequence[str], *, plugins: Sequence[str] = (), slots: int = HOST_SLOTS
+    ) -> WorkerSettings:
+        """Create settings from names of folders of workers, Python files or modules, and of folders of plugins.
+
+        Raises UsageError if a folder of plugins does not exist.
+        """
         folders = [Path(name).expanduser().absolute() for name in names if Path(name).expanduser().is_dir()]
         modules = [name for name in names if not Path(name).expanduser().is_dir()]
-        return cls(folders=tuple(folders), modules=tuple(modules), slots=slots)
+        return cls(folders=tuple(folders), modules=tuple(modules), plugins=_plugin_folders(plugins), slots=slots)
+
+
+def _plugin_folders(names: Sequence[str]) -> tuple[Path, ...]:
+    folders = [Path(name).expanduser().absolute() for name in names]
+    for folder in folders:
+        if not folder.is_dir():
+            raise UsageError(f"folder {folder} does not exist", hint="--plugins takes a folder with plugins in it")
+    return tuple(folders)
 
 
 def seconds_setting(name: str, text: str | None, default: float) -> float:

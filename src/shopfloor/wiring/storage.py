@@ -30,7 +30,7 @@ from shopfloor.wiring.providers import find_providers
 from shopfloor.wiring.settings import low_water_bytes, seconds_setting
 
 if TYPE_CHECKING:
-    from shopfloor.engine import Ingest, RunService
+    from shopfloor.engine import Ingest, RunEngine
     from shopfloor.server import AccessControl, Services
 
 # Modules that only a server or a list needs are imported where they are used, so that a single run starts fast.
@@ -71,13 +71,13 @@ class StorageBackend(StoragePorts, frozen=True, kw_only=True):
 
         return AccessControl(self.tokens)
 
-    def services(self, service: RunService | None = None, *, allowed_hosts: tuple[str, ...] = ()) -> Services:
-        """Return what the HTTP API needs. Without `service`, the API is read-only."""
+    def services(self, engine: RunEngine | None = None, *, allowed_hosts: tuple[str, ...] = ()) -> Services:
+        """Return what the HTTP API needs. Without `engine`, the API is read-only."""
         from shopfloor.engine import delete_run
         from shopfloor.server import PAGE_FOLDER, Services
 
         async def delete(run_id: str, *, force: bool) -> list[str]:
-            return await delete_run(self, run_id, force=force)
+            return await delete_run(self, run_id, force=force, plugins=engine.plugins if engine else None)
 
         return Services(
             store=self.store,
@@ -88,8 +88,9 @@ class StorageBackend(StoragePorts, frozen=True, kw_only=True):
             version=__version__,
             audit=self.audit,
             delete_run=delete,
-            run_service=service,
+            run_service=engine.service if engine else None,
             providers=find_providers,
+            plugins=engine.plugins.all if engine else None,
             page_folder=PAGE_FOLDER,
             allowed_hosts=allowed_hosts,
             execute_grace_seconds=seconds_setting(

@@ -227,6 +227,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/plugins": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List plugins
+         * @description List the plugins, their state, and why one cannot be used. A plugin with the capability `worker` is a worker.
+         */
+        get: operations["list_plugins"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/runs/{run_id}/resume": {
         parameters: {
             query?: never;
@@ -863,6 +883,46 @@ export interface components {
             input_schema: Record<string, unknown>;
             tools: string[];
             client_tools: string[];
+        };
+        /**
+         * PluginList
+         * @description The plugins of the server's machine.
+         */
+        PluginList: {
+            plugins: components["schemas"]["PluginInfo"][];
+        };
+        /**
+         * PluginInfo
+         * @description A plugin as lists show it.
+         */
+        PluginInfo: {
+            name: string;
+            folder: string;
+            /** @enum {unknown} */
+            status: "error" | "not_allowed" | "ready" | "starting" | "stopped";
+            /** @default  */
+            display_name?: string;
+            /** @default  */
+            description?: string;
+            /** @default  */
+            version?: string;
+            /** @default [] */
+            capabilities?: string[];
+            /** @default null */
+            error?: string | null;
+            /** @default [] */
+            tools?: components["schemas"]["PluginTool"][];
+        };
+        /**
+         * PluginTool
+         * @description A tool that a plugin offers.
+         */
+        PluginTool: {
+            name: string;
+            /** @default  */
+            description?: string;
+            /** @default {} */
+            inputSchema?: Record<string, unknown>;
         };
         /**
          * ProviderList
@@ -2233,6 +2293,35 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ProviderList"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    list_plugins: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The plugins, and the state of each. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PluginList"];
                 };
             };
             /** @description An error. */

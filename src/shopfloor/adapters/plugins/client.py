@@ -60,6 +60,7 @@ class JsonRpcClient:
         self._http = http
         self._name = name
         self.url = url
+        self.secret = secret
         self.headers = {
             "Content-Type": "application/json",
             "Accept": "application/json",
@@ -141,10 +142,11 @@ class JsonRpcClient:
                             size = f"{PLUGIN_ANSWER_BYTES:,} bytes"
                             raise PluginFailed(f"plugin {self._name}: {method}: the answer is larger than {size}")
         except TimeoutError as error:
-            raise PluginUnavailable(f"plugin {self._name}: {method}: no answer within {timeout_seconds:g} s") from error
+            message = f"plugin {self._name}: {method}: no answer within {timeout_seconds:g} s"
+            raise PluginUnavailable(message, is_sent=True) from error
         except httpx.HTTPError as error:
-            reason = str(error) or type(error).__name__
-            raise PluginUnavailable(f"plugin {self._name}: {method}: {reason}") from error
+            message = f"plugin {self._name}: {method}: {str(error) or type(error).__name__}"
+            raise PluginUnavailable(message, is_sent=not isinstance(error, httpx.ConnectError)) from error
         if response.status_code != _OK:
             raise PluginFailed(f"plugin {self._name}: {method}: HTTP status {response.status_code}")
         return bytes(body)

@@ -14,6 +14,7 @@ import httpx
 import msgspec
 
 from shopfloor.adapters.plugins.client import PROTOCOL_VERSION, JsonRpcClient
+from shopfloor.adapters.plugins.lease import PluginLease
 from shopfloor.adapters.plugins.manifest import Manifest
 from shopfloor.adapters.plugins.supervisor import Supervisor
 from shopfloor.errors import PluginFailed, ShopfloorError
@@ -184,11 +185,11 @@ class Conformance:
 
 @asynccontextmanager
 async def open_conformance(
-    processes: Processes, folder: Path, manifest: Manifest, task: str
+    processes: Processes, folder: Path, manifest: Manifest, lease: PluginLease, *, task: str
 ) -> AsyncGenerator[Conformance]:
     """Start the plugin of a folder for a conformance test. Leaving the context ends its process."""
     async with httpx.AsyncClient(trust_env=False) as http, anyio.create_task_group() as tasks:
-        supervisor = Supervisor(folder, manifest, processes, http)
+        supervisor = Supervisor(folder, manifest, processes, http, lease)
         tasks.start_soon(supervisor.run)
         yield Conformance(http, supervisor, task=task)
         tasks.cancel_scope.cancel()

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
-import anyio.abc
-import httpx
 
-from shopfloor.adapters.plugins.client import JsonRpcClient
+from shopfloor.adapters.plugins.lease import PluginLease
 from shopfloor.adapters.plugins.manifest import (
     MANIFEST_NAME,
     InvalidManifest,
@@ -20,8 +20,8 @@ from shopfloor.adapters.plugins.manifest import (
     read_manifest,
     shared_path,
 )
-from shopfloor.adapters.plugins.supervisor import Supervisor
 from shopfloor.errors import PluginFailed, PluginNotFound, PluginUnavailable
+from shopfloor.limits import PLUGIN_CONNECTIONS
 from shopfloor.ports import (
     WORKER,
     JobItem,
@@ -36,6 +36,13 @@ from shopfloor.ports import (
     WorkerHandle,
 )
 
+if TYPE_CHECKING:
+    import httpx
+
+    from shopfloor.adapters.plugins.client import JsonRpcClient
+    from shopfloor.adapters.plugins.supervisor import Supervisor
+
+_log = logging.getLogger("shopfloor.plugins")
 IsAllowed = Callable[[Path], bool]
 
 
@@ -89,22 +96,28 @@ def _refused(info: PluginInfo, status: Any, error: str) -> PluginInfo:
 
 
 class LocalPlugins:
-    """Implements `Plugins`. Use `open_plugins`, which stops every process at the end."""
+    """Implements `Plugins` with a process for each plugin. Use `open_plugins`.
+
+    `lease_folder` has the locks on the plugins. With `is_shared`, other processes use the plugins of this one.
+    """
 
     def __init__(
         self,
-        tasks: anyio.abc.TaskGroup,
-        http: httpx.AsyncClient,
         processes: Processes,
         folders: Callable[[], Iterable[Path]],
         is_allowed: IsAllowed,
+        lease_folder: Path,
+        *,
+        is_shared: bool = False,
     ) -> None:
-        self._tasks = tasks
-        self._http = http
         self._processes = processes
         self._folders = folders
         self._is_allowed = is_allowed
+        self._lease_folder = lease_folder
+        self._is_shared = is_shared
+        self._http: httpx.AsyncClient | None = None
         self._supervisors: dict[str, Supervisor] = {}
+        self._tasks: list[asyncio.Task[None]] = []
 
     def all(self) -> Sequence[PluginInfo]:
         """List the plugins, with the state of those that were started."""
@@ -143,20 +156,54 @@ class LocalPlugins:
     def _supervisor(self, info: PluginInfo, manifest: Manifest) -> Supervisor:
         supervisor = self._supervisors.get(manifest.name)
         if supervisor is None:
-            supervisor = Supervisor(Path(info.folder), manifest, self._processes, self._http)
+            # Imported here: a process that uses no plugin does not load an HTTP client.
+            import httpx
+
+            from shopfloor.adapters.plugins.supervisor import Supervisor
+
+            self._http = self._http or httpx.AsyncClient(
+                trust_env=False, limits=httpx.Limits(max_connections=PLUGIN_CONNECTIONS)
+            )
+            folder = Path(info.folder)
+            lease = PluginLease(self._lease_folder, folder, is_shared=self._is_shared)
+            supervisor = Supervisor(folder, manifest, self._processes, self._http, lease)
             self._supervisors[manifest.name] = supervisor
-            self._tasks.start_soon(supervisor.run)
+            self._tasks.append(asyncio.create_task(_supervise(supervisor)))
         return supervisor
+
+    async def close(self) -> None:
+        """End the processes of the plugins."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._http is not None:
+            await self._http.aclose()
+
+
+async def _supervise(supervisor: Supervisor) -> None:
+    try:
+        await supervisor.run()
+    except Exception:
+        _log.exception("the supervisor of plugin %s failed", supervisor.info.name)
+        raise
 
 
 @asynccontextmanager
 async def open_plugins(
-    processes: Processes, folders: Callable[[], Iterable[Path]], is_allowed: IsAllowed
+    processes: Processes,
+    folders: Callable[[], Iterable[Path]],
+    is_allowed: IsAllowed,
+    lease_folder: Path,
+    *,
+    is_shared: bool = False,
 ) -> AsyncGenerator[LocalPlugins]:
     """Open the plugins of some folders. Leaving the context ends their processes."""
-    async with httpx.AsyncClient(trust_env=False) as http, anyio.create_task_group() as tasks:
-        yield LocalPlugins(tasks, http, processes, folders, is_allowed)
-        tasks.cancel_scope.cancel()
+    plugins = LocalPlugins(processes, folders, is_allowed, lease_folder, is_shared=is_shared)
+    try:
+        yield plugins
+    finally:
+        with anyio.CancelScope(shield=True):
+            await plugins.close()
 
 
 class _LocalWorkerHandle:

@@ -7,15 +7,18 @@ import secrets
 import sys
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
 import httpx
 
 from shopfloor.adapters.plugins.client import JsonRpcClient
+from shopfloor.adapters.plugins.lease import PluginAddress, PluginLease
 from shopfloor.adapters.plugins.manifest import Manifest
 from shopfloor.errors import PluginFailed, PluginUnavailable, ShopfloorError
 from shopfloor.limits import (
+    PLUGIN_LEASE_SECONDS,
     PLUGIN_OUTPUT_LINES,
     PLUGIN_POLL_SECONDS,
     PLUGIN_PORT_TRIES,
@@ -38,11 +41,14 @@ class _PortTaken(Exception):
 class Supervisor:
     """Keeps one plugin running. `run` does the work; the other methods are for callers of the plugin."""
 
-    def __init__(self, folder: Path, manifest: Manifest, processes: Processes, http: httpx.AsyncClient) -> None:
+    def __init__(
+        self, folder: Path, manifest: Manifest, processes: Processes, http: httpx.AsyncClient, lease: PluginLease
+    ) -> None:
         self._folder = folder
         self._manifest = manifest
         self._processes = processes
         self._http = http
+        self._lease = lease
         self._status: PluginStatus = "stopped"
         self._error: str | None = None
         self._tools: Sequence[PluginTool] = ()
@@ -78,20 +84,58 @@ class Supervisor:
         return self._client
 
     async def run(self) -> None:
-        """Start the plugin and keep it running until cancelled. A crash is followed by a restart with backoff."""
+        """Start the plugin and keep it running until cancelled. A crash is followed by a restart with backoff.
+
+        While another process runs the plugin, use the plugin of that process.
+        """
+        try:
+            await self._run_forever()
+        finally:
+            self._lease.release()
+
+    async def _run_forever(self) -> None:
         pause = PLUGIN_RESTART_SECONDS
         while True:
             self._set("starting")
+            await self._use_other_process()
             try:
                 reason = await self._run_once()
             except ShopfloorError as error:
                 reason = error.message
             if self._client is not None:
                 pause = PLUGIN_RESTART_SECONDS
+            self._lease.withdraw()
             self._client = None
             self._set("error", reason)
             await anyio.sleep(pause)
             pause = min(pause * 2, PLUGIN_RESTART_MAX_SECONDS)
+
+    async def _use_other_process(self) -> None:
+        """Use the plugin that another process runs, until that process gives it up."""
+        address: PluginAddress | None = None
+        while not self._lease.try_acquire():
+            published = self._lease.published_address()
+            if published is None:
+                address, self._client = None, None
+                self._set("error", "another process runs it, and only a server (`shopfloor up`) shares its plugins")
+            elif not published.url:
+                address, self._client = None, None
+                self._set("starting")
+            elif published != address:
+                client = JsonRpcClient(self._http, self._manifest.name, published.url, published.secret)
+                with suppress(ShopfloorError):
+                    await self._handshake(client)
+                    address = published
+            await anyio.sleep(PLUGIN_LEASE_SECONDS)
+        self._client = None
+        self._set("starting")
+
+    async def _handshake(self, client: JsonRpcClient) -> None:
+        """Make the client available once the plugin has answered."""
+        await client.initialize(PLUGIN_READY_SECONDS)
+        self._tools = await client.list_tools()
+        self._client = client
+        self._set("ready")
 
     async def _run_once(self) -> str:
         """Run the process once, on the first port that is free. Return why it ended."""
@@ -128,8 +172,7 @@ class Supervisor:
         with anyio.move_on_after(PLUGIN_READY_SECONDS):
             while True:
                 try:
-                    await client.initialize(PLUGIN_READY_SECONDS)
-                    self._tools = await client.list_tools()
+                    await self._handshake(client)
                 except PluginUnavailable as error:
                     failure = error.message
                     await anyio.sleep(PLUGIN_POLL_SECONDS)
@@ -137,8 +180,7 @@ class Supervisor:
                     failure = error.message
                     break
                 else:
-                    self._client = client
-                    self._set("ready")
+                    self._lease.publish(PluginAddress(client.url, client.secret))
                     return
         self._output.append(f"the initialize handshake failed within {PLUGIN_READY_SECONDS:g} s: {failure}")
         await child.kill()

@@ -14,11 +14,19 @@ import msgspec
 
 from shopfloor.engine.workers.definition import PROMPTS_FOLDER, WORKER_FILE, Definition, definition_hash, is_slug
 from shopfloor.engine.workers.imports import load_file, load_module
+from shopfloor.engine.workers.plugin_workers import plugin_definition, plugin_problems
 from shopfloor.engine.workers.problems import Problem, closest, invalid_worker
 from shopfloor.engine.workers.python import PythonWorker
-from shopfloor.errors import AmbiguousWorker, InvalidWorker, ShopfloorError, WorkerNotFound, missing_working_directory
+from shopfloor.errors import (
+    AmbiguousWorker,
+    InvalidWorker,
+    PluginUnavailable,
+    ShopfloorError,
+    WorkerNotFound,
+    missing_working_directory,
+)
 from shopfloor.limits import MTIME_SETTLE_SECONDS
-from shopfloor.ports import Project
+from shopfloor.ports import PluginInfo, Project
 
 PYTHON_FILE = "worker.py"
 WORKERS_FOLDER = "workers"
@@ -28,6 +36,7 @@ EXAMPLE_WORKERS = Path(__file__).parents[2] / "examples" / "workers"
 """Workers that are packaged with Shopfloor."""
 
 BUILTIN = "builtin"
+PLUGIN = "plugin"
 Fingerprint = tuple[tuple[str, int, int], ...]
 """Path, modification time and size of a worker's folder, of the files in it, and of its folder of prompts."""
 
@@ -44,7 +53,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     """Where the worker comes from, for display."""
     problems: tuple[Problem, ...] = ()
     worker_type: str = BUILTIN
-    """`builtin`, or the name of the provider for a provider worker."""
+    """`builtin`, `plugin`, or the name of the provider for a provider worker."""
     project: Project | None = None
     """The project of the worker; None if the worker is not from a project."""
     reference: str = ""
@@ -53,6 +62,11 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     """The definition as recorded in a run's log."""
     hash: str = ""
     """Hash of the definition."""
+
+    @property
+    def is_plugin(self) -> bool:
+        """Whether a plugin does the work."""
+        return self.worker_type == PLUGIN
 
     def __post_init__(self) -> None:
         # Computed once here, not for every run.
@@ -77,7 +91,8 @@ class WorkerCatalog:
     `modules` are names of modules or Python files that the user named: their workers come first, and a module that
     cannot be loaded raises at once. `provider_workers` pass a task directly to a provider: they can be run, and are
     listed separately. Workers of `projects` come after those of the folders and before the packaged ones; a slug that
-    several projects have must be written as `<project>/<slug>`.
+    several projects have must be written as `<project>/<slug>`. `plugins` lists the plugins without starting any: those
+    that accept jobs are workers, too.
 
     The catalog may be used by several threads at once: two threads that read the same folder get equal workers.
     `load_code` is the only method that determines in which thread the code of workers in Python is executed.
@@ -90,10 +105,12 @@ class WorkerCatalog:
         provider_workers: Sequence[Definition] = (),
         *,
         projects: Callable[[], Sequence[Project]] = tuple,
+        plugins: Callable[[], Sequence[PluginInfo]] = tuple,
     ) -> None:
         self._folders = [folder for folder in dict.fromkeys(folders) if folder != EXAMPLE_WORKERS]
         self._packaged_folders = [EXAMPLE_WORKERS] if EXAMPLE_WORKERS in folders else []
         self._projects = projects
+        self._plugins = plugins
         self._modules = list(modules)
         self._provider_workers = {
             definition.slug: Worker(
@@ -135,6 +152,8 @@ class WorkerCatalog:
                 f"there is no worker `{slug}`",
                 hint=f"did you mean `{close}`? {available}" if close else available + where,
             )
+        if found.problems and found.is_plugin:
+            raise PluginUnavailable(f"the plugin `{slug}` cannot be used: {found.problems[0].reason}")
         if found.problems:
             raise invalid_worker(list(found.problems), found.folder or Path(found.origin))
         return found
@@ -197,8 +216,9 @@ class WorkerCatalog:
             for folder in self._packaged_folders:
                 if found := self._folder_workers(f"{folder}/{slug}"):
                     return list(found)
-        installed = [worker for worker in self._installed_workers() if worker.definition.slug == slug]
-        return installed[:1] or [worker for worker in (self._provider_workers.get(slug),) if worker]
+        others = [worker for worker in self._installed_workers() if worker.definition.slug == slug]
+        others = others or [_plugin_worker(plugin) for plugin in self._worker_plugins() if plugin.name == slug]
+        return others[:1] or [worker for worker in (self._provider_workers.get(slug),) if worker]
 
     def all(self) -> list[Worker]:
         """Return all workers, valid or not, sorted by their references."""
@@ -238,6 +258,11 @@ class WorkerCatalog:
             for inside in _subfolders(folder):
                 yield from self._folder_workers(str(inside))
         yield from self._installed_workers()
+        # A plugin that the user has not allowed is no worker yet.
+        yield from (_plugin_worker(plugin) for plugin in self._worker_plugins() if plugin.status != "not_allowed")
+
+    def _worker_plugins(self) -> list[PluginInfo]:
+        return [plugin for plugin in self._plugins() if plugin.is_worker]
 
     def _module_workers(self, name: str) -> tuple[Worker, ...]:
         if name in self._by_module:
@@ -392,6 +417,16 @@ def _worker_in_python_file(folder: Path) -> Worker:
         reason = f"the slug of the worker is `{definition.slug}`, but its folder is `{folder.name}`; they must be equal"
         return _broken_worker(folder.name, file, reason, folder)
     return Worker(definition=definition, function=own[0].function, folder=folder, origin=str(folder))
+
+
+def _plugin_worker(plugin: PluginInfo) -> Worker:
+    return Worker(
+        definition=plugin_definition(plugin),
+        folder=Path(plugin.folder),
+        origin=f"plugin {plugin.folder}",
+        problems=plugin_problems(plugin),
+        worker_type=PLUGIN,
+    )
 
 
 def _broken_worker(slug: str, file: Path, reason: str, folder: Path | None = None) -> Worker:

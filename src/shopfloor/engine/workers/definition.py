@@ -209,6 +209,22 @@ class Agent(_RetryableStep, frozen=True, kw_only=True, tag="agent"):
     """The variable that gets the answer."""
 
 
+class PluginJob(_Step, frozen=True, kw_only=True, tag="plugin"):
+    """Hands a task to a plugin and waits for the end of its job.
+
+    Only generated definitions have this step: a worker in YAML calls a plugin with `run-worker`.
+    """
+
+    plugin: str
+    task: str
+    label: str | None = None
+    """The description of the job, for lists of the plugin."""
+    config: Any = None
+    """Options of the plugin: an object, or `{{NAME}}` of one."""
+    output: str | None = None
+    """The variable that gets the output of the job."""
+
+
 class Parallel(_Step, frozen=True, kw_only=True, tag="parallel"):
     """Runs branches at the same time, each with its own steps."""
 
@@ -268,6 +284,7 @@ Step = (
     | RunWorker
     | CommandStep
     | Agent
+    | PluginJob
     | Parallel
     | ForEach
     | While

@@ -20,6 +20,7 @@ from shopfloor.engine.workers.definition import (
     ForEach,
     NextMessage,
     Parallel,
+    PluginJob,
     RunWorker,
     SerializeThread,
     StartThread,
@@ -167,6 +168,8 @@ class ReferenceChecker:
                 self._check_condition(step.when, scope, (*place, "when"))
             case Custom():
                 self._check_names(step.with_, scope, place)
+            case PluginJob():
+                self._check_names([step.task, step.label, step.config], scope, place)
             case Agent():
                 self._check_agent(step, scope, place)
             case Parallel() | ForEach() | While():

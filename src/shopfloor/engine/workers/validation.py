@@ -16,12 +16,20 @@ import msgspec
 from msgspec.structs import FieldInfo, fields
 
 from shopfloor.decoding import convert
-from shopfloor.engine.workers.definition import Custom, Definition, InputField, Step, ToolDefinition, Variable
+from shopfloor.engine.workers.definition import (
+    Custom,
+    Definition,
+    InputField,
+    PluginJob,
+    Step,
+    ToolDefinition,
+    Variable,
+)
 from shopfloor.engine.workers.problems import closest, did_you_mean, quoted_list
 from shopfloor.yaml_document import YamlDocument, YamlPath
 
 BLOCKS: dict[str, type[msgspec.Struct]] = {
-    str(kind.__struct_config__.tag): kind for kind in get_args(Step) if kind is not Custom
+    str(kind.__struct_config__.tag): kind for kind in get_args(Step) if kind not in (Custom, PluginJob)
 }
 """The kinds of steps that are available to every worker."""
 _NOT_IN_YAML = {
