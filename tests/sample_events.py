@@ -141,6 +141,7 @@ PAYLOADS: dict[str, Payload] = {
         definition={"steps": []},
         definition_hash="sha256:00",
         idempotency_key="k",
+        origin="/tmp/workers/build",
         cwd="/tmp",
         client_wait_seconds=60.0,
         executor="caller",

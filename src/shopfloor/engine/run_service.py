@@ -126,6 +126,7 @@ class RunService:
             definition=worker.as_data,
             definition_hash=worker.hash,
             idempotency_key=request.idempotency_key,
+            origin=worker.absolute_origin,
             cwd=request.cwd or (worker.project.folder if worker.project else None),
             client_wait_seconds=origin.client_wait_seconds,
         )

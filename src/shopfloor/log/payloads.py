@@ -111,6 +111,8 @@ class RunStarted(_Named, frozen=True, kw_only=True):
     """The hash of that definition."""
     idempotency_key: str | None = None
     """The caller's key: two requests with the same key are one run."""
+    origin: str | None = None
+    """Where the worker comes from: its folder or module. Its memory belongs to slug and origin."""
     cwd: str | None = None
     """The working directory, if the request names one."""
     client_wait_seconds: float | None = None

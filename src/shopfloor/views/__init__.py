@@ -4,6 +4,16 @@ from shopfloor.views.agent_event_types import AGENT_EVENT_TYPES, FleetEvent
 from shopfloor.views.agent_events import FleetEventState, fleet_event_step
 from shopfloor.views.archive import Archive, ArchiveEntry, TextItem, ToolCallItem, ToolResultItem, archive
 from shopfloor.views.log_search import LogHit, LogSearcher
+from shopfloor.views.notes import (
+    LOG_QUESTION,
+    RECORD_DECISION,
+    STORE_MEMORY,
+    SUBMIT_RESULT,
+    UPDATE_SUMMARY,
+    Decision,
+    Notes,
+    notes_step,
+)
 from shopfloor.views.outline import Outline, Step, outline, steps_by_parent
 from shopfloor.views.partial_messages import PartialMessages, without_chunks
 from shopfloor.views.row import INTERRUPTED, RunRow, RunState, display_status, is_interrupted, queued_row, row_fold
@@ -92,14 +102,20 @@ __all__ = [
     "HIT_BEGIN",
     "HIT_END",
     "INTERRUPTED",
+    "LOG_QUESTION",
     "RATE_LIMIT",
+    "RECORD_DECISION",
     "ROW_CHUNK",
     "SPAN_EVENTS",
+    "STORE_MEMORY",
+    "SUBMIT_RESULT",
+    "UPDATE_SUMMARY",
     "Archive",
     "ArchiveEntry",
     "BlockEnd",
     "BlockStart",
     "ClientToolRequest",
+    "Decision",
     "ErrorEvent",
     "Finish",
     "FleetEvent",
@@ -107,6 +123,7 @@ __all__ = [
     "LoadOutline",
     "LogHit",
     "LogSearcher",
+    "Notes",
     "Notice",
     "Outline",
     "PartialMessages",
@@ -170,6 +187,7 @@ __all__ = [
     "is_interrupted",
     "join_call_id",
     "normalize_text",
+    "notes_step",
     "outline",
     "parse_query",
     "plain_text",

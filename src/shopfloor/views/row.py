@@ -24,6 +24,7 @@ from shopfloor.log import (
     UserMessage,
     is_message_chunk,
 )
+from shopfloor.views.notes import NO_NOTES, Notes, notes_step
 from shopfloor.views.spending import Spending, spending_step
 from shopfloor.views.truncation import as_text
 from shopfloor.views.wait_state import NO_WAITS, WaitState, wait_state_step
@@ -50,7 +51,7 @@ _TYPES_WITHOUT_PROVIDER = ("builtin", "plugin", "command", None)
 
 
 class RunRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The row, which is also the state of the fold. Bounded, because `WaitState` and `Spending` are."""
+    """The row, which is also the state of the fold. Bounded, because `Notes`, `WaitState` and `Spending` are."""
 
     id: str = ""
     parent_run_id: str | None = None
@@ -86,6 +87,7 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     spending: Spending = Spending()
     children: int = 0
     """The number of runs that this run has called."""
+    notes: Notes = NO_NOTES
     waits: WaitState = NO_WAITS
     outside: bool = False
     """True if the run waits and nothing can happen until a client or a person acts: it needs no host until then."""
@@ -113,7 +115,7 @@ def row_fold(row: RunRow, events: Sequence[Event]) -> RunRow:
     """Return the row after the next events of its run."""
     row = _with_first_event(row, events)
     last_seq, messages, tool_calls, waits = row.last_seq, row.messages, row.tool_calls, row.waits
-    model = row.model
+    model, notes = row.model, row.notes
     last: Event | None = None
     for event in events:
         last, last_seq = event, event.seq
@@ -126,6 +128,7 @@ def row_fold(row: RunRow, events: Sequence[Event]) -> RunRow:
                 messages += bool(message.blocks)
             case ToolCall() as call:
                 tool_calls += 1
+                notes = notes_step(notes, event)
                 if call.awaits:
                     waits = wait_state_step(waits, event)
             case ToolResult() as result:
@@ -151,6 +154,7 @@ def row_fold(row: RunRow, events: Sequence[Event]) -> RunRow:
         messages=messages,
         tool_calls=tool_calls,
         model=model,
+        notes=notes,
         spending=reduce(
             spending_step, [event for event in events if type(event.payload) not in _FREE_PAYLOADS], row.spending
         ),

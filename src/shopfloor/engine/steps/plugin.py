@@ -15,7 +15,6 @@ from shopfloor.engine.cancellation import Cancellation
 from shopfloor.engine.plugin_jobs import FindClaimedJobs
 from shopfloor.engine.replay_state import PLUGIN_JOB, StepKey
 from shopfloor.engine.steps.shell_process import graceful_stop
-from shopfloor.engine.steps.tools import LOG_QUESTION, UPDATE_SUMMARY
 from shopfloor.errors import OutcomeUnknown, PluginFailed, PluginUnavailable, ShopfloorError, StepFailed
 from shopfloor.limits import (
     PLUGIN_CANCEL_SECONDS,
@@ -28,12 +27,11 @@ from shopfloor.limits import (
 )
 from shopfloor.log import AssistantMessage, Cost, Note, Session, TextBlock, ToolCall, ToolResult, UserMessage
 from shopfloor.ports import JobState, Plugins, WorkerHandle
+from shopfloor.views import LOG_QUESTION, RECORD_DECISION, SUBMIT_RESULT, UPDATE_SUMMARY
 
 T = TypeVar("T")
 RUN_ID = "run_id"
 """The field of `config` with our run id. A plugin may adopt the id as its job id."""
-RECORD_DECISION = "record_decision"
-SUBMIT_RESULT = "submit_result"
 _BACKOFF = 1.5
 _RUNNING = "running"
 

@@ -68,6 +68,11 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
         """Whether a plugin does the work."""
         return self.worker_type == PLUGIN
 
+    @property
+    def absolute_origin(self) -> str:
+        """The origin, as an absolute path for a Python file: the same in every working directory."""
+        return str(Path(self.origin).expanduser().absolute()) if self.origin.endswith(".py") else self.origin
+
     def __post_init__(self) -> None:
         # Computed once here, not for every run.
         msgspec.structs.force_setattr(self, "as_data", msgspec.to_builtins(self.definition))
