@@ -58,6 +58,32 @@ def start_server(storage: Storage, words: Sequence[str]) -> Address:
     return address
 
 
+def ensure_server(storage: Storage, words: Sequence[str]) -> Address:
+    """Return the address of the server to use; start one in the background if none is running.
+
+    If the default port is taken, the server gets a free one. Raises `ServerUnreachable`, with the reason, if the server
+    does not start.
+    """
+    address = _wait_for_starting(storage)
+    if address is not None:
+        return address
+    for arguments in (words, [*words, "--port", "0"]):
+        try:
+            return start_server(storage, arguments)
+        except (ServerRunning, ServerUnreachable) as error:
+            # Another process may have started one at the same time.
+            address, failure = _wait_for_starting(storage), error
+            if address is not None:
+                return address
+    raise failure
+
+
+def _wait_for_starting(storage: Storage) -> Address | None:
+    """Return the address of the server; wait for it if the server is starting."""
+    _wait_until(lambda: find_server(storage) or not is_locked(storage.server_lock), SERVER_START_SECONDS)
+    return find_server(storage)
+
+
 def offer_server(args: Namespace) -> bool:
     """Ask the user whether to start a server; return True if it was started. Without a terminal, return False."""
     if args.quiet or not pending_calls.is_interactive():

@@ -1,12 +1,15 @@
 """The SDK: a client of a server, whose address comes from `$SHOPFLOOR_URL` or from the storage folder."""
 
+from typing import TYPE_CHECKING
+
 from shopfloor.client.address import Address, address_of, find_server, named_server
 from shopfloor.client.api import Api, failure_of
 from shopfloor.client.client import Client
 from shopfloor.client.sse import to_sse
 from shopfloor.client.tools import CallResult, Handler, ToolHandlers, executed
-from shopfloor.client.transport import AppTransport
+from shopfloor.client.transport import App, AppTransport, Response, Transport, TransportError
 from shopfloor.client.workers import Signal, WorkersApi
+from shopfloor.lazy import lazy_getattr as _lazy_getattr
 from shopfloor.log import ClientInfo
 from shopfloor.views import (
     BlockEnd,
@@ -37,9 +40,13 @@ from shopfloor.views import (
     WorkerStart,
 )
 
+if TYPE_CHECKING:
+    from shopfloor.client.http_transport import HttpTransport
+
 __all__ = [
     "Address",
     "Api",
+    "App",
     "AppTransport",
     "BlockEnd",
     "BlockStart",
@@ -50,12 +57,14 @@ __all__ = [
     "ErrorEvent",
     "Finish",
     "Handler",
+    "HttpTransport",
     "Notice",
     "Question",
     "ReasoningDelta",
     "ReasoningEnd",
     "ReasoningStart",
     "RequestedCall",
+    "Response",
     "Signal",
     "Start",
     "StreamEvent",
@@ -69,6 +78,8 @@ __all__ = [
     "ToolOutputAvailable",
     "ToolOutputError",
     "ToolRequest",
+    "Transport",
+    "TransportError",
     "UnknownEvent",
     "UsageEvent",
     "WorkerResult",
@@ -81,3 +92,6 @@ __all__ = [
     "named_server",
     "to_sse",
 ]
+
+# Loaded on first use, because httpx loads slowly.
+__getattr__ = _lazy_getattr(__name__, {"http_transport": ("HttpTransport",)})

@@ -69,9 +69,10 @@ LOGIN_PATH: Final = "/login"
 """Where a browser sends the code of a login link, or a token."""
 LOGOUT_PATH: Final = "/logout"
 RPC_PATH: Final = "/rpc"
+MCP_PATH: Final = "/mcp"
 _PUBLIC_PATHS: Final = frozenset({LOGIN_PATH, STYLESHEET_PATH})
 """Paths that need no token: the login, and the style sheet of its page."""
-_READER_PATHS: Final = frozenset({LOGOUT_PATH, RPC_PATH})
+_READER_PATHS: Final = frozenset({LOGOUT_PATH, RPC_PATH, MCP_PATH})
 """Paths to which every role that may read may POST. Logging out affects only the caller; of the others, each method
 requires the role for what it does."""
 

@@ -3,6 +3,7 @@
 from shopfloor.views.agent_event_types import AGENT_EVENT_TYPES, FleetEvent
 from shopfloor.views.agent_events import FleetEventState, fleet_event_step
 from shopfloor.views.archive import Archive, ArchiveEntry, TextItem, ToolCallItem, ToolResultItem, archive
+from shopfloor.views.job_notes import Decision, JobNotes, job_notes, job_notes_step
 from shopfloor.views.log_search import LogHit, LogSearcher
 from shopfloor.views.notes import (
     LOG_QUESTION,
@@ -80,6 +81,7 @@ from shopfloor.views.stream_events import (
     finish,
     to_error_event,
 )
+from shopfloor.views.task_input import describe_inputs, input_from_task
 from shopfloor.views.text_deltas import StreamedBlock, StreamedInput
 from shopfloor.views.timeline import Timeline, TimelineRow, preview, timeline_fold
 from shopfloor.views.tree import LoadOutline, TreeRow, tree
@@ -120,6 +122,7 @@ __all__ = [
     "Finish",
     "FleetEvent",
     "FleetEventState",
+    "JobNotes",
     "LoadOutline",
     "LogHit",
     "LogSearcher",
@@ -174,6 +177,7 @@ __all__ = [
     "as_text",
     "decode_event",
     "definition_wait_message",
+    "describe_inputs",
     "describe_pending_call",
     "display_status",
     "encode_event",
@@ -184,7 +188,10 @@ __all__ = [
     "format_note",
     "format_step_key",
     "indexed_text",
+    "input_from_task",
     "is_interrupted",
+    "job_notes",
+    "job_notes_step",
     "join_call_id",
     "normalize_text",
     "notes_step",

@@ -114,6 +114,7 @@ async def serve_storage(
     from shopfloor.client import Address
     from shopfloor.engine import finish_deletions, maintain_until_lost, requeue_abandoned, run_maintenance
     from shopfloor.server import create_app, load_connection_limits, serve
+    from shopfloor.wiring.mcp import mount_mcp
 
     workers = workers or WorkerSettings()
     limits = load_connection_limits(workers.slots)
@@ -157,7 +158,8 @@ async def serve_storage(
 
                 tasks.start_soon(engine.scheduler.run)
                 tasks.start_soon(maintain)
-                app = create_app(backend.services(engine, allowed_hosts=allowed_hosts))
+                services = backend.services(engine, allowed_hosts=allowed_hosts)
+                app = create_app(services, mounted=[mount_mcp()])
                 await serve(app, host, port, publish_address, limits, on_signal=engine.scheduler.watchdog.request_stop)
                 tasks.cancel_scope.cancel()
             if lost:

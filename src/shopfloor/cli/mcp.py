@@ -1,0 +1,68 @@
+"""`shopfloor mcp`: the MCP server that agents start, over standard input and output."""
+
+from __future__ import annotations
+
+import os
+import signal
+from argparse import ArgumentParser, Namespace
+from functools import partial
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from shopfloor.cli.arguments import WORKERS_OPTION, Parser, storage_from_args
+from shopfloor.cli.client_session import is_remote
+from shopfloor.cli.server_process import ensure_server
+from shopfloor.cli.shutdown import exit_now, receive_signals
+from shopfloor.client import Address, HttpTransport
+from shopfloor.mcp import require_sdk, serve_stdio
+
+EXAMPLES = """\
+  shopfloor mcp                                     as an agent starts it, over stdin and stdout
+  claude mcp add shopfloor -- shopfloor mcp         add it to Claude Code
+  codex mcp add shopfloor -- shopfloor mcp          add it to Codex
+
+It uses the server that is running, or starts one in the background, which goes on
+when the agent ends; `shopfloor down` stops it. The server also has MCP at /mcp."""
+_SESSION_VARIABLES = ("CLAUDE_CODE_SESSION_ID", "CODEX_THREAD_ID")
+
+
+def parser(name: str, summary: str) -> ArgumentParser:
+    """Return the parser of the command's arguments."""
+    parser = Parser(name, summary, examples=EXAMPLES)
+    parser.add_argument("--workers", **WORKERS_OPTION)
+    return parser
+
+
+def run(args: Namespace) -> int:
+    """Serve one agent until it closes standard input."""
+    require_sdk()
+    anyio.run(_serve, args, backend_options={"use_uvloop": True})
+    return 0
+
+
+async def _serve(args: Namespace) -> None:
+    storage = storage_from_args(args)
+    words = ["up", "--storage", str(storage.root), *(word for source in args.workers for word in ("--workers", source))]
+
+    async def find_server() -> Address:
+        # Abandoned when the agent ends meanwhile: the server that is starting goes on.
+        return await anyio.to_thread.run_sync(partial(ensure_server, storage, words), abandon_on_cancel=True)
+
+    with receive_signals([signal.SIGINT, signal.SIGTERM]) as signals:
+
+        async def exit_on_signal() -> None:
+            async for number in signals:
+                # At once: reading standard input cannot be interrupted, and nothing is left to be written.
+                exit_now(128 + number)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(exit_on_signal)
+            await serve_stdio(
+                find_server,
+                lambda address: HttpTransport(address.url, address.token),
+                folder=None if is_remote() else os.fspath(Path.cwd()),
+                session_id=next((os.environ[name] for name in _SESSION_VARIABLES if os.environ.get(name)), None),
+            )
+            tasks.cancel_scope.cancel()
