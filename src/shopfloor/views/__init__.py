@@ -3,7 +3,6 @@
 from shopfloor.views.agent_event_types import AGENT_EVENT_TYPES, FleetEvent
 from shopfloor.views.agent_events import FleetEventState, fleet_event_step
 from shopfloor.views.archive import Archive, ArchiveEntry, TextItem, ToolCallItem, ToolResultItem, archive
-from shopfloor.views.job_notes import Decision, JobNotes, job_notes, job_notes_step
 from shopfloor.views.log_search import LogHit, LogSearcher
 from shopfloor.views.notes import (
     LOG_QUESTION,
@@ -122,7 +121,6 @@ __all__ = [
     "Finish",
     "FleetEvent",
     "FleetEventState",
-    "JobNotes",
     "LoadOutline",
     "LogHit",
     "LogSearcher",
@@ -190,8 +188,6 @@ __all__ = [
     "indexed_text",
     "input_from_task",
     "is_interrupted",
-    "job_notes",
-    "job_notes_step",
     "join_call_id",
     "normalize_text",
     "notes_step",
