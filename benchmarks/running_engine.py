@@ -95,7 +95,7 @@ async def running_engine(storage: Storage, workers: Path, *, slots: int = HOST_S
         async with anyio.create_task_group() as tasks:
 
             async def maintenance() -> None:
-                await run_maintenance(engine.ports, backend.ingest, engine.resumption)
+                await run_maintenance(engine.ports, backend.ingest, engine.resumption, engine.plugins)
 
             tasks.start_soon(engine.scheduler.run)
             tasks.start_soon(maintenance)

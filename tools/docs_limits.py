@@ -43,8 +43,10 @@ def _row(name: str, docs: dict[str, str], users: dict[str, list[str]]) -> tuple[
     return code(name), value_with_unit(name, getattr(limits, name)), used_in, docs.get(name, "")
 
 
-def value_with_unit(name: str, value: float) -> str:
+def value_with_unit(name: str, value: float | range) -> str:
     """Return the value with its unit, which is the last word of the name."""
+    if isinstance(value, range):
+        return f"{value[0]} to {value[-1]}"
     show = _UNITS.get(name.rpartition("_")[2])
     return show(value) if show else f"{value:,}"
 

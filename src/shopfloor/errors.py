@@ -107,6 +107,10 @@ class AmbiguousRun(InputError, code="ambiguous_run", status=409):
     """The first characters match more than one run."""
 
 
+class InvalidName(InputError, code="invalid_name"):
+    """The text cannot be the name of an artifact or the key of a memory."""
+
+
 class InvalidSecret(InputError, code="invalid_secret"):
     """The value cannot be masked."""
 
@@ -160,6 +164,10 @@ class WorkerNotFound(NotFoundError, code="not_found_error"):
 
 class ProjectNotFound(NotFoundError, code="project_not_found"):
     """No project has this name."""
+
+
+class ArtifactNotFound(NotFoundError, code="artifact_not_found"):
+    """The run has no artifact with this name, or a plugin has the file."""
 
 
 class FileMissing(NotFoundError, code="file_not_found"):

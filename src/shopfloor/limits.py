@@ -177,6 +177,22 @@ FLEET_EVENT_FACTS: Final = 1_000
 """The number of open sessions, of their open calls, and of changed files that the fleet events of a run track."""
 OPEN_BRANCHES: Final = 1_000
 """The number of open steps, and of open calls, that the row of a run tracks."""
+BLOB_NAME_CHARS: Final = 100
+"""The length of an artifact's name and of a memory's key."""
+ARTIFACT_BYTES: Final = 10 * 1024 * 1024
+"""The size of one artifact."""
+RUN_ARTIFACTS: Final = 100
+"""The number of artifacts of one run."""
+CHARS_PER_TOKEN: Final = 4
+"""For estimates of the number of tokens of a text."""
+MEMORY_PROMPT_TOKENS: Final = 8_000
+"""How much of a worker's memory is added to a system prompt, newest first; also the size of one memory."""
+MEMORY_COMPACT_TOKENS: Final = 16_000
+"""Above this size the memories of a worker are condensed by its model."""
+MEMORY_KEYS: Final = 1_000
+"""The number of memories of one worker."""
+NOTES_KEPT: Final = 100
+"""The number of questions, and of decisions, that the row of a run has; the log has all."""
 TIMELINE_OPEN_CALLS: Final = 1_000
 """The number of open tool calls whose start a timeline remembers."""
 TRUNCATED_TEXT_CHARS: Final = 2_000
@@ -412,6 +428,8 @@ PLUGIN_LEASE_SECONDS: Final = 0.5
 """How often a process looks whether it can take over a plugin that another process runs."""
 PLUGIN_RESTART_MAX_SECONDS: Final = 60.0
 """The longest pause before a plugin is started again."""
+PLUGIN_RESTART_WAIT_SECONDS: Final = 10.0
+"""How long a new job waits for a plugin that is not running."""
 PLUGIN_STATUS_SECONDS: Final = 0.1
 """How soon the state of a plugin's job is polled after a change; each further poll waits longer."""
 PLUGIN_STATUS_MAX_SECONDS: Final = 2.0

@@ -25,6 +25,7 @@ from shopfloor.adapters.bus import InProcessBus
 from shopfloor.adapters.local import LocalHost
 from shopfloor.adapters.memory import (
     MemoryAudit,
+    MemoryBlobs,
     MemoryHosts,
     MemoryLogFeed,
     MemoryLogReader,
@@ -135,7 +136,7 @@ class EngineHarness(ABC):
             async with anyio.create_task_group() as tasks:
                 await requeue_abandoned(engine.ports)
                 tasks.start_soon(engine.scheduler.run)
-                tasks.start_soon(run_maintenance, engine.ports, backend.ingest, engine.resumption)
+                tasks.start_soon(run_maintenance, engine.ports, backend.ingest, engine.resumption, engine.plugins)
                 yield RunningEngine(self, backend, engine)
                 tasks.cancel_scope.cancel()
             await backend.ingest.catch_up()
@@ -171,6 +172,7 @@ class MemoryEngineHarness(EngineHarness):
     def __init__(self, storage: Storage, folder: Path) -> None:
         super().__init__(storage, folder)
         self._memory = MemoryStorage()
+        self._blobs = MemoryBlobs()
         self.drop_database()
 
     def run_ids(self) -> list[str]:
@@ -203,6 +205,7 @@ class MemoryEngineHarness(EngineHarness):
             reader=MemoryLogReader(self._memory, bus),
             bus=bus,
             audit=MemoryAudit(),
+            blobs=self._blobs,
             tokens=MemoryTokens(),
             watchers=MemoryWatchers(),
             ingest=Ingest(MemoryLogFeed(self._memory), self._store, bus),

@@ -153,6 +153,8 @@ def table(workers: Sequence[Worker], style: Style, width: int) -> Iterator[str]:
 
 
 def _kind(worker: Worker) -> str:
+    if worker.is_plugin:
+        return worker.worker_type
     return "python" if worker.function is not None or _is_python(worker) else "yaml"
 
 

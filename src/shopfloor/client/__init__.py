@@ -10,6 +10,7 @@ from shopfloor.client.tools import CallResult, Handler, ToolHandlers, executed
 from shopfloor.client.transport import App, AppTransport, Response, Transport, TransportError
 from shopfloor.client.workers import Signal, WorkersApi
 from shopfloor.lazy import lazy_getattr as _lazy_getattr
+from shopfloor.log import ClientInfo
 from shopfloor.views import (
     BlockEnd,
     BlockStart,
@@ -51,6 +52,7 @@ __all__ = [
     "BlockStart",
     "CallResult",
     "Client",
+    "ClientInfo",
     "ClientToolRequest",
     "ErrorEvent",
     "Finish",

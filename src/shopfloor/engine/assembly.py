@@ -61,6 +61,7 @@ def assemble(
         processes=agents.processes,
         agents=agents,
         plugins=plugins,
+        blobs=ports.blobs,
         find_claimed_jobs=partial(claimed_jobs, ports.store, ports.reader),
         call_worker=sub_runs.call,
         cwd=cwd,

@@ -171,6 +171,12 @@ def _outcome(
     )
 
 
+def _with_submitted_result(outcome: RunCompleted, replay_state: ReplayState) -> RunCompleted:
+    """Give a completed run the result that its worker submitted, whatever the worker returned."""
+    submitted = replay_state.submitted_result
+    return replace(outcome, result=submitted) if outcome.status == "completed" and submitted is not None else outcome
+
+
 def _duration_ms(replay_state: ReplayState, started_monotonic: float) -> int:
     """Return the time since the first attempt started. Across attempts only the wall clock can measure it."""
     this_attempt = round((time.monotonic() - started_monotonic) * 1000)
@@ -268,6 +274,7 @@ class Lifecycle:
                     attempt,
                     lambda: self._execute(attempt, definition, worker),
                     before_end=lambda: self._sub_runs.cancel_open(attempt),
+                    finish=lambda outcome: _with_submitted_result(outcome, replay_state),
                 )
             finally:
                 del self._registry.live_attempts[run_id]
@@ -313,14 +320,16 @@ class Lifecycle:
         # Imported late: a server answers requests before it executes a run, and its warm-up imports these modules.
         from shopfloor.engine.interpreter import Interpreter
         from shopfloor.engine.run import Run, as_json
-        from shopfloor.engine.steps.tools import build_tools
+        from shopfloor.engine.steps.tool_definitions import build_tools
 
         first = attempt.replay_state.first
         if first is not None and first.definition is None and first.kind == AGENT:
             raise AgentFailed("the parent agent of this sub-agent was interrupted")
         if first is None or definition is None:
             raise StepFailed("the log has no readable definition: the run cannot be resumed")
-        step_context = msgspec.structs.replace(self._step_context, cwd=first.cwd or self._step_context.cwd)
+        step_context = replace(
+            self._step_context, cwd=first.cwd or self._step_context.cwd, has_memory=definition.memory
+        )
         worker_input = first.input or {}
         if not isinstance(worker, Worker) or worker.function is None:
             return await Interpreter(attempt, step_context, definition, worker_input).run()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 
-from shopfloor.engine.replay_state import PLUGIN, read_replay_state
+from shopfloor.engine.replay_state import PLUGIN_JOB, read_replay_state
+from shopfloor.engine.workers.catalog import PLUGIN
 from shopfloor.errors import ShopfloorError
 from shopfloor.limits import PLUGIN_CLAIM_RUNS
 from shopfloor.log import Session
@@ -26,7 +27,7 @@ async def claimed_jobs(store: Store, reader: LogReader, plugin: str) -> set[str]
 async def job_of(reader: LogReader, run_id: str) -> Session | None:
     """Return the job of a run whose plugin has accepted it."""
     replay_state = await read_replay_state(reader, run_id)
-    jobs = [step.session for step in replay_state.steps.values() if step.kind == PLUGIN and step.has_reported]
+    jobs = [step.session for step in replay_state.steps.values() if step.kind == PLUGIN_JOB and step.has_reported]
     return jobs[-1] if jobs else None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
@@ -32,6 +32,7 @@ from shopfloor.log import (
 from shopfloor.ports import LogReader
 from shopfloor.views import (
     DEFINITION_CHANGED,
+    SUBMIT_RESULT,
     PartialMessages,
     Spending,
     UsageTotal,
@@ -43,10 +44,12 @@ from shopfloor.views import (
 
 AGENT = "agent"
 """The kind of a step that an agent executes."""
-PLUGIN = "plugin"
+PLUGIN_JOB = "plugin"
 """The kind of a step that a plugin executes."""
 COMMAND = "command"
 """The kind of a step that runs a command."""
+SUBMITTED: Final = {"submitted": True}
+"""The output of `submit_result` if the result was accepted."""
 _AFTER_ALL = 2**53
 """Greater than the `seq` of any event."""
 
@@ -102,6 +105,8 @@ class ReplayState(msgspec.Struct):
     stale_calls: set[str] = set()
     """Open calls to the outside whose step has ended. Another try of the step makes them again."""
     results: dict[str, ToolResult] = {}
+    submitted_result: str | None = None
+    """The text that the worker last submitted as its result."""
     failed: tuple[StepKey, int] | None = None
     """The step that failed last, and the `seq` of its end; of nested steps the innermost."""
     waits: WaitState = WaitState()
@@ -158,7 +163,7 @@ class ReplayState(msgspec.Struct):
                 self.stale_calls.discard(call.call_id)
             case ToolResult() as result:
                 self.conversation.setdefault(step_key, []).append(result)
-                self.calls.pop(result.call_id, None)
+                self._note_submission(self.calls.pop(result.call_id, None), result)
                 self.results[result.call_id] = result
             case _:
                 pass
@@ -177,6 +182,11 @@ class ReplayState(msgspec.Struct):
                 started = self.steps[step_key].session
                 process = step.session.process or (started and started.process)
                 self.steps[step_key].session = msgspec.structs.replace(step.session, process=process)
+
+    def _note_submission(self, call: tuple[StepKey, ToolCall] | None, result: ToolResult) -> None:
+        is_accepted = result.name == SUBMIT_RESULT and result.fidelity == "router" and result.output == SUBMITTED
+        if call is not None and is_accepted and isinstance(call[1].input, dict):
+            self.submitted_result = str(cast("dict[str, Any]", call[1].input).get("text"))
 
     def _note_failure(self, step_key: StepKey, step: StepCompleted | CallCompleted) -> None:
         if step.error_code == ExecutionCancelled.code:
@@ -212,7 +222,7 @@ class ReplayState(msgspec.Struct):
             return False
         kind = self.steps[step_key].kind if step_key in self.steps else None
         # The notes of a plugin's job are few. They are kept, so that a resumed step does not record them again.
-        return kind == AGENT or (kind == PLUGIN and isinstance(payload, AssistantMessage))
+        return kind == AGENT or (kind == PLUGIN_JOB and isinstance(payload, AssistantMessage))
 
     def _note_message(self, step_key: StepKey, message: UserMessage | AssistantMessage) -> None:
         step = self.steps.get(step_key)

@@ -101,7 +101,7 @@ class RunService:
         """Build the run to be queued. Raises if the worker is unknown or the input is invalid."""
         worker = self._catalog.get(request.worker, preferred_folder=request.cwd)
         worker_input = validate_input(worker.definition, request.input)
-        is_provider_worker = worker.worker_type not in (BUILTIN, PLUGIN)
+        is_provider_worker = worker.worker_type != BUILTIN and not worker.is_plugin
         if is_provider_worker:
             self._check_agent(worker.worker_type, worker_input)
         if self._ports.logs.headroom_bytes() < 0:
@@ -119,12 +119,14 @@ class RunService:
             agent_id=request.owner or worker.definition.slug,
             channel_id=request.channel_id or "api",
             channel_name=request.channel_name or request.channel_id or "api",
+            client=request.client,
             root_run_id=origin.root_run_id or run_id,
             queued_at=now(),
             parent={"run_id": parent, "depth": origin.depth} if parent else None,
             definition=worker.as_data,
             definition_hash=worker.hash,
             idempotency_key=request.idempotency_key,
+            origin=worker.absolute_origin,
             cwd=request.cwd or (worker.project.folder if worker.project else None),
             client_wait_seconds=origin.client_wait_seconds,
         )
@@ -284,7 +286,7 @@ def _already_answered(run_id: str, call_id: str) -> ConflictError:
 
 def _describe_task(worker: Worker, worker_input: dict[str, Any]) -> str:
     """Describe the run in one line, for lists: the worker and its input."""
-    if worker.worker_type == PLUGIN:
+    if worker.is_plugin:
         return str(worker_input.get(DESCRIPTION) or preview(worker_input[TASK]))
     if worker.worker_type != BUILTIN:
         return str(worker_input[PROMPT])

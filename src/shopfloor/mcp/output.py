@@ -17,7 +17,7 @@ from shopfloor.limits import (
     MCP_TEXT_CHARS,
     TOKEN_CHARS,
 )
-from shopfloor.views import DEFINITION_CHANGED, RATE_LIMIT, JobNotes, definition_wait_message, strip_hit_marks
+from shopfloor.views import DEFINITION_CHANGED, RATE_LIMIT, Notes, definition_wait_message, strip_hit_marks
 
 _TO_STATUS: Final = {"done": "completed"}
 _FROM_STATUS: Final = {"completed": "done"}
@@ -128,7 +128,7 @@ def run_facts(run: Mapping[str, Any], link: str) -> dict[str, Any]:
     )
 
 
-def note_facts(notes: JobNotes) -> dict[str, Any]:
+def note_facts(notes: Notes) -> dict[str, Any]:
     """Return what the worker itself reported: its progress, and what people should review."""
     return without_none(
         {

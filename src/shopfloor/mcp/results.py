@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from functools import reduce
 from typing import Any, cast
 
 import msgspec
@@ -12,7 +13,7 @@ from shopfloor.client import Api
 from shopfloor.errors import InvalidEvent, TranscriptBroken
 from shopfloor.limits import MCP_NOTE_EVENTS
 from shopfloor.log import Event, decode
-from shopfloor.views import ArchiveEntry, JobNotes, TextItem, ToolCallItem, ToolResultItem, archive, job_notes
+from shopfloor.views import ArchiveEntry, Notes, TextItem, ToolCallItem, ToolResultItem, archive, notes_step
 
 
 async def fetch_output(api: Api, detail: dict[str, Any]) -> str:
@@ -27,14 +28,15 @@ async def fetch_output(api: Api, detail: dict[str, Any]) -> str:
     return output if isinstance(output, str) else json.dumps(output, ensure_ascii=False, indent=2)
 
 
-async def fetch_notes(api: Api, detail: Mapping[str, Any]) -> JobNotes:
+async def fetch_notes(api: Api, detail: Mapping[str, Any]) -> Notes:
     """Return what the worker reported of its progress and its decisions, from the newest events of the log."""
     if not detail["tool_calls"]:
-        return JobNotes()
+        return Notes()
     page = await api.get(
         f"/api/runs/{detail['id']}/log", before=detail["last_seq"] + 1, limit=MCP_NOTE_EVENTS, brief=True
     )
-    return job_notes(_decode_all(msgspec.json.encode(event) for event in page["events"]))
+    events = _decode_all(msgspec.json.encode(event) for event in page["events"])
+    return reduce(notes_step, events, Notes())
 
 
 async def fetch_transcript(api: Api, run_id: str) -> str:

@@ -32,6 +32,7 @@ class Storage:
         self.announcements = root / "announcements"
         self.tokens = root / "tokens.json"
         self.projects = root / "projects.json"
+        self.blobs = root / "blobs"
         self.audit = root / "audit.jsonl"
         self.notice_socket = root / "live.sock"
         self.server_lock = root / "server.lock"

@@ -63,6 +63,7 @@ class StartExecution(_SdkBody, frozen=True, kw_only=True, tag="start", tag_field
     channel_name: run_fields.ChannelName = None
     task: run_fields.Task = None
     cwd: run_fields.Folder = None
+    client: run_fields.Client = None
 
     def to_run_request(self, worker: str) -> RunRequest:
         """Convert to the engine's request for a run of this worker."""

@@ -29,6 +29,7 @@ RESPONSE_MODELS = (
     response_models.RunAnswer,
     response_models.CancelAnswer,
     response_models.Catalogue,
+    response_models.PluginList,
     response_models.ProviderList,
 )
 # For a stream the schema describes one event, as tools that read OpenAPI expect.

@@ -3,8 +3,17 @@
 from shopfloor.views.agent_event_types import AGENT_EVENT_TYPES, FleetEvent
 from shopfloor.views.agent_events import FleetEventState, fleet_event_step
 from shopfloor.views.archive import Archive, ArchiveEntry, TextItem, ToolCallItem, ToolResultItem, archive
-from shopfloor.views.job_notes import Decision, JobNotes, job_notes, job_notes_step
 from shopfloor.views.log_search import LogHit, LogSearcher
+from shopfloor.views.notes import (
+    LOG_QUESTION,
+    RECORD_DECISION,
+    STORE_MEMORY,
+    SUBMIT_RESULT,
+    UPDATE_SUMMARY,
+    Decision,
+    Notes,
+    notes_step,
+)
 from shopfloor.views.outline import Outline, Step, outline, steps_by_parent
 from shopfloor.views.partial_messages import PartialMessages, without_chunks
 from shopfloor.views.row import INTERRUPTED, RunRow, RunState, display_status, is_interrupted, queued_row, row_fold
@@ -94,9 +103,14 @@ __all__ = [
     "HIT_BEGIN",
     "HIT_END",
     "INTERRUPTED",
+    "LOG_QUESTION",
     "RATE_LIMIT",
+    "RECORD_DECISION",
     "ROW_CHUNK",
     "SPAN_EVENTS",
+    "STORE_MEMORY",
+    "SUBMIT_RESULT",
+    "UPDATE_SUMMARY",
     "Archive",
     "ArchiveEntry",
     "BlockEnd",
@@ -107,10 +121,10 @@ __all__ = [
     "Finish",
     "FleetEvent",
     "FleetEventState",
-    "JobNotes",
     "LoadOutline",
     "LogHit",
     "LogSearcher",
+    "Notes",
     "Notice",
     "Outline",
     "PartialMessages",
@@ -174,10 +188,9 @@ __all__ = [
     "indexed_text",
     "input_from_task",
     "is_interrupted",
-    "job_notes",
-    "job_notes_step",
     "join_call_id",
     "normalize_text",
+    "notes_step",
     "outline",
     "parse_query",
     "plain_text",

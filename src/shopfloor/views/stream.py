@@ -28,6 +28,7 @@ from shopfloor.log import (
     decode,
     is_run_id,
 )
+from shopfloor.views.notes import LOG_QUESTION
 from shopfloor.views.stream_events import (
     BlockEnd,
     BlockStart,
@@ -67,7 +68,6 @@ from shopfloor.views.wait_state import (
 )
 
 CLIENT_TOOL = "client_tool"
-_LOG_QUESTION = "log_question"
 _CALL_ID_SEPARATOR = ":"
 
 
@@ -252,7 +252,7 @@ def _handle_tool_call(state: StreamState, event: Event, call: ToolCall) -> Step:
         state = msgspec.structs.replace(state, calls=keep_newest({**state.calls, call.call_id: opened}))
         if call.awaits.kind == QUESTION:
             events = [*events, _question_event(event.run_id, call)]
-    elif call.name == _LOG_QUESTION:
+    elif call.name == LOG_QUESTION:
         events = [*events, _question_event(event.run_id, call)]
     return state, events
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shopfloor.adapters.local import LocalHost, LocalProcesses
-from shopfloor.wiring.plugins import local_plugins
+from shopfloor.wiring.plugins import list_plugins, local_plugins
 from shopfloor.wiring.settings import WorkerSettings
 from shopfloor.wiring.storage import StorageBackend, open_projects
 
@@ -55,7 +56,7 @@ async def local_engine(
                 workers.modules,
                 provider_worker_definitions(PROVIDER_NAMES),
                 projects=open_projects(storage).all,
-                plugins=plugins.all,
+                plugins=partial(list_plugins, storage, workers.plugins),
             )
             parts = (own.id, backend, catalog, models, agents)
             try:

@@ -11,6 +11,7 @@ import msgspec
 
 from shopfloor.adapters.local import (
     LocalAudit,
+    LocalBlobs,
     LocalBus,
     LocalHost,
     LocalHosts,
@@ -142,6 +143,7 @@ def _with_files(storage: Storage, store: Store, queue: Queue, bus: Bus, mask: Ma
         reader=LocalLogReader(storage, bus=bus),
         bus=bus,
         audit=LocalAudit(storage.audit),
+        blobs=LocalBlobs(storage.blobs),
         tokens=LocalTokens(storage.tokens),
         watchers=MemoryWatchers(),
         ingest=Ingest(LocalLogFeed(storage), store, bus),

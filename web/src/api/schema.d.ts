@@ -227,6 +227,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/plugins": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List plugins
+         * @description List the plugins, their state, and why one cannot be used. A plugin with the capability `worker` is a worker.
+         */
+        get: operations["list_plugins"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/runs/{run_id}/resume": {
         parameters: {
             query?: never;
@@ -498,6 +518,8 @@ export interface components {
             has_transcript: boolean;
             /** @description The owner of the run. */
             agent_id: string | null;
+            /** @description The program that dispatched the run; null if unknown. */
+            client: components["schemas"]["RunClient"] | null;
             /** @description The run that called this run. */
             parent_run_id: string | null;
             /** @description The root of the tree of runs that this run is part of. */
@@ -535,6 +557,20 @@ export interface components {
             search_stopped_at: number | null;
             /** @description Text around the words that were searched, with each between U+E000 and U+E001. */
             snippet: string | null;
+        };
+        /**
+         * RunClient
+         * @description The program that dispatched a run, as it described itself.
+         */
+        RunClient: {
+            name: string;
+            /** @default null */
+            version?: string | null;
+            /**
+             * @description The program's own id of its session or conversation.
+             * @default null
+             */
+            session_id?: string | null;
         };
         /**
          * TokenUsage
@@ -578,6 +614,8 @@ export interface components {
             has_transcript: boolean;
             /** @description The owner of the run. */
             agent_id: string | null;
+            /** @description The program that dispatched the run; null if unknown. */
+            client: components["schemas"]["RunClient"] | null;
             /** @description The run that called this run. */
             parent_run_id: string | null;
             /** @description The root of the tree of runs that this run is part of. */
@@ -847,6 +885,46 @@ export interface components {
             client_tools: string[];
         };
         /**
+         * PluginList
+         * @description The plugins of the server's machine.
+         */
+        PluginList: {
+            plugins: components["schemas"]["PluginInfo"][];
+        };
+        /**
+         * PluginInfo
+         * @description A plugin as lists show it.
+         */
+        PluginInfo: {
+            name: string;
+            folder: string;
+            /** @enum {unknown} */
+            status: "error" | "not_allowed" | "ready" | "starting" | "stopped";
+            /** @default  */
+            display_name?: string;
+            /** @default  */
+            description?: string;
+            /** @default  */
+            version?: string;
+            /** @default [] */
+            capabilities?: string[];
+            /** @default null */
+            error?: string | null;
+            /** @default [] */
+            tools?: components["schemas"]["PluginTool"][];
+        };
+        /**
+         * PluginTool
+         * @description A tool that a plugin offers.
+         */
+        PluginTool: {
+            name: string;
+            /** @default  */
+            description?: string;
+            /** @default {} */
+            inputSchema?: Record<string, unknown>;
+        };
+        /**
          * ProviderList
          * @description The agents and model APIs that Shopfloor knows.
          */
@@ -957,6 +1035,29 @@ export interface components {
              * @default null
              */
             cwd?: string | null;
+            /**
+             * @description The program that sends the request.
+             * @default null
+             */
+            client?: components["schemas"]["RequestClient"] | null;
+        };
+        /**
+         * RequestClient
+         * @description The program that sends the request. It is recorded as it describes itself.
+         */
+        RequestClient: {
+            /** @description The name of the program, e.g. `claude-code`. */
+            name: string;
+            /**
+             * @description Its version.
+             * @default null
+             */
+            version?: string | null;
+            /**
+             * @description Its own id of the session or conversation.
+             * @default null
+             */
+            session_id?: string | null;
         };
         /**
          * ContinueExecution
@@ -1037,6 +1138,11 @@ export interface components {
              * @default null
              */
             cwd?: string | null;
+            /**
+             * @description The program that sends the request.
+             * @default null
+             */
+            client?: components["schemas"]["RequestClient"] | null;
         };
         /**
          * PinRequest
@@ -1095,6 +1201,8 @@ export interface components {
             /** @default null */
             channel_name?: string | null;
             /** @default null */
+            client?: components["schemas"]["ClientInfo"] | null;
+            /** @default null */
             root_run_id?: string | null;
             /** @default null */
             queued_at?: string | null;
@@ -1118,6 +1226,17 @@ export interface components {
             import_source?: Record<string, unknown> | null;
             /** @default null */
             format?: number | null;
+        };
+        /**
+         * ClientInfo
+         * @description The program that dispatched a run, as the program itself says.
+         */
+        ClientInfo: {
+            name: string;
+            /** @default null */
+            version?: string | null;
+            /** @default null */
+            session_id?: string | null;
         };
         /**
          * RunCompleted
@@ -2174,6 +2293,35 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ProviderList"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    list_plugins: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The plugins, and the state of each. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PluginList"];
                 };
             };
             /** @description An error. */

@@ -13,6 +13,7 @@ export type Worker = Schemas["WorkerInfo"];
 export type Provider = Schemas["ProviderInfo"];
 export type ProviderList = Schemas["ProviderList"];
 export type Channel = Schemas["ChannelItem"];
+export type Client = Schemas["RunClient"];
 export type Usage = Schemas["TokenUsage"];
 export type Span = Schemas["Span"];
 export type Spans = Schemas["SpanList"];

@@ -13,26 +13,25 @@ import msgspec
 from shopfloor.engine.attempt import Attempt, StepResult, StepTry
 from shopfloor.engine.cancellation import Cancellation
 from shopfloor.engine.plugin_jobs import FindClaimedJobs
-from shopfloor.engine.replay_state import PLUGIN, StepKey
+from shopfloor.engine.replay_state import PLUGIN_JOB, StepKey
 from shopfloor.engine.steps.shell_process import graceful_stop
-from shopfloor.engine.steps.tools import LOG_QUESTION, UPDATE_SUMMARY
 from shopfloor.errors import OutcomeUnknown, PluginFailed, PluginUnavailable, ShopfloorError, StepFailed
 from shopfloor.limits import (
     PLUGIN_CANCEL_SECONDS,
     PLUGIN_NOTE_CHARS,
     PLUGIN_NOTES,
+    PLUGIN_RESTART_WAIT_SECONDS,
     PLUGIN_SILENCE_SECONDS,
     PLUGIN_STATUS_MAX_SECONDS,
     PLUGIN_STATUS_SECONDS,
 )
 from shopfloor.log import AssistantMessage, Cost, Note, Session, TextBlock, ToolCall, ToolResult, UserMessage
 from shopfloor.ports import JobState, Plugins, WorkerHandle
+from shopfloor.views import LOG_QUESTION, RECORD_DECISION, SUBMIT_RESULT, UPDATE_SUMMARY
 
 T = TypeVar("T")
 RUN_ID = "run_id"
 """The field of `config` with our run id. A plugin may adopt the id as its job id."""
-RECORD_DECISION = "record_decision"
-SUBMIT_RESULT = "submit_result"
 _BACKOFF = 1.5
 _RUNNING = "running"
 
@@ -73,7 +72,7 @@ class PluginStepRunner:
     async def run(self, step_key: StepKey, *, name: str) -> PluginResult:
         """Run the job to its end, or continue with the job that the log has."""
         value = await self._attempt.step(
-            step_key, self._execute, name=name, kind=PLUGIN, repeatable=True, starts_itself=True
+            step_key, self._execute, name=name, kind=PLUGIN_JOB, repeatable=True, starts_itself=True
         )
         return PluginResult(**value)
 
@@ -144,10 +143,9 @@ class PluginStepRunner:
         request = self._request
         # The intent is durable before the plugin starts anything.
         await self._attempt.make_durable()
+        config = {**request.config, RUN_ID: self._attempt.run_id}
         try:
-            job_id = await handle.dispatch(
-                request.description, request.task, {**request.config, RUN_ID: self._attempt.run_id}
-            )
+            job_id = await _retry_while_stopped(lambda: handle.dispatch(request.description, request.task, config))
         except PluginUnavailable as error:
             if not error.is_sent:
                 raise
@@ -259,6 +257,21 @@ class PluginStepRunner:
 
 def _cut(text: str) -> str:
     return text if len(text) <= PLUGIN_NOTE_CHARS else f"{text[: PLUGIN_NOTE_CHARS - 1]}…"
+
+
+async def _retry_while_stopped(call: Callable[[], Awaitable[T]]) -> T:
+    """Repeat a call while the plugin is not running and gets no request. It may be restarting after a crash.
+
+    Raises the last error after `PLUGIN_RESTART_WAIT_SECONDS`.
+    """
+    deadline = time.monotonic() + PLUGIN_RESTART_WAIT_SECONDS
+    while True:
+        try:
+            return await call()
+        except PluginUnavailable as error:
+            if error.is_sent or time.monotonic() > deadline:
+                raise
+        await anyio.sleep(PLUGIN_STATUS_SECONDS)
 
 
 async def _tolerate_silence(call: Callable[[], Awaitable[T]]) -> T:

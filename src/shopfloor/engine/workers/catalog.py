@@ -63,6 +63,16 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     hash: str = ""
     """Hash of the definition."""
 
+    @property
+    def is_plugin(self) -> bool:
+        """Whether a plugin does the work."""
+        return self.worker_type == PLUGIN
+
+    @property
+    def absolute_origin(self) -> str:
+        """The origin, as an absolute path for a Python file: the same in every working directory."""
+        return str(Path(self.origin).expanduser().absolute()) if self.origin.endswith(".py") else self.origin
+
     def __post_init__(self) -> None:
         # Computed once here, not for every run.
         msgspec.structs.force_setattr(self, "as_data", msgspec.to_builtins(self.definition))
@@ -147,7 +157,7 @@ class WorkerCatalog:
                 f"there is no worker `{slug}`",
                 hint=f"did you mean `{close}`? {available}" if close else available + where,
             )
-        if found.problems and found.worker_type == PLUGIN:
+        if found.problems and found.is_plugin:
             raise PluginUnavailable(f"the plugin `{slug}` cannot be used: {found.problems[0].reason}")
         if found.problems:
             raise invalid_worker(list(found.problems), found.folder or Path(found.origin))
@@ -212,7 +222,7 @@ class WorkerCatalog:
                 if found := self._folder_workers(f"{folder}/{slug}"):
                     return list(found)
         others = [worker for worker in self._installed_workers() if worker.definition.slug == slug]
-        others = others or [worker for worker in self._plugin_workers() if worker.definition.slug == slug]
+        others = others or [_plugin_worker(plugin) for plugin in self._worker_plugins() if plugin.name == slug]
         return others[:1] or [worker for worker in (self._provider_workers.get(slug),) if worker]
 
     def all(self) -> list[Worker]:
@@ -253,10 +263,11 @@ class WorkerCatalog:
             for inside in _subfolders(folder):
                 yield from self._folder_workers(str(inside))
         yield from self._installed_workers()
-        yield from self._plugin_workers()
+        # A plugin that the user has not allowed is no worker yet.
+        yield from (_plugin_worker(plugin) for plugin in self._worker_plugins() if plugin.status != "not_allowed")
 
-    def _plugin_workers(self) -> list[Worker]:
-        return [_plugin_worker(plugin) for plugin in self._plugins() if plugin.is_worker]
+    def _worker_plugins(self) -> list[PluginInfo]:
+        return [plugin for plugin in self._plugins() if plugin.is_worker]
 
     def _module_workers(self, name: str) -> tuple[Worker, ...]:
         if name in self._by_module:

@@ -15,7 +15,9 @@ InputType = Literal["string", "number", "integer", "boolean", "array", "object",
 
 WORKER_FILE = "worker.yaml"
 PROMPTS_FOLDER = "prompts"
-BUILTIN_TOOL_NAMES = frozenset({"ask", "log_question", "update_summary"})
+BUILTIN_TOOL_NAMES = frozenset(
+    {"ask", "log_question", "update_summary", "record_decision", "store_memory", "submit_result"}
+)
 """Tools that every worker may use without defining them."""
 
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
@@ -302,6 +304,8 @@ class Definition(_DefinitionPart, frozen=True, kw_only=True):
     input: dict[str, InputField] = {}
     variables: dict[str, Variable] = {}
     tools: dict[str, ToolDefinition] = {}
+    memory: bool = False
+    """Whether the memories that the worker stored are added to its system prompts."""
     kinds: dict[str, str] = {}
     """The worker's own kinds of steps: `package.module:function`."""
     prompts: dict[str, str] = {}
