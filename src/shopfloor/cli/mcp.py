@@ -25,7 +25,20 @@ EXAMPLES = """\
 
 It uses the server that is running, or starts one in the background, which goes on
 when the agent ends; `shopfloor down` stops it. The server also has MCP at /mcp."""
-_SESSION_VARIABLES = ("CLAUDE_CODE_SESSION_ID", "CODEX_THREAD_ID")
+_SESSION_VARIABLE = "CLAUDE_CODE_SESSION_ID"
+_AGENT_VARIABLES = frozenset(
+    {
+        _SESSION_VARIABLE,
+        "AI_AGENT",
+        "CLAUDECODE",
+        "CLAUDE_CODE_ENTRYPOINT",
+        "CLAUDE_CODE_MESSAGING_SOCKET",
+        "CLAUDE_CODE_MESSAGING_TOKEN",
+        "CLAUDE_CODE_SSE_PORT",
+        "CLAUDE_PROJECT_DIR",
+    }
+)
+"""Variables that describe the session of the agent. The agents of a server that it starts do not belong to it."""
 
 
 def parser(name: str, summary: str) -> ArgumentParser:
@@ -48,9 +61,11 @@ async def _serve(args: Namespace) -> None:
     storage = storage_from_args(args)
     words = ["up", "--storage", str(storage.root), *(word for source in args.workers for word in ("--workers", source))]
 
+    env = {name: value for name, value in os.environ.items() if name not in _AGENT_VARIABLES}
+
     async def find_server() -> Address:
         # Abandoned when the agent ends meanwhile: the server that is starting goes on.
-        return await anyio.to_thread.run_sync(partial(ensure_server, storage, words), abandon_on_cancel=True)
+        return await anyio.to_thread.run_sync(partial(ensure_server, storage, words, env), abandon_on_cancel=True)
 
     with receive_signals([signal.SIGINT, signal.SIGTERM]) as signals:
 
@@ -65,6 +80,6 @@ async def _serve(args: Namespace) -> None:
                 find_server,
                 lambda address: HttpTransport(address.url, address.token),
                 folder=None if is_remote() else os.fspath(Path.cwd()),
-                session_id=next((os.environ[name] for name in _SESSION_VARIABLES if os.environ.get(name)), None),
+                session_id=os.environ.get(_SESSION_VARIABLE),
             )
             tasks.cancel_scope.cancel()
