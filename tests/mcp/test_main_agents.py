@@ -95,7 +95,7 @@ def ended(agent: MainAgent, text: str) -> list[Turn]:
     ]
 
 
-@pytest.mark.req("WD-39")
+@pytest.mark.req("REQ-WD-39")
 def test_an_agent_dispatches_relays_a_question_and_brings_back_the_result(agent: MainAgent) -> None:
     agent.model.say(
         *ended(agent, "The sky is green"),
@@ -137,7 +137,7 @@ def _find_runs(agent: MainAgent) -> list[dict[str, Any]]:
     return json.loads(agent.installation.shopfloor("list", "--json").stdout)["workers"]
 
 
-@pytest.mark.req("WD-39")
+@pytest.mark.req("REQ-WD-39")
 def test_the_model_gets_our_instructions_and_tools_and_they_are_small(agent: MainAgent) -> None:
     agent.model.say(Turn(say=[Text(text="Nothing to do.")], times=0))
     agent.run()

@@ -21,7 +21,7 @@ kinds = pytest.mark.parametrize("kind", ["stdio", "http"])
 
 
 @connections
-@pytest.mark.req("WD-39")
+@pytest.mark.req("REQ-WD-39")
 async def test_instructions_name_the_workers(running: Installation, kind: Kind, mode: str) -> None:
     async with running.client(kind, mode) as client:
         assert client.instructions is not None

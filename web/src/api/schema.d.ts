@@ -1215,6 +1215,8 @@ export interface components {
             /** @default null */
             idempotency_key?: string | null;
             /** @default null */
+            origin?: string | null;
+            /** @default null */
             cwd?: string | null;
             /** @default null */
             client_wait_seconds?: number | null;
