@@ -309,6 +309,25 @@ class PluginList(msgspec.Struct, frozen=True):
     plugins: list[PluginInfo]
 
 
+class JsonRpcProblem(msgspec.Struct, frozen=True, kw_only=True):
+    """An error of JSON-RPC."""
+
+    code: int
+    message: str
+    data: Annotated[dict[str, Any] | msgspec.UnsetType, Meta(description="`code` and `hint`, as in the HTTP API.")] = (
+        msgspec.UNSET
+    )
+
+
+class JsonRpcResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """A JSON-RPC 2.0 response: either `result` or `error`."""
+
+    jsonrpc: Literal["2.0"]
+    id: str | int | None
+    result: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    error: JsonRpcProblem | msgspec.UnsetType = msgspec.UNSET
+
+
 class Health(msgspec.Struct, frozen=True):
     """The running server."""
 

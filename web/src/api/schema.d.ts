@@ -451,6 +451,29 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/rpc": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Call rpc
+         * @description Call the methods `worker/dispatch`, `list`, `status`, `result`, `cancel` and `delete` by JSON-RPC 2.0.
+         *
+         *     The body is a request, `{"jsonrpc": "2.0", "id": 1, "method": "worker/list", "params": {}}`, or a batch: a list of
+         *     requests. A job is a run of any worker. What is no valid request also gets a JSON-RPC response, with an error.
+         */
+        post: operations["call_rpc"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -883,6 +906,8 @@ export interface components {
             input_schema: Record<string, unknown>;
             tools: string[];
             client_tools: string[];
+            /** @default false */
+            example?: boolean;
         };
         /**
          * PluginList
@@ -987,6 +1012,27 @@ export interface components {
             code_generation?: boolean;
             /** @default false */
             web_search?: boolean;
+        };
+        /**
+         * JsonRpcResponse
+         * @description A JSON-RPC 2.0 response: either `result` or `error`.
+         */
+        JsonRpcResponse: {
+            /** @enum {unknown} */
+            jsonrpc: "2.0";
+            id: string | number | null;
+            result?: Record<string, unknown>;
+            error?: components["schemas"]["JsonRpcProblem"];
+        };
+        /**
+         * JsonRpcProblem
+         * @description An error of JSON-RPC.
+         */
+        JsonRpcProblem: {
+            code: number;
+            message: string;
+            /** @description `code` and `hint`, as in the HTTP API. */
+            data?: Record<string, unknown>;
         };
         /**
          * StartExecution
@@ -1214,6 +1260,8 @@ export interface components {
             definition_hash?: string | null;
             /** @default null */
             idempotency_key?: string | null;
+            /** @default null */
+            origin?: string | null;
             /** @default null */
             cwd?: string | null;
             /** @default null */
@@ -2676,6 +2724,46 @@ export interface operations {
                         data: string;
                     };
                 };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    call_rpc: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": unknown;
+            };
+        };
+        responses: {
+            /** @description The response; for a batch a list of responses, in the order of the requests. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JsonRpcResponse"] | components["schemas"]["JsonRpcResponse"][];
+                };
+            };
+            /** @description The body has notifications only. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description An error. */
             default: {
