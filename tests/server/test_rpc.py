@@ -205,7 +205,7 @@ def test_a_dispatch_that_cannot_work_says_why(client: httpx.Client, params: dict
     assert message in refusal(client, "worker/dispatch", **params)
 
 
-@pytest.mark.req("SF-43")
+@pytest.mark.req("SF-46")
 def test_a_job_records_its_client(client: httpx.Client) -> None:
     job_id = dispatch(client, client={"name": "guild-hall", "version": "1"})
     detail = client.get("/api/agents/workers/detail", params={"worker_id": job_id}).json()

@@ -147,6 +147,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/runs/{run_id}/artifacts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List artifacts
+         * @description List the files that a run submitted with its result.
+         */
+        get: operations["list_artifacts"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/runs/{run_id}/artifacts/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Download artifact
+         * @description Download a file that a run submitted with its result.
+         */
+        get: operations["download_artifact"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/runs": {
         parameters: {
             query?: never;
@@ -686,6 +726,14 @@ export interface components {
             last_seq: number;
             /** @description The calls that the run and its sub-runs wait for. */
             awaits: components["schemas"]["Awaited"][];
+            /** @description What the worker does, as it last reported. */
+            summary: string | null;
+            /** @description Questions that the worker noted without waiting for an answer. */
+            questions: string[];
+            /** @description Decisions that the worker made by itself. */
+            decisions: components["schemas"]["Decision"][];
+            /** @description Files that were submitted with the result. */
+            artifacts: components["schemas"]["ArtifactItem"][];
         };
         /**
          * ArchiveEntry
@@ -747,6 +795,24 @@ export interface components {
             answered: boolean;
         };
         /**
+         * Decision
+         * @description A choice that the worker made by itself because the task left it open.
+         */
+        Decision: {
+            question: string;
+            decision: string;
+            reasoning: string;
+        };
+        /**
+         * ArtifactItem
+         * @description A file that a run submitted with its result.
+         */
+        ArtifactItem: {
+            name: string;
+            /** @description Null if a plugin has the file: it cannot be downloaded here. */
+            size_bytes: number | null;
+        };
+        /**
          * WorkerEvents
          * @description A page of a timeline.
          */
@@ -768,6 +834,13 @@ export interface components {
             created_at: string;
             /** @description The `seq` of the log event that the row is made from. */
             seq: number;
+        };
+        /**
+         * ArtifactList
+         * @description The artifacts of a run.
+         */
+        ArtifactList: {
+            artifacts: components["schemas"]["ArtifactItem"][];
         };
         /**
          * LogPage
@@ -2207,6 +2280,72 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["SpanList"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    list_artifacts: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the run. */
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The artifacts, by name. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ArtifactList"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    download_artifact: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the run. */
+                run_id: string;
+                /** @description The name of the artifact. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The content, as UTF-8. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain": string;
                 };
             };
             /** @description An error. */
