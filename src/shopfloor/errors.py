@@ -254,6 +254,10 @@ class ServerUnreachable(ShopfloorError, code="server_unreachable", status=502, e
     """The server does not answer."""
 
 
+class ServerStopping(ServerUnreachable, code="server_stopping", status=503):
+    """The server stops, and did not finish the request."""
+
+
 class StoreError(ShopfloorError, code="store_error", exit_code=6):
     """The database cannot be used."""
 

@@ -474,6 +474,8 @@ MCP_SESSIONS: Final = 1_000
 """The number of clients with an open session over HTTP."""
 MCP_SESSION_SECONDS: Final = 1_800.0
 """How long a session over HTTP stays open without a request."""
+MCP_RECONNECT_SECONDS: Final = 15.0
+"""How long a call over stdio looks for a server that responds, after the server was lost."""
 MCP_POLL_SECONDS: Final = 0.05
 """The first pause between two looks at a run that is waited for. Each further pause is longer by half."""
 MCP_POLL_MAX_SECONDS: Final = 1.0

@@ -16,7 +16,7 @@ from shopfloor.cli.client_session import is_remote
 from shopfloor.cli.server_process import ensure_server
 from shopfloor.cli.shutdown import exit_now, receive_signals
 from shopfloor.client import Address, HttpTransport
-from shopfloor.mcp import require_sdk, serve_stdio
+from shopfloor.mcp import require_sdk
 
 EXAMPLES = """\
   shopfloor mcp                                     as an agent starts it, over stdin and stdout
@@ -25,7 +25,20 @@ EXAMPLES = """\
 
 It uses the server that is running, or starts one in the background, which goes on
 when the agent ends; `shopfloor down` stops it. The server also has MCP at /mcp."""
-_SESSION_VARIABLES = ("CLAUDE_CODE_SESSION_ID", "CODEX_THREAD_ID")
+_SESSION_VARIABLE = "CLAUDE_CODE_SESSION_ID"
+_AGENT_VARIABLES = frozenset(
+    {
+        _SESSION_VARIABLE,
+        "AI_AGENT",
+        "CLAUDECODE",
+        "CLAUDE_CODE_ENTRYPOINT",
+        "CLAUDE_CODE_MESSAGING_SOCKET",
+        "CLAUDE_CODE_MESSAGING_TOKEN",
+        "CLAUDE_CODE_SSE_PORT",
+        "CLAUDE_PROJECT_DIR",
+    }
+)
+"""Variables that describe the session of the agent. The agents of a server that it starts do not belong to it."""
 
 
 def parser(name: str, summary: str) -> ArgumentParser:
@@ -43,12 +56,16 @@ def run(args: Namespace) -> int:
 
 
 async def _serve(args: Namespace) -> None:
+    from shopfloor.mcp import serve_stdio
+
     storage = storage_from_args(args)
     words = ["up", "--storage", str(storage.root), *(word for source in args.workers for word in ("--workers", source))]
 
+    env = {name: value for name, value in os.environ.items() if name not in _AGENT_VARIABLES}
+
     async def find_server() -> Address:
         # Abandoned when the agent ends meanwhile: the server that is starting goes on.
-        return await anyio.to_thread.run_sync(partial(ensure_server, storage, words), abandon_on_cancel=True)
+        return await anyio.to_thread.run_sync(partial(ensure_server, storage, words, env), abandon_on_cancel=True)
 
     with receive_signals([signal.SIGINT, signal.SIGTERM]) as signals:
 
@@ -63,6 +80,6 @@ async def _serve(args: Namespace) -> None:
                 find_server,
                 lambda address: HttpTransport(address.url, address.token),
                 folder=None if is_remote() else os.fspath(Path.cwd()),
-                session_id=next((os.environ[name] for name in _SESSION_VARIABLES if os.environ.get(name)), None),
+                session_id=os.environ.get(_SESSION_VARIABLE),
             )
             tasks.cancel_scope.cancel()

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from shopfloor.cli import pending_calls
@@ -21,7 +21,7 @@ from shopfloor.record import Storage, is_locked, make_folder, open_for_append
 UP_COMMAND = "shopfloor up --detach"
 
 
-def start_server(storage: Storage, words: Sequence[str]) -> Address:
+def start_server(storage: Storage, words: Sequence[str], env: Mapping[str, str] | None = None) -> Address:
     """Start `shopfloor` with these arguments in a new process session; return its address when it listens.
 
     Its standard error goes to `server.log`. Raises `ServerUnreachable`, with the reason, if the process ends before it
@@ -43,6 +43,7 @@ def start_server(storage: Storage, words: Sequence[str]) -> Address:
             stdout=subprocess.DEVNULL,
             stderr=log,
             start_new_session=True,
+            env=env,
         )
     finally:
         os.close(log)
@@ -58,7 +59,7 @@ def start_server(storage: Storage, words: Sequence[str]) -> Address:
     return address
 
 
-def ensure_server(storage: Storage, words: Sequence[str]) -> Address:
+def ensure_server(storage: Storage, words: Sequence[str], env: Mapping[str, str]) -> Address:
     """Return the address of the server to use; start one in the background if none is running.
 
     If the default port is taken, the server gets a free one. Raises `ServerUnreachable`, with the reason, if the server
@@ -69,7 +70,7 @@ def ensure_server(storage: Storage, words: Sequence[str]) -> Address:
         return address
     for arguments in (words, [*words, "--port", "0"]):
         try:
-            return start_server(storage, arguments)
+            return start_server(storage, arguments, env)
         except (ServerRunning, ServerUnreachable) as error:
             # Another process may have started one at the same time.
             address, failure = _wait_for_starting(storage), error

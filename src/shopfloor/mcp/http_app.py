@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.types import Message, Receive, Scope, Send
 
 from shopfloor.client import Api, AppTransport
-from shopfloor.errors import ExtraMissing, ServerUnreachable, Unauthorized, sole_error
+from shopfloor.errors import ExtraMissing, ServerStopping, ServerUnreachable, Unauthorized, sole_error
 from shopfloor.limits import MCP_SESSION_SECONDS, MCP_SESSIONS, REQUEST_BYTES
 
 if TYPE_CHECKING:
@@ -28,7 +28,11 @@ if TYPE_CHECKING:
 
 def require_sdk() -> None:
     """Raise `ExtraMissing` if the SDK is not installed."""
-    if find_spec("mcp") is None or find_spec("mcp_types") is None:
+    try:
+        is_installed = find_spec("mcp") is not None and find_spec("mcp_types") is not None
+    except ImportError:
+        is_installed = False
+    if not is_installed:
         raise ExtraMissing("MCP is not available here", hint="install Shopfloor with its extra `mcp`")
 
 
@@ -71,7 +75,7 @@ class McpHttpApp:
             if self._manager is None:
                 require_sdk()
                 if self._tasks is None:
-                    raise ServerUnreachable("the server is stopping")
+                    raise ServerStopping("the server is stopping")
                 # In a thread: importing the SDK takes a second.
                 manager = await anyio.to_thread.run_sync(self._create_manager)
                 await self._tasks.start(_run_manager, manager)
@@ -156,6 +160,6 @@ class _ResponseEnd:
 
     async def end(self) -> None:
         if not self._is_started:
-            raise ServerUnreachable("the server is stopping", hint="try again when it is up")
+            raise ServerStopping("the server is stopping", hint="try again when it is up")
         if not self._is_complete:
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -12,6 +12,7 @@ from shopfloor.limits import (
     MCP_NOTES,
     MCP_OPTIONS,
     MCP_OUTPUT_TOKENS,
+    MCP_PAGE_ITEMS,
     MCP_QUESTION_CHARS,
     MCP_QUESTIONS,
     MCP_TEXT_CHARS,
@@ -141,6 +142,7 @@ def note_facts(notes: Notes) -> dict[str, Any]:
                 }
                 for decision in notes.decisions[-MCP_NOTES:]
             ],
+            "artifacts": [one_line(name) for name in notes.remote_artifacts[:MCP_PAGE_ITEMS]],
             "open_questions": [one_line(question) for question in notes.questions[-MCP_NOTES:]],
         }
     )

@@ -17,17 +17,19 @@ from starlette.requests import Request
 
 from shopfloor.client import Api
 from shopfloor.errors import ShopfloorError
-from shopfloor.limits import MCP_INSTRUCTIONS_SECONDS
+from shopfloor.limits import FILTER_MAX_CHARS, MCP_INSTRUCTIONS_SECONDS
+from shopfloor.log import ClientInfo
 from shopfloor.mcp.arguments import json_schema
 from shopfloor.mcp.instructions import server_instructions
 from shopfloor.mcp.output import question_options, question_text
 from shopfloor.mcp.resources import TEMPLATES, list_results, read_resource
-from shopfloor.mcp.session import AskMode, ClientInfo, InputRequired
+from shopfloor.mcp.session import AskMode, InputRequired
 from shopfloor.mcp.tools import TOOLS, Tools, error_output
 from shopfloor.mcp.worker_catalog import Worker
 from shopfloor.version import __version__
 
 NAME: Final = "shopfloor"
+NAME_UNKNOWN: Final = "unknown"
 _GREETINGS: Final = frozenset({"initialize", "server/discover"})
 _ANSWER: Final = "answer"
 
@@ -144,7 +146,13 @@ class _SdkSession:
         if known is None:
             return None
         info = known.client_info
-        return ClientInfo(name=info.name, version=info.version, session_id=self._connection.session_id)
+        # Codex names its session with each call, Claude Code in the environment of the processes that it starts.
+        session_id: Any = (self._ctx.meta or {}).get("sessionId", self._connection.session_id)
+        return ClientInfo(
+            name=info.name[:FILTER_MAX_CHARS] or NAME_UNKNOWN,
+            version=info.version[:FILTER_MAX_CHARS] or None,
+            session_id=session_id[:FILTER_MAX_CHARS] or None if isinstance(session_id, str) else None,
+        )
 
     @property
     def ask_mode(self) -> AskMode:

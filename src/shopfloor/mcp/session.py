@@ -5,21 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, Protocol
 
-import msgspec
-
 from shopfloor.client import Api
+from shopfloor.log import ClientInfo
 
 AskMode = Literal["none", "request", "retry"]
 """How a client lets a server ask its user: not at all, by a request during the call (protocol versions up to
 2025-11-25), or by an answer that makes the client repeat the call (2026-07-28)."""
-
-
-class ClientInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The program that calls the tools, as far as it is known."""
-
-    name: str
-    version: str | None = None
-    session_id: str | None = None
 
 
 class InputRequired(Exception):
@@ -46,7 +37,9 @@ class Session(Protocol):
         ...
 
     @property
-    def client(self) -> ClientInfo | None: ...
+    def client(self) -> ClientInfo | None:
+        """The program that calls the tools, as far as it is known."""
+        ...
 
     @property
     def folder(self) -> str | None:

@@ -10,6 +10,7 @@ from mcp.server.stdio import stdio_server
 
 from shopfloor.client import Address, Api, Response, Transport, TransportError
 from shopfloor.errors import ShopfloorError
+from shopfloor.limits import MCP_POLL_SECONDS, MCP_RECONNECT_SECONDS
 from shopfloor.mcp.protocol_server import Connection, create_server
 
 FindServer = Callable[[], Awaitable[Address]]
@@ -34,13 +35,21 @@ class ReconnectingTransport:
 
     @asynccontextmanager
     async def send(self, method: str, target: str, body: bytes | None = None) -> AsyncGenerator[Response]:
-        """Send a request, a second time if the server was lost. Raises `TransportError`."""
+        """Send a request, again if the server was lost. Raises `TransportError`."""
+        yield await self._send(method, target, body)
+
+    async def _send(self, method: str, target: str, body: bytes | None) -> Response:
         transport = self._transport or await self._reconnect(None)
-        try:
-            response = await _send(transport, method, target, body)
-        except TransportError:
-            response = await _send(await self._reconnect(transport), method, target, body)
-        yield response
+        deadline = anyio.current_time() + MCP_RECONNECT_SECONDS
+        while True:
+            try:
+                return await _send(transport, method, target, body)
+            except TransportError:
+                if anyio.current_time() >= deadline:
+                    raise
+            # A server that is ending still has its address, and does not respond any more.
+            await anyio.sleep(MCP_POLL_SECONDS)
+            transport = await self._reconnect(transport)
 
     async def connect(self) -> None:
         """Find or start the server now, before the first request. If that fails, each request tries again."""

@@ -125,6 +125,7 @@ class Tools:
                 "cwd": session.folder if args.cwd is UNSET else args.cwd,
                 "channel_id": _CHANNEL,
                 "channel_name": session.client.name if session.client else _CHANNEL,
+                "client": msgspec.to_builtins(session.client),
                 # A request that is sent again, because the server was restarted meanwhile, returns the same run.
                 "idempotency_key": f"{_CHANNEL}-{uuid.uuid4()}",
             }
