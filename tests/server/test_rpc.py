@@ -88,6 +88,14 @@ steps:
   Wonder: {block: tool-call, tool: log_question, input: {question: "Is the archive public?"}, output: C}
   Say it: {block: terminal, output: "About {{TOPIC}}"}
 """
+SUBMITTER = """
+steps:
+  Submit:
+    block: tool-call
+    tool: submit_result
+    input: {text: The report., artifacts: [{name: table.csv, content: "1,2"}, {name: notes.md, content: "# Notes"}]}
+    output: A
+"""
 TWO_TEXTS = """
 input:
   FROM: {type: string}
@@ -102,7 +110,7 @@ steps:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     folder = tmp_path_factory.mktemp("rpc")
     workers = write_workers(folder / "workers")
-    for slug, text in (("reporter", REPORTER), ("two-texts", TWO_TEXTS)):
+    for slug, text in (("reporter", REPORTER), ("submitter", SUBMITTER), ("two-texts", TWO_TEXTS)):
         (workers / slug).mkdir()
         (workers / slug / "worker.yaml").write_text(text)
     with engine_server(Storage(folder / "storage"), workers) as server:
@@ -315,6 +323,13 @@ def test_a_job_that_is_not_completed_has_no_result(client: httpx.Client) -> None
     assert "it is running; worker/status shows where it is" in refusal(client, "worker/result", jobId=sleeping)
     call(client, "worker/cancel", jobId=sleeping)
     assert "it is cancelled" in refusal(client, "worker/result", jobId=sleeping)
+
+
+@pytest.mark.req("REQ-WD-15")
+def test_the_result_names_the_artifacts(client: httpx.Client) -> None:
+    job_id = ended(client, start(client, "submitter"))
+    result = call(client, "worker/result", jobId=job_id)
+    assert (result["output"], sorted(result["artifacts"])) == ("The report.", ["notes.md", "table.csv"])
 
 
 @pytest.mark.req("REQ-WD-46")

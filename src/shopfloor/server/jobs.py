@@ -27,6 +27,7 @@ from shopfloor.errors import (
 from shopfloor.limits import FILTER_MAX_CHARS, TASK_MAX_CHARS
 from shopfloor.log import is_run_id
 from shopfloor.ports import JobStatus, RunFilter, RunItem, RunRequest, RunService, WorkerInfo, run_fields
+from shopfloor.server.artifacts import find_artifacts
 from shopfloor.server.audit import audit, audit_deleted
 from shopfloor.server.limits import (
     LIST_MAX,
@@ -210,7 +211,7 @@ async def job_result(request: Request, params: JobParams) -> dict[str, Any]:
         reason = f": {run.row.error_message}" if run.row.error_message else ""
         hint = "worker/status shows where it is" if status == "running" else "dispatch the task again"
         raise ConflictError(f"the job {params.job_id} has no result, it is {status}{reason}", hint=hint)
-    artifacts = [*run.row.notes.remote_artifacts]
+    artifacts = [artifact.name for artifact in await find_artifacts(get_services(request).blobs, run)]
     return {"jobId": run.row.id, "output": run.row.result or "", "artifacts": artifacts or None}
 
 
