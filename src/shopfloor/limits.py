@@ -177,20 +177,6 @@ FLEET_EVENT_FACTS: Final = 1_000
 """The number of open sessions, of their open calls, and of changed files that the fleet events of a run track."""
 OPEN_BRANCHES: Final = 1_000
 """The number of open steps, and of open calls, that the row of a run tracks."""
-BLOB_NAME_CHARS: Final = 100
-"""The length of an artifact's name and of a memory's key."""
-ARTIFACT_BYTES: Final = 10 * 1024 * 1024
-"""The size of one artifact."""
-RUN_ARTIFACTS: Final = 100
-"""The number of artifacts of one run."""
-CHARS_PER_TOKEN: Final = 4
-"""For estimates of the number of tokens of a text."""
-MEMORY_PROMPT_TOKENS: Final = 8_000
-"""How much of a worker's memory is added to a system prompt, newest first; also the size of one memory."""
-MEMORY_COMPACT_TOKENS: Final = 16_000
-"""Above this size the memories of a worker are condensed by its model."""
-MEMORY_KEYS: Final = 1_000
-"""The number of memories of one worker."""
 NOTES_KEPT: Final = 100
 """The number of questions, and of decisions, that the row of a run has; the log has all."""
 TIMELINE_OPEN_CALLS: Final = 1_000
@@ -498,3 +484,19 @@ MCP_PROGRESS_SECONDS: Final = 5.0
 """How often a wait reports progress although nothing has changed."""
 MCP_PROVIDERS_SECONDS: Final = 60.0
 """How long the MCP server remembers which agents are installed: finding out takes a second or two."""
+
+# Artifacts of runs, and memories of workers.
+BLOB_NAME_CHARS: Final = 100
+"""The length of an artifact's name and of a memory's key."""
+ARTIFACT_BYTES: Final = 10 * 1024 * 1024
+"""The size of one artifact."""
+RUN_ARTIFACTS: Final = 100
+"""The number of artifacts of one run."""
+CHARS_PER_TOKEN: Final = 4
+"""For estimates of the number of tokens of a text."""
+MEMORY_PROMPT_TOKENS: Final = 8_000
+"""How much of a worker's memory is added to a system prompt, newest first; also the size of one memory."""
+MEMORY_COMPACT_TOKENS: Final = 16_000
+"""Above this size the memories of a worker are condensed by its model."""
+MEMORY_KEYS: Final = 1_000
+"""The number of memories of one worker."""

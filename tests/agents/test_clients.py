@@ -9,7 +9,7 @@ from tests.agents.test_codex import MODEL
 from tests.cli.conftest import SHOPFLOOR
 
 
-@pytest.mark.req("SF-43")
+@pytest.mark.req("SF-46")
 @pytest.mark.parametrize(("provider", "options"), [("claude-code", ()), ("codex", MODEL)])
 def test_a_run_that_an_agent_starts_names_the_agents_session(
     agent_runner: MakeAgentRunner, provider: str, options: tuple[str, ...]

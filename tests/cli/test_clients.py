@@ -9,7 +9,7 @@ import pytest
 from tests.cli.conftest import Cli
 from tests.cli.test_run import events_of, only_path
 
-pytestmark = pytest.mark.req("SF-43")
+pytestmark = pytest.mark.req("SF-46")
 IN_CLAUDE_CODE = {"CLAUDECODE": "1", "CLAUDE_CODE_SESSION_ID": "5f3a"}
 
 

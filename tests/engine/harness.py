@@ -52,6 +52,8 @@ class EngineHarness(ABC):
         self.storage = storage
         """The storage of workers and processes. Only `FileEngineHarness` has its logs there too."""
         self.folder = folder
+        self.plugins: tuple[Path, ...] = ()
+        """Folders of plugins."""
 
     def add_worker(self, slug: str, yaml: str, **prompts: str) -> str:
         """Write a YAML worker; return its slug."""
@@ -127,7 +129,7 @@ class EngineHarness(ABC):
         **options: Any,
     ) -> AsyncGenerator[RunningEngine]:
         """Run a host inside the context. `wrap_adapters` may replace adapters by those of a test."""
-        workers = WorkerSettings(folders=(self.folder,), slots=slots)
+        workers = WorkerSettings(folders=(self.folder,), slots=slots, plugins=self.plugins)
         async with AsyncExitStack() as opened:
             backend = wrap_adapters(await opened.enter_async_context(self.backend(mask=mask)))
             host = opened.enter_context(self.host())

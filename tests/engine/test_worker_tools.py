@@ -60,7 +60,7 @@ def system_prompt(provider: ModelServer, number: int) -> str:
     return str(provider.requests()[number].body["system"])
 
 
-@pytest.mark.req("SF-50")
+@pytest.mark.req("SF-43")
 @pytest.mark.storages("memory", "files")
 async def test_a_model_records_decisions_stores_memories_and_submits_its_result(
     harness: EngineHarness, provider: ModelServer
@@ -91,7 +91,7 @@ async def test_a_model_records_decisions_stores_memories_and_submits_its_result(
     }
 
 
-@pytest.mark.req("SF-50")
+@pytest.mark.req("SF-43")
 async def test_workers_in_python_have_the_same_tools(harness: EngineHarness) -> None:
     harness.add_python_worker(
         "notes",
@@ -135,7 +135,7 @@ async def test_yaml_workers_call_them_without_a_model(harness: EngineHarness) ->
         assert await read_all(engine.backend.blobs, memories_of(harness, "notes")) == {"topic": "about tea"}
 
 
-@pytest.mark.req("SF-50")
+@pytest.mark.req("SF-43")
 @pytest.mark.parametrize(
     ("tool", "arguments", "reason"),
     [
@@ -179,7 +179,7 @@ async def test_a_model_reads_why_a_call_is_refused_and_nothing_is_stored(
     assert len(str(outcome.result)) < 2_000
 
 
-@pytest.mark.req("SF-51")
+@pytest.mark.req("SF-44")
 @pytest.mark.storages("memory", "files")
 async def test_the_next_run_of_the_worker_remembers_the_newest_first(
     harness: EngineHarness, provider: ModelServer
@@ -207,7 +207,7 @@ async def test_the_next_run_of_the_worker_remembers_the_newest_first(
     assert "2" * 10_000 in (recorded[0].system_prompt or "")
 
 
-@pytest.mark.req("SF-51")
+@pytest.mark.req("SF-44")
 async def test_the_oldest_memories_are_left_out_of_the_prompt(harness: EngineHarness, provider: ModelServer) -> None:
     harness.add_worker("researches", RESEARCHES, role=ROLE)
     provider.say(Turn(say=[Text(text="done")], times=0))
@@ -221,7 +221,7 @@ async def test_the_oldest_memories_are_left_out_of_the_prompt(harness: EngineHar
     assert "## old" not in prompt
 
 
-@pytest.mark.req("SF-51")
+@pytest.mark.req("SF-44")
 async def test_a_run_that_is_resumed_keeps_the_system_prompt_it_began_with(
     harness: EngineHarness, provider: ModelServer
 ) -> None:
@@ -245,7 +245,7 @@ async def fill_memory(engine: RunningEngine, folder: str, count: int = 4) -> Non
         await engine.backend.blobs.put(f"{folder}/key-{number}", f"fact {number} ".encode() * 3_000)
 
 
-@pytest.mark.req("SF-51")
+@pytest.mark.req("SF-44")
 @pytest.mark.storages("memory", "files")
 async def test_memories_above_the_limit_are_condensed_by_the_workers_model(
     harness: EngineHarness, provider: ModelServer
@@ -269,7 +269,7 @@ async def test_memories_above_the_limit_are_condensed_by_the_workers_model(
     assert row.spending.own.usage.input == 200
 
 
-@pytest.mark.req("SF-51")
+@pytest.mark.req("SF-44")
 async def test_memories_that_cannot_be_condensed_stay(harness: EngineHarness, provider: ModelServer) -> None:
     harness.add_worker("researches", RESEARCHES, role=ROLE)
     rejected = Failure(status=400, type="invalid_request_error")
@@ -281,7 +281,7 @@ async def test_memories_that_cannot_be_condensed_stay(harness: EngineHarness, pr
     assert "fact 3" in system_prompt(provider, 1)
 
 
-@pytest.mark.req("SF-51")
+@pytest.mark.req("SF-44")
 @pytest.mark.parametrize(
     "text", ["short", "", " ", "x" * (PROMPT_CHARS + 1)], ids=["changed", "empty", "blank", "long"]
 )
@@ -318,7 +318,7 @@ async def test_a_worker_has_a_limited_number_of_memories(harness: EngineHarness)
     assert "overwrite one" in outcome.error.message
 
 
-@pytest.mark.req("SF-52")
+@pytest.mark.req("SF-45")
 @pytest.mark.storages("memory", "files")
 async def test_the_artifacts_of_a_run_are_deleted_with_it_and_memories_stay(harness: EngineHarness) -> None:
     harness.add_python_worker(

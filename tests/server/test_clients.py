@@ -15,7 +15,7 @@ from tests.server.test_bad_input import problem
 from shopfloor.limits import FILTER_MAX_CHARS
 from shopfloor.record import Storage
 
-pytestmark = pytest.mark.req("SF-43")
+pytestmark = pytest.mark.req("SF-46")
 CLIENT = {"name": "claude-code", "version": "2.1.0", "session_id": "5f3a"}
 
 

@@ -58,6 +58,10 @@ function run(change: Partial<RunDetail>): RunDetail {
     attempt: 1,
     last_seq: 3,
     awaits: [],
+    summary: null,
+    questions: [],
+    decisions: [],
+    artifacts: [],
     ...change,
   };
 }

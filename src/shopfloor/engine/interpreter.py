@@ -28,6 +28,7 @@ from shopfloor.engine.workers.definition import (
     Definition,
     ForEach,
     NextMessage,
+    Operation,
     Parallel,
     PluginJob,
     Retry,
@@ -293,6 +294,12 @@ class Interpreter:
         )
         self._set(step.output, result.data if result.data is not None else result.text, scope)
 
+    async def _operation(self, name: str, step: Operation, scope: Scope) -> None:
+        value = await scope.run.operation(
+            step.plugin, step.tool, lambda: fill(step.input, scope.values), name=name, retry=step.retry
+        )
+        self._set(step.output, value, scope)
+
     async def _plugin_job(self, name: str, step: PluginJob, scope: Scope) -> None:
         task = str(fill(step.task, scope.values))
         request = JobRequest(
@@ -399,6 +406,7 @@ class Interpreter:
         CallTool: _call_tool,
         CommandStep: _command,
         Agent: _agent,
+        Operation: _operation,
         PluginJob: _plugin_job,
         RunWorker: _run_worker,
         Custom: _custom,

@@ -185,8 +185,9 @@ class ReplayState(msgspec.Struct):
 
     def _note_submission(self, call: tuple[StepKey, ToolCall] | None, result: ToolResult) -> None:
         is_accepted = result.name == SUBMIT_RESULT and result.fidelity == "router" and result.output == SUBMITTED
-        if call is not None and is_accepted and isinstance(call[1].input, dict):
-            self.submitted_result = str(cast("dict[str, Any]", call[1].input).get("text"))
+        arguments: Any = call[1].input if call is not None and is_accepted else None
+        if isinstance(arguments, dict):
+            self.submitted_result = str(cast("dict[str, Any]", arguments).get("text"))
 
     def _note_failure(self, step_key: StepKey, step: StepCompleted | CallCompleted) -> None:
         if step.error_code == ExecutionCancelled.code:

@@ -20,6 +20,7 @@ from shopfloor.engine.steps.builtin_tools import ASK, worker_memory
 from shopfloor.engine.steps.command import CommandResult, CommandStepRunner
 from shopfloor.engine.steps.conversation import Thread
 from shopfloor.engine.steps.model import ModelStepRunner
+from shopfloor.engine.steps.operation import OPERATION, OperationRequest, OperationStepRunner
 from shopfloor.engine.steps.shell_process import StepCommand, shell_argv
 from shopfloor.engine.steps.tool_definitions import Tool, ToolContext, build_tool
 from shopfloor.engine.steps.tools import Tools, call_function
@@ -268,6 +269,25 @@ class Run:
             return StepResult(result.output)
 
         return await self._attempt.step(step_key, execute, name=name, kind="tool-call", retry=retry, repeatable=True)
+
+    async def operation(
+        self,
+        plugin: str,
+        tool: str,
+        given: Mapping[str, Any] | Callable[[], Any] | None = None,
+        *,
+        name: str | None = None,
+        retry: Retry | None = None,
+    ) -> Any:
+        """Call a tool of a plugin; return its text, or its content if that is not only text.
+
+        `given` has the arguments, or is a function that returns them. They are checked against the tool's schema before
+        the plugin gets them. Raises `ToolFailed` for a failure of the tool, `PluginFailed` for one of the protocol.
+        """
+        name, context = name or tool, self._step_context
+        request = OperationRequest(plugin=plugin, tool=tool, arguments=given or {})
+        step = OperationStepRunner(self._attempt, context.plugins, context.blobs, request)
+        return await step.run(self._next_step_key(name, OPERATION), name=name, retry=retry)
 
     async def ask(
         self,

@@ -12,7 +12,7 @@ from shopfloor.engine.engine_ports import StoragePorts
 from shopfloor.engine.registry import Claim, RunRegistry
 from shopfloor.engine.replay_state import AGENT, ReplayState, read_replay_state
 from shopfloor.engine.resumption import Resumption
-from shopfloor.engine.workers.catalog import BUILTIN, PLUGIN, Worker, WorkerCatalog
+from shopfloor.engine.workers.catalog import BUILTIN, EXAMPLE_WORKERS, PLUGIN, Worker, WorkerCatalog
 from shopfloor.engine.workers.inputs import input_schema, validate_input
 from shopfloor.engine.workers.plugin_workers import DESCRIPTION, TASK
 from shopfloor.engine.workers.provider_workers import PROMPT
@@ -310,4 +310,5 @@ def _worker_info(worker: Worker) -> WorkerInfo:
         input_schema=input_schema(definition),
         tools=list(definition.tools),
         client_tools=[name for name, tool in definition.tools.items() if tool.handler is None],
+        example=worker.folder is not None and worker.folder.parent == EXAMPLE_WORKERS,
     )

@@ -58,6 +58,8 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     tools: list[str]
     client_tools: list[str]
     """Tools that the client executes, not the server."""
+    example: bool = False
+    """Whether the worker is an example that comes with Shopfloor."""
 
 
 class RunService(Protocol):

@@ -14,7 +14,7 @@ from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddle
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from shopfloor.server import execution_stream, logs, run_actions, runs, streams
+from shopfloor.server import artifact_downloads, execution_stream, logs, rpc, run_actions, runs, streams
 from shopfloor.server.auth import AuthMiddleware, LoginLimiter
 from shopfloor.server.body_limit import BodyLimitMiddleware
 from shopfloor.server.client_tracker import ClientTracker
@@ -24,9 +24,8 @@ from shopfloor.server.logs import LOG_MEDIA_TYPE
 from shopfloor.server.run_tree import SpanCache
 from shopfloor.server.services import Services
 
-OPERATIONS = tuple(
-    operation for module in (runs, logs, run_actions, execution_stream, streams) for operation in module.operations.all
-)
+_MODULES = (runs, logs, artifact_downloads, run_actions, execution_stream, streams, rpc)
+OPERATIONS = tuple(operation for module in _MODULES for operation in module.operations.all)
 
 
 class MountedApp(NamedTuple):

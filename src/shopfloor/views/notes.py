@@ -35,11 +35,11 @@ class Notes(msgspec.Struct, frozen=True, omit_defaults=True):
     summary: str | None = None
     """What the worker does, in its own words; the newest one."""
     questions: tuple[str, ...] = ()
-    """Questions that nobody has to answer, oldest first."""
+    """Questions for a person that need no answer, oldest first."""
     decisions: tuple[Decision, ...] = ()
     """Oldest first."""
-    remote_artifacts: tuple[str, ...] = ()
-    """The names of files that a plugin's job created. The plugin has the files."""
+    artifacts: tuple[str, ...] = ()
+    """The names of files that were submitted with the result. Files of a plugin's job stay with the plugin."""
 
 
 NO_NOTES: Final = Notes()
@@ -48,17 +48,18 @@ NO_NOTES: Final = Notes()
 def notes_step(notes: Notes, event: Event) -> Notes:
     """Return the notes after the next event of their run. A call with unusable input is ignored."""
     call = event.payload
-    if not isinstance(call, ToolCall) or not isinstance(call.input, dict):
+    arguments: Any = call.input if isinstance(call, ToolCall) else None
+    if not isinstance(call, ToolCall) or not isinstance(arguments, dict):
         return notes
-    fields = cast("dict[str, Any]", call.input)
+    fields = cast("dict[str, Any]", arguments)
     if call.name == UPDATE_SUMMARY and (texts := _texts(fields, "summary")):
         return replace(notes, summary=texts[0])
     if call.name == LOG_QUESTION and (texts := _texts(fields, "question")):
         return replace(notes, questions=(*notes.questions, texts[0])[-NOTES_KEPT:])
     if call.name == RECORD_DECISION and (texts := _texts(fields, "question", "decision", "reasoning")):
         return replace(notes, decisions=(*notes.decisions, Decision(*texts))[-NOTES_KEPT:])
-    if call.name == SUBMIT_RESULT and call.fidelity != "router":
-        return replace(notes, remote_artifacts=_artifact_names(fields))
+    if call.name == SUBMIT_RESULT and (names := _artifact_names(fields)):
+        return replace(notes, artifacts=tuple(dict.fromkeys((*notes.artifacts, *names)))[-NOTES_KEPT:])
     return notes
 
 
@@ -70,8 +71,8 @@ def _texts(fields: dict[str, Any], *names: str) -> list[str]:
     return [truncate_bytes(str(text), ARCHIVE_ARGS_BYTES) for text in texts]
 
 
-def _artifact_names(fields: dict[str, Any]) -> tuple[str, ...]:
+def _artifact_names(fields: dict[str, Any]) -> list[str]:
     artifacts = fields.get("artifacts")
     entries = cast("list[Any]", artifacts) if isinstance(artifacts, list) else []
     names = [cast("dict[str, Any]", entry).get("name") for entry in entries if isinstance(entry, dict)]
-    return tuple(truncate_bytes(name, ARCHIVE_ARGS_BYTES) for name in names if isinstance(name, str))[:NOTES_KEPT]
+    return [truncate_bytes(name, ARCHIVE_ARGS_BYTES) for name in names[:NOTES_KEPT] if isinstance(name, str)]

@@ -88,6 +88,7 @@ class StorageBackend(StoragePorts, frozen=True, kw_only=True):
             watchers=self.watchers,
             version=__version__,
             audit=self.audit,
+            blobs=self.blobs,
             delete_run=delete,
             run_service=engine.service if engine else None,
             providers=find_providers,

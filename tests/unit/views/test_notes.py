@@ -70,7 +70,8 @@ def test_notes_are_bounded() -> None:
     assert len((notes.summary or "").encode()) <= ARCHIVE_ARGS_BYTES
 
 
-def test_the_files_of_a_plugins_job_are_known_by_name() -> None:
-    submitted = ("submit_result", {"artifacts": [{"name": "artifacts/report.md"}, {"name": 1}, "broken"]})
-    assert notes_of(submitted, fidelity="agent_emitted").remote_artifacts == ("artifacts/report.md",)
-    assert notes_of(submitted).remote_artifacts == ()
+def test_submitted_files_are_known_by_name() -> None:
+    first = ("submit_result", {"artifacts": [{"name": "artifacts/report.md"}, {"name": 1}, "broken"]})
+    second = ("submit_result", {"text": "again", "artifacts": [{"name": "b.md"}, {"name": "artifacts/report.md"}]})
+    assert notes_of(first, fidelity="agent_emitted").artifacts == ("artifacts/report.md",)
+    assert notes_of(first, second, ("submit_result", {"text": "t"})).artifacts == ("artifacts/report.md", "b.md")

@@ -147,6 +147,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/runs/{run_id}/artifacts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List artifacts
+         * @description List the files that a run submitted with its result.
+         */
+        get: operations["list_artifacts"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/runs/{run_id}/artifacts/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Download artifact
+         * @description Download a file that a run submitted with its result.
+         */
+        get: operations["download_artifact"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/runs": {
         parameters: {
             query?: never;
@@ -451,6 +491,29 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/rpc": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Call rpc
+         * @description Call the methods `worker/dispatch`, `list`, `status`, `result`, `cancel` and `delete` by JSON-RPC 2.0.
+         *
+         *     The body is a request, `{"jsonrpc": "2.0", "id": 1, "method": "worker/list", "params": {}}`, or a batch: a list of
+         *     requests. A job is a run of any worker. What is no valid request also gets a JSON-RPC response, with an error.
+         */
+        post: operations["call_rpc"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -663,6 +726,14 @@ export interface components {
             last_seq: number;
             /** @description The calls that the run and its sub-runs wait for. */
             awaits: components["schemas"]["Awaited"][];
+            /** @description What the worker does, as it last reported. */
+            summary: string | null;
+            /** @description Questions that the worker noted without waiting for an answer. */
+            questions: string[];
+            /** @description Decisions that the worker made by itself. */
+            decisions: components["schemas"]["Decision"][];
+            /** @description Files that were submitted with the result. */
+            artifacts: components["schemas"]["ArtifactItem"][];
         };
         /**
          * ArchiveEntry
@@ -724,6 +795,24 @@ export interface components {
             answered: boolean;
         };
         /**
+         * Decision
+         * @description A choice that the worker made by itself because the task left it open.
+         */
+        Decision: {
+            question: string;
+            decision: string;
+            reasoning: string;
+        };
+        /**
+         * ArtifactItem
+         * @description A file that a run submitted with its result.
+         */
+        ArtifactItem: {
+            name: string;
+            /** @description Null if a plugin has the file: it cannot be downloaded here. */
+            size_bytes: number | null;
+        };
+        /**
          * WorkerEvents
          * @description A page of a timeline.
          */
@@ -745,6 +834,13 @@ export interface components {
             created_at: string;
             /** @description The `seq` of the log event that the row is made from. */
             seq: number;
+        };
+        /**
+         * ArtifactList
+         * @description The artifacts of a run.
+         */
+        ArtifactList: {
+            artifacts: components["schemas"]["ArtifactItem"][];
         };
         /**
          * LogPage
@@ -883,6 +979,8 @@ export interface components {
             input_schema: Record<string, unknown>;
             tools: string[];
             client_tools: string[];
+            /** @default false */
+            example?: boolean;
         };
         /**
          * PluginList
@@ -987,6 +1085,27 @@ export interface components {
             code_generation?: boolean;
             /** @default false */
             web_search?: boolean;
+        };
+        /**
+         * JsonRpcResponse
+         * @description A JSON-RPC 2.0 response: either `result` or `error`.
+         */
+        JsonRpcResponse: {
+            /** @enum {unknown} */
+            jsonrpc: "2.0";
+            id: string | number | null;
+            result?: Record<string, unknown>;
+            error?: components["schemas"]["JsonRpcProblem"];
+        };
+        /**
+         * JsonRpcProblem
+         * @description An error of JSON-RPC.
+         */
+        JsonRpcProblem: {
+            code: number;
+            message: string;
+            /** @description `code` and `hint`, as in the HTTP API. */
+            data?: Record<string, unknown>;
         };
         /**
          * StartExecution
@@ -2174,6 +2293,72 @@ export interface operations {
             };
         };
     };
+    list_artifacts: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the run. */
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The artifacts, by name. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ArtifactList"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    download_artifact: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the run. */
+                run_id: string;
+                /** @description The name of the artifact. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The content, as UTF-8. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain": string;
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
     make_run: {
         parameters: {
             query?: never;
@@ -2678,6 +2863,46 @@ export interface operations {
                         data: string;
                     };
                 };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    call_rpc: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": unknown;
+            };
+        };
+        responses: {
+            /** @description The response; for a batch a list of responses, in the order of the requests. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JsonRpcResponse"] | components["schemas"]["JsonRpcResponse"][];
+                };
+            };
+            /** @description The body has notifications only. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description An error. */
             default: {

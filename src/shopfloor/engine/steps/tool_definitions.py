@@ -1,4 +1,4 @@
-"""Definitions of tools: what a model is told about a tool, and the function that executes it."""
+"""Definitions of tools: what a model sees of a tool, and the function that executes it."""
 
 from __future__ import annotations
 

@@ -211,6 +211,16 @@ class Agent(_RetryableStep, frozen=True, kw_only=True, tag="agent"):
     """The variable that gets the answer."""
 
 
+class Operation(_RetryableStep, frozen=True, kw_only=True, tag="operation"):
+    """Calls a tool that a plugin offers. The arguments are checked against the tool's schema first."""
+
+    plugin: str
+    tool: str
+    input: dict[str, Any] = {}
+    output: str | None = None
+    """The variable that gets the text of the result."""
+
+
 class PluginJob(_Step, frozen=True, kw_only=True, tag="plugin"):
     """Hands a task to a plugin and waits for the end of its job.
 
@@ -286,6 +296,7 @@ Step = (
     | RunWorker
     | CommandStep
     | Agent
+    | Operation
     | PluginJob
     | Parallel
     | ForEach
