@@ -438,8 +438,6 @@ INSTRUCTIONS_CHARS: Final = 2_000
 """The longest instructions of the MCP server: Claude Code shows its model no more than 2 KB."""
 INSTRUCTIONS_WORKER_CHARS: Final = 120
 """How much of a worker's description the instructions show."""
-TOKEN_CHARS: Final = 4
-"""The number of characters that is estimated as one token."""
 MCP_TOOLS_TOKENS: Final = 2_500
 """The size of all tool descriptions and schemas together."""
 MCP_OUTPUT_TOKENS: Final = 4_000
@@ -458,8 +456,6 @@ MCP_OPTIONS: Final = 10
 """The number of options of a question in one output."""
 MCP_NOTES: Final = 3
 """The number of decisions, and of questions left open, that an output shows of a run."""
-MCP_NOTE_EVENTS: Final = 500
-"""How many of the newest events of a run are searched for its notes."""
 MCP_PAGE_ITEMS: Final = 10
 """The number of workers, runs or resources on one page."""
 MCP_WAIT_RUNS: Final = 10

@@ -233,6 +233,12 @@ def test_a_new_worker_that_the_server_does_not_see_is_told_so(shopfloor, server,
     assert shopfloor(*seen.split("try it: shopfloor ")[1].split(), cwd=elsewhere).returncode == 0
 
 
+def test_a_new_worker_with_the_name_of_a_packaged_one_hides_it_with_a_note(shopfloor, tmp_path):
+    note = "note: in this folder, hello now means this worker; it hides the packaged worker of the same name"
+    assert note in shopfloor("workers", "new", "hello", cwd=tmp_path).stdout.splitlines()
+    assert "note:" not in shopfloor("workers", "new", "find-sources", cwd=tmp_path).stdout
+
+
 def test_a_new_worker_where_no_server_is_says_nothing_of_one(shopfloor, tmp_path):
     made = shopfloor("workers", "new", "find-sources", "--in", str(tmp_path / "team"), cwd=tmp_path).stdout
     assert made.splitlines()[-1] == "try it: shopfloor run find-sources -i NAME=Ada --workers team"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -113,14 +114,14 @@ def test_the_status_of_a_run_says_which_sub_run_waits_and_for_what(shopfloor, se
     child = next(one["id"] for one in up.runs() if one["name"] == "asks")
     shown = [line.strip() for line in shopfloor("status", run_id).stdout.splitlines()]
     place = shown.index(f"sub-run {child[:8]} waits for Which colour? (1. red / 2. green)")
-    assert shown[place + 1].startswith(f"shopfloor answer {child[:8]} ")
+    assert shown[place + 1] == f"shopfloor answer {child[:8]} 'TEXT'"
     (call,) = up.http.get("/api/agents/workers/detail", params={"worker_id": run_id}).json()["awaits"]
     assert (call["run_id"], call["kind"], call["answered"]) == (child, "question", False)
     asked = shopfloor("result", run_id)
     assert (asked.returncode, f"sub-run {child[:8]} waits for" in asked.stderr) == (75, True)
     assert shopfloor("answer", run_id, "2").returncode == 0
     assert shopfloor("result", run_id, "--wait").stdout == "she says it is green\n"
-    assert shopfloor("answer", run_id, "--list").stdout == f"run {run_id[:8]} waits for no answer: it is done\n"
+    assert shopfloor("answer", run_id, "--list").stdout == f"run {run_id[:8]} waits for no answer: it is completed\n"
 
 
 def test_whoever_runs_a_worker_is_told_that_its_sub_run_waits(start, shopfloor, workers):
@@ -129,9 +130,9 @@ def test_whoever_runs_a_worker_is_told_that_its_sub_run_waits(start, shopfloor, 
     lines = iter(lambda: process.stderr.readline().decode(), "")
     told = next(line for line in lines if "waits for" in line)
     assert told.startswith("sub-run ")
-    command = next(lines).split()
+    command = shlex.split(next(lines).replace("TEXT", "red"))
     assert command[:2] == ["shopfloor", "answer"]
-    assert shopfloor(*command[1:4], "red").returncode == 0
+    assert shopfloor(*command[1:]).returncode == 0
     out, _ = process.communicate(timeout=TIMEOUT_SECONDS)
     assert (process.returncode, out) == (0, b"she says it is red\n")
 
@@ -143,7 +144,7 @@ def test_an_answer_that_nobody_has_taken_up_yet_is_said_and_a_second_one_refused
     first = shopfloor("answer", waiting, "red")
     assert "`shopfloor up` or `shopfloor resume` continues the run" in first.stderr
     shown = shopfloor("status", waiting).stdout
-    assert "answered, but the answer is not read yet: Which colour? (1. red / 2. green)" in shown
+    assert "answered, but the run has not read the answer yet: Which colour? (1. red / 2. green)" in shown
     assert "shopfloor answer" not in shown
     second = shopfloor("answer", waiting, "green")
     assert second.returncode == 5

@@ -152,7 +152,7 @@ def test_show_renders_every_kind_of_event_and_block(shopfloor, storage):
         recorder.append(CallStarted(name="sub", kind="call_workflow", try_=1), path="sub", child_run_id=child)
     shown = shopfloor("show", run_id).stdout
     for text in (
-        "▸ loop.3.think (try 2)",
+        "▸ loop / 3 / think (try 2)",
         "system  be brief",
         "> please",
         "thinking  hm",
@@ -300,10 +300,10 @@ def test_tree_of_the_worked_example_nests_steps_by_their_paths(shopfloor, tmp_pa
     lines = shopfloor("tree", str(tmp_path / f"{run_id}.jsonl")).stdout.splitlines()
     assert [line.split(" [")[0].split(" → ")[0] for line in lines[1:]] == [
         "├─ ✓ checks",
-        "│  ├─ ✓ checks.lint",
-        "│  └─ ✓ checks.titles · 297 ms",
-        "├─ ✗ each.0.count",
-        "└─ ✓ each.0.count (try 2)",
+        "│  ├─ ✓ lint",
+        "│  └─ ✓ titles · 297 ms",
+        "├─ ✗ each / 0 / count",
+        "└─ ✓ each / 0 / count (try 2)",
     ]
 
 

@@ -68,20 +68,21 @@ def test_what_a_command_of_the_worker_prints_is_beside_the_text() -> None:
 
 
 def test_steps_and_tools_are_lines_that_are_indented_as_they_are_nested() -> None:
-    now = [0.0]
-    live = RunRenderer(RenderOptions(), clock=lambda: now[0])
+    live = RunRenderer(RenderOptions())
     written(live, [BlockStart(block_id="each", block_name="Each", block_type="for_each")])
     written(live, [BlockStart(block_id="each.0.build", block_name="Build", block_type="command")])
-    now[0] = 1.25
+    build = BlockEnd(
+        block_id="each.0.build", block_name="Build", block_type="command", error="exit code 3", duration_ms=1250
+    )
     events: list[StreamEvent] = [
         ToolInputAvailable(tool_call_id="1", tool_name="search", input={"query": "tea\n"}),
         ToolOutputError(tool_call_id="1", tool_name="search", error="no network"),
-        BlockEnd(block_id="each.0.build", block_name="Build", block_type="command", error="exit code 3"),
+        build,
     ]
     assert written(live, events)["stderr"].splitlines() == [
         '→ search {"query": "tea\\n"}',
         "✗ search no network",
-        "    ✗ Build · 1.2 s · exit code 3",
+        "    ✗ Build · exit code 3 · 1.2 s",
     ]
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -276,7 +278,8 @@ def test_without_a_terminal_a_run_is_left_waiting_with_the_commands_that_answer_
     lines = done.stderr.splitlines()
     place = lines.index('waits for web-search {"query": "tea"}')
     command = lines[place + 1].strip()
-    assert command.startswith("shopfloor answer ")
+    # The call has no name in the command: it is the only one.
+    assert re.fullmatch(r"shopfloor answer [0-9a-f]{8} 'TEXT'", command)
     assert lines[place + 2].startswith("shopfloor: waiting · ")
     run = command.split()[2]
     assert command in shopfloor("status", run).stdout
@@ -287,6 +290,47 @@ def test_without_a_terminal_a_run_is_left_waiting_with_the_commands_that_answer_
     result = shopfloor("result", run, "--wait")
     assert (result.returncode, "tea is a drink" in result.stdout) == (0, True), result.stderr
     wait_until(lambda: [one["status"] for one in up.runs()] == ["done"], "the row")
+
+
+SLOW_APPROVAL = """
+steps:
+  Read the plan:
+    block: command
+    command: sleep 0.2
+  Approve it:
+    block: tool-call
+    tool: ask
+    input: {question: "Go?"}
+"""
+
+
+def test_the_terminal_names_and_times_steps_as_the_log_does(shopfloor, transcripts, tmp_path):
+    (tmp_path / "workers" / "approval").mkdir(parents=True)
+    (tmp_path / "workers" / "approval" / "worker.yaml").write_text(SLOW_APPROVAL)
+    first = shopfloor("run", "approval", cwd=tmp_path, stdin=subprocess.DEVNULL)
+    assert shopfloor("answer", "last", "yes").returncode == 0
+    second = shopfloor("resume", "last", cwd=tmp_path)
+    printed = [line for line in (first.stderr + second.stderr).splitlines() if line.startswith("✓ ")]
+    shown = shopfloor("show", "last").stdout.splitlines()
+    assert printed == [line.partition("✓ ")[1] + line.partition("✓ ")[2] for line in shown if "  ✓ " in line][:-1]
+    assert [line.split(" · ")[0] for line in printed] == ["✓ Read the plan", "✓ Approve it"]
+    started, result, ended = (
+        next(
+            event
+            for event in events_of(only_path(transcripts()))
+            if event["type"] == kind and "approve" in event["path"]
+        )
+        for kind in ("step.started", "tool.result", "step.completed")
+    )
+    waited = datetime.fromisoformat(result["timestamp"]) - datetime.fromisoformat(started["timestamp"])
+    # Both processes worked on this step: its duration includes the wait.
+    assert ended["payload"]["duration_ms"] >= waited / timedelta(milliseconds=1)
+    total = shown[-1].split(" · ")[1]
+    assert f"shopfloor: completed in {total} · " in second.stderr
+    tree = shopfloor("tree", "last").stdout
+    assert "✓ Read the plan [command] · " in tree
+    assert f"completed · {total}" in tree
+    assert f"completed · {total}" in shopfloor("status", "last").stdout
 
 
 def test_at_a_terminal_somebody_is_asked_for_the_result_of_a_tool(terminal, transcripts):

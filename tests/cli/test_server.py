@@ -90,6 +90,9 @@ def test_two_runs_and_a_server_on_one_storage(server, start, shopfloor, transcri
             problem for line in path.read_bytes().splitlines(keepends=True) for problem in verifier.line(line)
         ] == []
     assert shopfloor("list", "--json").stdout.count('"status": "done"') == 2
+    # The API's word for `completed` is `done`; the option takes both.
+    assert shopfloor("list", "--status", "completed").stdout == shopfloor("list", "--status", "done").stdout
+    assert shopfloor("list", "--status", "completed").stdout.count("  completed  ") == 2
 
 
 def test_lists_are_the_same_with_a_server_and_without_one(server, shopfloor):

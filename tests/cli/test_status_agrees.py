@@ -174,7 +174,7 @@ def test_an_answer_that_a_run_cannot_take_up_yet_is_no_open_question_anywhere(sh
     assert question not in shopfloor("list", "--status", "waiting").stdout
     root, ask = shopfloor("tree", asks).stdout.splitlines()
     assert held in root
-    assert ask == f"└─ ? ask · answered, but the answer is not read yet: {question}"
+    assert ask == f"└─ ? ask · answered, but the run has not read the answer yet: {question}"
     again = shopfloor("answer", asks, "green")
     assert again.returncode == 5
     assert "the first answer counts; the run continues when the definition of its worker is restored" in again.stderr

@@ -8,7 +8,7 @@ import pytest
 from mcp.types import Tool
 from tests.mcp.installation import Installation
 
-from shopfloor.limits import INSTRUCTIONS_CHARS, MCP_TOOLS_TOKENS, TOKEN_CHARS
+from shopfloor.limits import CHARS_PER_TOKEN, INSTRUCTIONS_CHARS, MCP_TOOLS_TOKENS
 from shopfloor.mcp import server_instructions, skill_text
 from shopfloor.mcp.protocol_server import describe_tools
 
@@ -20,7 +20,7 @@ def wire(tools: list[Tool]) -> str:
 
 
 def test_all_tools_together_take_fewer_tokens_than_their_limit() -> None:
-    assert len(wire(describe_tools())) / TOKEN_CHARS < MCP_TOOLS_TOKENS
+    assert len(wire(describe_tools())) / CHARS_PER_TOKEN < MCP_TOOLS_TOKENS
 
 
 def test_every_tool_and_argument_has_a_type_and_every_tool_a_description() -> None:
@@ -73,7 +73,7 @@ def test_the_skill_has_the_same_guide_and_a_head_that_claude_code_reads() -> Non
     assert skill.startswith("---\nname: shopfloor\ndescription: ")
     guide = server_instructions([]).split("\n\n")[1]
     assert guide in skill
-    assert len(skill) / TOKEN_CHARS < 600
+    assert len(skill) / CHARS_PER_TOKEN < 600
 
 
 @pytest.mark.req("REQ-WD-39")

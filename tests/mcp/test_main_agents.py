@@ -16,7 +16,7 @@ from tests.model_server.script import RecordedRequest, Text, ToolUse, Turn
 from tests.model_server.server import ModelServer
 from tests.timeouts import TIMEOUT_SECONDS, wait_until
 
-from shopfloor.limits import INSTRUCTIONS_CHARS, MCP_TOOLS_TOKENS, TOKEN_CHARS
+from shopfloor.limits import CHARS_PER_TOKEN, INSTRUCTIONS_CHARS, MCP_TOOLS_TOKENS
 from shopfloor.mcp.tools import TOOLS
 
 __all__ = ["model_server", "model_server_thread"]
@@ -148,8 +148,8 @@ def test_the_model_gets_our_instructions_and_tools_and_they_are_small(agent: Mai
     tools = _our_tools(agent, body)
     assert sorted(tools) == sorted(TOOLS)
     size = sum(len(json.dumps(tool)) for tool in tools.values())
-    assert size / TOKEN_CHARS < MCP_TOOLS_TOKENS
-    assert (size + INSTRUCTIONS_CHARS) / TOKEN_CHARS < MCP_TOOLS_TOKENS
+    assert size / CHARS_PER_TOKEN < MCP_TOOLS_TOKENS
+    assert (size + INSTRUCTIONS_CHARS) / CHARS_PER_TOKEN < MCP_TOOLS_TOKENS
 
 
 def _our_tools(agent: MainAgent, body: dict[str, Any]) -> dict[str, dict[str, Any]]:

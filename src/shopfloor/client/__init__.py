@@ -2,7 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-from shopfloor.client.address import Address, address_of, find_server, named_server
+from shopfloor.client.address import (
+    Address,
+    find_server,
+    find_storage_server,
+    parse_server_url,
+    server_from_environment,
+)
 from shopfloor.client.api import Api, failure_of
 from shopfloor.client.client import Client
 from shopfloor.client.sse import to_sse
@@ -85,11 +91,12 @@ __all__ = [
     "WorkerResult",
     "WorkerStart",
     "WorkersApi",
-    "address_of",
     "executed",
     "failure_of",
     "find_server",
-    "named_server",
+    "find_storage_server",
+    "parse_server_url",
+    "server_from_environment",
     "to_sse",
 ]
 

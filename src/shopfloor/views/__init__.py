@@ -84,7 +84,7 @@ from shopfloor.views.task_input import describe_inputs, input_from_task
 from shopfloor.views.text_deltas import StreamedBlock, StreamedInput
 from shopfloor.views.timeline import Timeline, TimelineRow, preview, timeline_fold
 from shopfloor.views.tree import LoadOutline, TreeRow, tree
-from shopfloor.views.truncation import as_text, truncate_bytes, truncate_event
+from shopfloor.views.truncation import as_text, ms_between, truncate_bytes, truncate_event
 from shopfloor.views.wait_state import (
     DEFINITION_CHANGED,
     RATE_LIMIT,
@@ -189,6 +189,7 @@ __all__ = [
     "input_from_task",
     "is_interrupted",
     "join_call_id",
+    "ms_between",
     "normalize_text",
     "notes_step",
     "outline",

@@ -77,7 +77,7 @@ def timeline_fold(
             case RunStarted() as run:
                 status = "starting" if run.attempt == 1 else f"starting, attempt {run.attempt}"
                 waits, folded = reduce(wait_state_step, events[folded:index], waits), index
-                status = "going on" if waits.is_waiting else status
+                status = "resumed" if waits.is_waiting else status
                 rows.append(_row(event, "status", {"status": status}))
             case RunCompleted() as run:
                 rows += _outcome(event, run, last_error)

@@ -67,9 +67,9 @@ def hold_server_lock(storage: Storage) -> Generator[None]:
 
 
 def _running_server_hint(storage: Storage) -> str:
-    from shopfloor.client import find_server
+    from shopfloor.client import find_storage_server
 
-    address = find_server(storage, named=False)
+    address = find_storage_server(storage)
     location = f"it is at {address.url}; `shopfloor login` prints a link to log in" if address else "use that server"
     return f"{location}, or choose another storage with --storage"
 
