@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import anyio
 import httpx
@@ -183,8 +182,14 @@ HELLO = (
 
 
 def start_stdio(installation: Installation) -> subprocess.Popen[bytes]:
-    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    process = subprocess.Popen([SHOPFLOOR, "mcp"], env=installation.env, cwd=installation.project, **pipes)
+    process = subprocess.Popen(
+        [SHOPFLOOR, "mcp"],
+        env=installation.env,
+        cwd=installation.project,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write(HELLO)

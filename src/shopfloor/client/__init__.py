@@ -48,6 +48,7 @@ from shopfloor.views import (
 
 if TYPE_CHECKING:
     from shopfloor.client.http_transport import HttpTransport
+    from shopfloor.client.plain_transport import PlainTransport
 
 __all__ = [
     "Address",
@@ -65,6 +66,7 @@ __all__ = [
     "Handler",
     "HttpTransport",
     "Notice",
+    "PlainTransport",
     "Question",
     "ReasoningDelta",
     "ReasoningEnd",
@@ -100,5 +102,5 @@ __all__ = [
     "to_sse",
 ]
 
-# Loaded on first use, because httpx loads slowly.
-__getattr__ = _lazy_getattr(__name__, {"http_transport": ("HttpTransport",)})
+# Loaded on first use: httpx loads slowly, and the other transport is for `shopfloor mcp` alone.
+__getattr__ = _lazy_getattr(__name__, {"http_transport": ("HttpTransport",), "plain_transport": ("PlainTransport",)})
