@@ -75,6 +75,10 @@ class TooManyLogins(ShopfloorError, code="too_many_logins", status=429, exit_cod
         self.retry_after_seconds = retry_after_seconds
 
 
+class ExtraMissing(ShopfloorError, code="extra_not_installed", status=501):
+    """Shopfloor was installed without the extra that this needs."""
+
+
 class ResourceLimit(ShopfloorError, code="resource_limit", exit_code=8):
     """A limit of this process is too small for a server."""
 

@@ -17,7 +17,7 @@ from shopfloor.client.sse import Frame, frames
 from shopfloor.client.tools import CallResult, ToolHandlers, executed
 from shopfloor.client.transport import ConnectError
 from shopfloor.errors import InvalidInput, OutcomeUnknown, ServerUnreachable
-from shopfloor.log import is_run_id
+from shopfloor.log import ClientInfo, is_run_id
 from shopfloor.views import (
     DONE,
     ClientToolRequest,
@@ -154,6 +154,7 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel", om
     idempotency_key: str | None = None
     detach: bool = False
     cwd: str | None = None
+    client: ClientInfo | None = None
 
 
 class ContinueRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, tag="continue"):

@@ -1,0 +1,92 @@
+"""`shopfloor mcp`: the MCP server that agents start, over standard input and output."""
+
+from __future__ import annotations
+
+import os
+import signal
+from argparse import ArgumentParser, Namespace
+from functools import partial
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from shopfloor.cli.arguments import WORKERS_OPTION, Parser, storage_from_args
+from shopfloor.cli.client_session import is_remote
+from shopfloor.cli.server_process import ensure_server
+from shopfloor.cli.shutdown import exit_now, receive_signals
+from shopfloor.client import Address, Transport
+from shopfloor.mcp import require_sdk
+
+EXAMPLES = """\
+  shopfloor mcp                                     as an agent starts it, over stdin and stdout
+  claude mcp add shopfloor -- shopfloor mcp         add it to Claude Code
+  codex mcp add shopfloor -- shopfloor mcp          add it to Codex
+
+It uses the server that is running, or starts one in the background, which goes on
+when the agent ends; `shopfloor down` stops it. The server also has MCP at /mcp."""
+_SESSION_VARIABLE = "CLAUDE_CODE_SESSION_ID"
+_AGENT_VARIABLES = frozenset(
+    {
+        _SESSION_VARIABLE,
+        "AI_AGENT",
+        "CLAUDECODE",
+        "CLAUDE_CODE_ENTRYPOINT",
+        "CLAUDE_CODE_MESSAGING_SOCKET",
+        "CLAUDE_CODE_MESSAGING_TOKEN",
+        "CLAUDE_CODE_SSE_PORT",
+        "CLAUDE_PROJECT_DIR",
+    }
+)
+"""Variables that describe the session of the agent. The agents of a server that it starts do not belong to it."""
+
+
+def parser(name: str, summary: str) -> ArgumentParser:
+    """Return the parser of the command's arguments."""
+    parser = Parser(name, summary, examples=EXAMPLES)
+    parser.add_argument("--workers", **WORKERS_OPTION)
+    return parser
+
+
+def run(args: Namespace) -> int:
+    """Serve one agent until it closes standard input."""
+    require_sdk()
+    anyio.run(_serve, args, backend_options={"use_uvloop": True})
+    return 0
+
+
+def _open_transport(address: Address) -> Transport:
+    from shopfloor.client import HttpTransport, PlainTransport
+
+    kind = PlainTransport if address.url.startswith("http://") else HttpTransport
+    return kind(address.url, address.token)
+
+
+async def _serve(args: Namespace) -> None:
+    from shopfloor.mcp import serve_stdio
+
+    storage = storage_from_args(args)
+    words = ["up", "--storage", str(storage.root), *(word for source in args.workers for word in ("--workers", source))]
+
+    env = {name: value for name, value in os.environ.items() if name not in _AGENT_VARIABLES}
+
+    async def find_server() -> Address:
+        # Abandoned when the agent ends meanwhile: the server that is starting goes on.
+        return await anyio.to_thread.run_sync(partial(ensure_server, storage, words, env), abandon_on_cancel=True)
+
+    with receive_signals([signal.SIGINT, signal.SIGTERM]) as signals:
+
+        async def exit_on_signal() -> None:
+            async for number in signals:
+                # At once: reading standard input cannot be interrupted, and nothing is left to be written.
+                exit_now(128 + number)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(exit_on_signal)
+            await serve_stdio(
+                find_server,
+                _open_transport,
+                folder=None if is_remote() else os.fspath(Path.cwd()),
+                session_id=os.environ.get(_SESSION_VARIABLE),
+            )
+            tasks.cancel_scope.cancel()
