@@ -182,7 +182,7 @@ HELLO = (
 
 
 def start_stdio(installation: Installation) -> subprocess.Popen[bytes]:
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     process = subprocess.Popen([SHOPFLOOR, "mcp"], env=installation.env, cwd=installation.project, **pipes)
     assert process.stdin is not None
     assert process.stdout is not None

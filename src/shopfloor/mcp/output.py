@@ -142,7 +142,7 @@ def note_facts(notes: Notes) -> dict[str, Any]:
                 }
                 for decision in notes.decisions[-MCP_NOTES:]
             ],
-            "artifacts": [one_line(name) for name in notes.remote_artifacts[:MCP_PAGE_ITEMS]],
+            "artifacts": [one_line(name) for name in notes.artifacts[:MCP_PAGE_ITEMS]],
             "open_questions": [one_line(question) for question in notes.questions[-MCP_NOTES:]],
         }
     )
