@@ -107,6 +107,10 @@ class AmbiguousRun(InputError, code="ambiguous_run", status=409):
     """The first characters match more than one run."""
 
 
+class ConfigInvalid(InputError, code="config_invalid"):
+    """The configuration file of another program cannot be edited."""
+
+
 class InvalidName(InputError, code="invalid_name"):
     """The text cannot be the name of an artifact or the key of a memory."""
 
