@@ -18,7 +18,7 @@ from shopfloor.record import Storage
 from shopfloor.wiring import allow_plugin, check_plugin, create_plugin, list_plugins, plugin_templates
 
 EXAMPLES = """\
-  shopfloor plugins                      list the plugins, and why one cannot be used
+  shopfloor plugins                      list the plugins and their problems
   shopfloor plugins new reviewer         copy the researcher as plugins/reviewer
   shopfloor plugins check reviewer       start it and try the whole protocol
   shopfloor plugins allow plugins/other  let a plugin of this project be started"""
