@@ -75,6 +75,10 @@ class TooManyLogins(ShopfloorError, code="too_many_logins", status=429, exit_cod
         self.retry_after_seconds = retry_after_seconds
 
 
+class ExtraMissing(ShopfloorError, code="extra_not_installed", status=501):
+    """Shopfloor was installed without the extra that this needs."""
+
+
 class ResourceLimit(ShopfloorError, code="resource_limit", exit_code=8):
     """A limit of this process is too small for a server."""
 
@@ -101,6 +105,10 @@ class InvalidParameter(InputError, code="invalid_parameter"):
 
 class AmbiguousRun(InputError, code="ambiguous_run", status=409):
     """The first characters match more than one run."""
+
+
+class ConfigInvalid(InputError, code="config_invalid"):
+    """The configuration file of another program cannot be edited."""
 
 
 class InvalidName(InputError, code="invalid_name"):

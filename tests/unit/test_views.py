@@ -15,6 +15,7 @@ from shopfloor.log import (
     Awaits,
     CallCompleted,
     CallStarted,
+    ClientInfo,
     Cost,
     Event,
     Note,
@@ -411,6 +412,7 @@ def test_the_row_of_a_queued_run_has_the_fields_of_its_first_event():
         agent_id="ada",
         channel_id="c",
         channel_name="#c",
+        client=ClientInfo(name="codex"),
         queued_at=format_timestamp(1),
     )
     queued = queued_row(events[0].run_id, first)

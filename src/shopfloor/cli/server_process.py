@@ -8,12 +8,12 @@ import subprocess
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from shopfloor.cli import pending_calls
 from shopfloor.cli.arguments import storage_from_args
-from shopfloor.client import Address, find_storage_server
+from shopfloor.client import Address, find_storage_server, server_from_environment
 from shopfloor.errors import ConflictError, ServerRunning, ServerUnreachable, storage_error
 from shopfloor.limits import SERVER_DOWN_SECONDS, SERVER_POLL_SECONDS, SERVER_START_SECONDS
 from shopfloor.record import Storage, is_locked, make_folder, open_for_append
@@ -21,7 +21,7 @@ from shopfloor.record import Storage, is_locked, make_folder, open_for_append
 UP_COMMAND = "shopfloor up --detach"
 
 
-def start_server(storage: Storage, words: Sequence[str]) -> Address:
+def start_server(storage: Storage, words: Sequence[str], env: Mapping[str, str] | None = None) -> Address:
     """Start `shopfloor` with these arguments in a new process session; return its address when it listens.
 
     Its standard error goes to `server.log`. Raises `ServerUnreachable`, with the reason, if the process ends before it
@@ -43,6 +43,7 @@ def start_server(storage: Storage, words: Sequence[str]) -> Address:
             stdout=subprocess.DEVNULL,
             stderr=log,
             start_new_session=True,
+            env=env,
         )
     finally:
         os.close(log)
@@ -58,6 +59,34 @@ def start_server(storage: Storage, words: Sequence[str]) -> Address:
     return address
 
 
+def ensure_server(storage: Storage, words: Sequence[str], env: Mapping[str, str]) -> Address:
+    """Return the address of the server to use; start one in the background if none is running.
+
+    If the default port is taken, the server gets a free one. Raises `ServerUnreachable`, with the reason, if the server
+    does not start.
+    """
+    address = _wait_for_starting(storage)
+    if address is not None:
+        return address
+    for arguments in (words, [*words, "--port", "0"]):
+        try:
+            return start_server(storage, arguments, env)
+        except (ServerRunning, ServerUnreachable) as error:
+            # Another process may have started one at the same time.
+            address, failure = _wait_for_starting(storage), error
+            if address is not None:
+                return address
+    raise failure
+
+
+def _wait_for_starting(storage: Storage) -> Address | None:
+    """Return the address of the server; wait for it if the server is starting."""
+    if (address := server_from_environment()) is not None:
+        return address
+    _wait_until(lambda: find_storage_server(storage) or not is_locked(storage.server_lock), SERVER_START_SECONDS)
+    return find_storage_server(storage)
+
+
 def offer_server(args: Namespace) -> bool:
     """Ask the user whether to start a server; return True if it was started. Without a terminal, return False."""
     if args.quiet or not pending_calls.is_interactive():
@@ -66,8 +95,9 @@ def offer_server(args: Namespace) -> bool:
     if sys.stdin.readline().strip().lower() not in ("", "y", "yes"):
         return False
     storage = storage_from_args(args)
-    workers = [word for source in args.workers for word in ("--workers", source)]
-    address = start_server(storage, ["up", "--storage", str(storage.root), *workers])
+    options = [word for source in args.workers for word in ("--workers", source)]
+    options += [word for folder in args.plugins for word in ("--plugins", folder)]
+    address = start_server(storage, ["up", "--storage", str(storage.root), *options])
     print(f"shopfloor: started a server at {address.url}; `shopfloor down` stops it", file=sys.stderr)
     return True
 

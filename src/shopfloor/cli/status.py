@@ -12,9 +12,18 @@ import anyio
 from shopfloor.cli.arguments import RUN_HELP, Parser, ReadWarnings, add_color_option, storage_from_args
 from shopfloor.cli.client_session import resolve_run_id, run_status
 from shopfloor.cli.pending_calls import fetch_answered_calls, get_pending_calls, pending_call_lines
-from shopfloor.cli.style import Style, escape_controls, escape_json_for_terminal, format_age, format_duration, one_line
+from shopfloor.cli.style import (
+    Style,
+    escape_controls,
+    escape_json_for_terminal,
+    format_age,
+    format_client,
+    format_duration,
+    one_line,
+)
+from shopfloor.decoding import convert
 from shopfloor.limits import PREVIEW_CHARS
-from shopfloor.log import RunStarted, ToolCall, ToolResult
+from shopfloor.log import ClientInfo, RunStarted, ToolCall, ToolResult
 from shopfloor.record import Problem, has_active_host, read
 from shopfloor.views import WaitState, display_status, wait_state_step
 from shopfloor.wiring import open_api
@@ -146,6 +155,7 @@ def _facts(detail: dict[str, Any]) -> list[tuple[str, str]]:
         "started": f"{detail['started_at']} ({format_age(detail['started_at'])})",
         "owner": detail["agent_id"],
         "channel": detail["channel_name"],
+        "client": format_client(convert(detail.get("client"), ClientInfo | None)),
         "parent": detail["parent_run_id"],
         "summary": one_line(detail["summary"] or "", PREVIEW_CHARS),
         "cost": _cost(detail),

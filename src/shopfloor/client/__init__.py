@@ -1,5 +1,7 @@
 """The SDK: a client of a server, whose address comes from `$SHOPFLOOR_URL` or from the storage folder."""
 
+from typing import TYPE_CHECKING
+
 from shopfloor.client.address import (
     Address,
     find_server,
@@ -11,8 +13,10 @@ from shopfloor.client.api import Api, failure_of
 from shopfloor.client.client import Client
 from shopfloor.client.sse import to_sse
 from shopfloor.client.tools import CallResult, Handler, ToolHandlers, executed
-from shopfloor.client.transport import AppTransport
+from shopfloor.client.transport import App, AppTransport, Response, Transport, TransportError
 from shopfloor.client.workers import Signal, WorkersApi
+from shopfloor.lazy import lazy_getattr as _lazy_getattr
+from shopfloor.log import ClientInfo
 from shopfloor.views import (
     BlockEnd,
     BlockStart,
@@ -42,24 +46,33 @@ from shopfloor.views import (
     WorkerStart,
 )
 
+if TYPE_CHECKING:
+    from shopfloor.client.http_transport import HttpTransport
+    from shopfloor.client.plain_transport import PlainTransport
+
 __all__ = [
     "Address",
     "Api",
+    "App",
     "AppTransport",
     "BlockEnd",
     "BlockStart",
     "CallResult",
     "Client",
+    "ClientInfo",
     "ClientToolRequest",
     "ErrorEvent",
     "Finish",
     "Handler",
+    "HttpTransport",
     "Notice",
+    "PlainTransport",
     "Question",
     "ReasoningDelta",
     "ReasoningEnd",
     "ReasoningStart",
     "RequestedCall",
+    "Response",
     "Signal",
     "Start",
     "StreamEvent",
@@ -73,6 +86,8 @@ __all__ = [
     "ToolOutputAvailable",
     "ToolOutputError",
     "ToolRequest",
+    "Transport",
+    "TransportError",
     "UnknownEvent",
     "UsageEvent",
     "WorkerResult",
@@ -86,3 +101,6 @@ __all__ = [
     "server_from_environment",
     "to_sse",
 ]
+
+# Loaded on first use: httpx loads slowly, and the other transport is for `shopfloor mcp` alone.
+__getattr__ = _lazy_getattr(__name__, {"http_transport": ("HttpTransport",), "plain_transport": ("PlainTransport",)})

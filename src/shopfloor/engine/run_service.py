@@ -12,7 +12,7 @@ from shopfloor.engine.engine_ports import StoragePorts
 from shopfloor.engine.registry import Claim, RunRegistry
 from shopfloor.engine.replay_state import AGENT, ReplayState, read_replay_state
 from shopfloor.engine.resumption import Resumption
-from shopfloor.engine.workers.catalog import BUILTIN, PLUGIN, Worker, WorkerCatalog
+from shopfloor.engine.workers.catalog import BUILTIN, EXAMPLE_WORKERS, PLUGIN, Worker, WorkerCatalog
 from shopfloor.engine.workers.inputs import input_schema, validate_input
 from shopfloor.engine.workers.plugin_workers import job_description
 from shopfloor.engine.workers.provider_workers import PROMPT
@@ -120,6 +120,7 @@ class RunService:
             agent_id=request.owner or worker.definition.slug,
             channel_id=request.channel_id or "api",
             channel_name=request.channel_name or request.channel_id or "api",
+            client=request.client,
             root_run_id=origin.root_run_id or run_id,
             queued_at=now(),
             parent={"run_id": parent, "depth": origin.depth} if parent else None,
@@ -307,4 +308,5 @@ def _worker_info(worker: Worker) -> WorkerInfo:
         input_schema=input_schema(definition),
         tools=list(definition.tools),
         client_tools=[name for name, tool in definition.tools.items() if tool.handler is None],
+        example=worker.folder is not None and worker.folder.parent == EXAMPLE_WORKERS,
     )

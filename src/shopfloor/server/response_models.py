@@ -79,6 +79,14 @@ class TokenUsage(msgspec.Struct, frozen=True):
     reasoning: int
 
 
+class RunClient(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The program that dispatched a run, as it described itself."""
+
+    name: str
+    version: str | None = None
+    session_id: Annotated[str | None, Meta(description="The program's own id of its session or conversation.")] = None
+
+
 class _Worker(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     task: str
@@ -91,6 +99,7 @@ class _Worker(msgspec.Struct, frozen=True, kw_only=True):
     event_count: Annotated[int, Meta(description="The number of rows in its timeline.")]
     has_transcript: bool
     agent_id: Annotated[str | None, Meta(description="The owner of the run.")]
+    client: Annotated[RunClient | None, Meta(description="The program that dispatched the run; null if unknown.")]
     parent_run_id: Annotated[str | None, Meta(description="The run that called this run.")]
     root_run_id: Annotated[str | None, Meta(description="The root of the tree of runs that this run is part of.")]
     name: str
@@ -317,6 +326,25 @@ class PluginList(msgspec.Struct, frozen=True):
     plugins: list[PluginInfo]
 
 
+class JsonRpcProblem(msgspec.Struct, frozen=True, kw_only=True):
+    """An error of JSON-RPC."""
+
+    code: int
+    message: str
+    data: Annotated[dict[str, Any] | msgspec.UnsetType, Meta(description="`code` and `hint`, as in the HTTP API.")] = (
+        msgspec.UNSET
+    )
+
+
+class JsonRpcResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """A JSON-RPC 2.0 response: either `result` or `error`."""
+
+    jsonrpc: Literal["2.0"]
+    id: str | int | None
+    result: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    error: JsonRpcProblem | msgspec.UnsetType = msgspec.UNSET
+
+
 class Health(msgspec.Struct, frozen=True):
     """The running server."""
 
@@ -373,6 +401,7 @@ async def _shared_fields(run: RunItem, logs: LogReader) -> dict[str, Any]:
         "event_count": run.event_count,
         "has_transcript": run.has_transcript,
         "agent_id": row.agent_id,
+        "client": row.client,
         "parent_run_id": row.parent_run_id,
         "root_run_id": row.root_run_id,
         "name": row.name,

@@ -14,7 +14,7 @@ from shopfloor.views.notes import (
     Notes,
     notes_step,
 )
-from shopfloor.views.outline import Outline, Step, outline, steps_by_parent
+from shopfloor.views.outline import LoadOutline, Outline, Step, TreeRow, outline, steps_by_parent, tree
 from shopfloor.views.partial_messages import PartialMessages, without_chunks
 from shopfloor.views.row import INTERRUPTED, RunRow, RunState, display_status, is_interrupted, queued_row, row_fold
 from shopfloor.views.search import (
@@ -80,9 +80,9 @@ from shopfloor.views.stream_events import (
     finish,
     to_error_event,
 )
+from shopfloor.views.task_input import describe_inputs, input_from_task
 from shopfloor.views.text_deltas import StreamedBlock, StreamedInput
 from shopfloor.views.timeline import Timeline, TimelineRow, preview, timeline_fold
-from shopfloor.views.tree import LoadOutline, TreeRow, tree
 from shopfloor.views.truncation import as_text, ms_between, truncate_bytes, truncate_event
 from shopfloor.views.wait_state import (
     DEFINITION_CHANGED,
@@ -174,6 +174,7 @@ __all__ = [
     "as_text",
     "decode_event",
     "definition_wait_message",
+    "describe_inputs",
     "describe_pending_call",
     "display_status",
     "encode_event",
@@ -184,6 +185,7 @@ __all__ = [
     "format_note",
     "format_step_key",
     "indexed_text",
+    "input_from_task",
     "is_interrupted",
     "join_call_id",
     "ms_between",

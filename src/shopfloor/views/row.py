@@ -13,6 +13,7 @@ from shopfloor.log import (
     AssistantMessage,
     CallCompleted,
     CallStarted,
+    ClientInfo,
     Event,
     RunCompleted,
     RunStarted,
@@ -61,6 +62,8 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     agent_id: str | None = None
     channel_id: str | None = None
     channel_name: str | None = None
+    client: ClientInfo | None = None
+    """The program that dispatched the run, if it is known."""
     task: str = ""
     result: str | None = None
     status: str = "running"
@@ -218,6 +221,7 @@ def _first_attempt_fields(row: RunRow, started: RunStarted) -> dict[str, Any]:
         "agent_id": started.agent_id or started.name,
         "channel_id": started.channel_id,
         "channel_name": started.channel_name,
+        "client": started.client,
         "task": started.task or started.name,
         "queued_at": started.queued_at,
     }

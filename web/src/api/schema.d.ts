@@ -491,6 +491,29 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/rpc": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Call rpc
+         * @description Call the methods `worker/dispatch`, `list`, `status`, `result`, `cancel` and `delete` by JSON-RPC 2.0.
+         *
+         *     The body is a request, `{"jsonrpc": "2.0", "id": 1, "method": "worker/list", "params": {}}`, or a batch: a list of
+         *     requests. A job is a run of any worker. What is no valid request also gets a JSON-RPC response, with an error.
+         */
+        post: operations["call_rpc"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -558,6 +581,8 @@ export interface components {
             has_transcript: boolean;
             /** @description The owner of the run. */
             agent_id: string | null;
+            /** @description The program that dispatched the run; null if unknown. */
+            client: components["schemas"]["RunClient"] | null;
             /** @description The run that called this run. */
             parent_run_id: string | null;
             /** @description The root of the tree of runs that this run is part of. */
@@ -595,6 +620,20 @@ export interface components {
             search_stopped_at: number | null;
             /** @description Text around the words that were searched, with each between U+E000 and U+E001. */
             snippet: string | null;
+        };
+        /**
+         * RunClient
+         * @description The program that dispatched a run, as it described itself.
+         */
+        RunClient: {
+            name: string;
+            /** @default null */
+            version?: string | null;
+            /**
+             * @description The program's own id of its session or conversation.
+             * @default null
+             */
+            session_id?: string | null;
         };
         /**
          * TokenUsage
@@ -638,6 +677,8 @@ export interface components {
             has_transcript: boolean;
             /** @description The owner of the run. */
             agent_id: string | null;
+            /** @description The program that dispatched the run; null if unknown. */
+            client: components["schemas"]["RunClient"] | null;
             /** @description The run that called this run. */
             parent_run_id: string | null;
             /** @description The root of the tree of runs that this run is part of. */
@@ -938,6 +979,8 @@ export interface components {
             input_schema: Record<string, unknown>;
             tools: string[];
             client_tools: string[];
+            /** @default false */
+            example?: boolean;
         };
         /**
          * PluginList
@@ -1044,6 +1087,27 @@ export interface components {
             web_search?: boolean;
         };
         /**
+         * JsonRpcResponse
+         * @description A JSON-RPC 2.0 response: either `result` or `error`.
+         */
+        JsonRpcResponse: {
+            /** @enum {unknown} */
+            jsonrpc: "2.0";
+            id: string | number | null;
+            result?: Record<string, unknown>;
+            error?: components["schemas"]["JsonRpcProblem"];
+        };
+        /**
+         * JsonRpcProblem
+         * @description An error of JSON-RPC.
+         */
+        JsonRpcProblem: {
+            code: number;
+            message: string;
+            /** @description `code` and `hint`, as in the HTTP API. */
+            data?: Record<string, unknown>;
+        };
+        /**
          * StartExecution
          * @description Start a run of a worker and stream its events.
          */
@@ -1090,6 +1154,29 @@ export interface components {
              * @default null
              */
             cwd?: string | null;
+            /**
+             * @description The program that sends the request.
+             * @default null
+             */
+            client?: components["schemas"]["RequestClient"] | null;
+        };
+        /**
+         * RequestClient
+         * @description The program that sends the request. It is recorded as it describes itself.
+         */
+        RequestClient: {
+            /** @description The name of the program, e.g. `claude-code`. */
+            name: string;
+            /**
+             * @description Its version.
+             * @default null
+             */
+            version?: string | null;
+            /**
+             * @description Its own id of the session or conversation.
+             * @default null
+             */
+            session_id?: string | null;
         };
         /**
          * ContinueExecution
@@ -1170,6 +1257,11 @@ export interface components {
              * @default null
              */
             cwd?: string | null;
+            /**
+             * @description The program that sends the request.
+             * @default null
+             */
+            client?: components["schemas"]["RequestClient"] | null;
         };
         /**
          * PinRequest
@@ -1228,6 +1320,8 @@ export interface components {
             /** @default null */
             channel_name?: string | null;
             /** @default null */
+            client?: components["schemas"]["ClientInfo"] | null;
+            /** @default null */
             root_run_id?: string | null;
             /** @default null */
             queued_at?: string | null;
@@ -1253,6 +1347,17 @@ export interface components {
             import_source?: Record<string, unknown> | null;
             /** @default null */
             format?: number | null;
+        };
+        /**
+         * ClientInfo
+         * @description The program that dispatched a run, as the program itself says.
+         */
+        ClientInfo: {
+            name: string;
+            /** @default null */
+            version?: string | null;
+            /** @default null */
+            session_id?: string | null;
         };
         /**
          * RunCompleted
@@ -2758,6 +2863,46 @@ export interface operations {
                         data: string;
                     };
                 };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    call_rpc: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": unknown;
+            };
+        };
+        responses: {
+            /** @description The response; for a batch a list of responses, in the order of the requests. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JsonRpcResponse"] | components["schemas"]["JsonRpcResponse"][];
+                };
+            };
+            /** @description The body has notifications only. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description An error. */
             default: {
