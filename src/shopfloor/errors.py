@@ -475,14 +475,6 @@ def missing_working_directory() -> UsageError:
     return UsageError("the current folder does not exist any more", hint="change to an existing folder")
 
 
-def one_shot_job(run_id: str) -> ConflictError:
-    """Return the error for an answer to a job of a plugin."""
-    return ConflictError(
-        f"the run {run_id} is a job of a plugin, which takes no answers: a job is one-shot",
-        hint="start a new run whose task has the answer",
-    )
-
-
 def ambiguous_run(prefix: str, run_ids: Sequence[str]) -> AmbiguousRun:
     """Return the error for a prefix of several run ids. The message lists the first few of them, shortened."""
     listed = [run_id[: len(prefix) + _EXTRA_CHARS] for run_id in sorted(run_ids)[:_LISTED_RUNS]]

@@ -32,7 +32,7 @@ class Work(Protocol):
 class WorkerService:
     """Starts, lists, cancels and deletes jobs. `work` creates what works on a job.
 
-    `is_stopping`: whether the plugin was told to stop. Its agents may be told at the same time.
+    `is_stopping`: whether the plugin is being stopped. Its agents may get the same signal.
     """
 
     def __init__(self, jobs: JobStore, work: Callable[[Job, Params], Work], is_stopping: Callable[[], bool]) -> None:

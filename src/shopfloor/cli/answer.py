@@ -21,8 +21,9 @@ from shopfloor.cli.run_options import has_server, read_stdin
 from shopfloor.cli.style import one_line
 from shopfloor.cli.tool_commands import parse_json_or_text
 from shopfloor.client import Client
-from shopfloor.errors import ConflictError, RunEnded, UsageError, one_shot_job
+from shopfloor.errors import ConflictError, RunEnded, UsageError
 from shopfloor.limits import PREVIEW_CHARS
+from shopfloor.ports import one_shot_job
 
 EXAMPLES = """\
   shopfloor answer last --list                   list the pending calls

@@ -24,7 +24,6 @@ from shopfloor.errors import (
     StorageFull,
     TranscriptBroken,
     UnknownCall,
-    one_shot_job,
 )
 from shopfloor.limits import OPEN_BRANCHES, PREVIEW_CHARS
 from shopfloor.log import MASK, RunStarted, ToolResult, decode, new_run_id, now
@@ -37,6 +36,7 @@ from shopfloor.ports import (
     RunRequest,
     WorkerInfo,
     child_on_path_to,
+    one_shot_job,
 )
 from shopfloor.views import as_text, join_call_id, split_call_id
 

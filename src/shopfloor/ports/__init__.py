@@ -53,6 +53,7 @@ from shopfloor.ports.plugins import (
     ToolCallResult,
     ToolServerHandle,
     WorkerHandle,
+    one_shot_job,
 )
 from shopfloor.ports.processes import Child, Command, Exit, OutputChunk, Processes, StreamName, child_environment
 from shopfloor.ports.projects import Project, Projects
@@ -162,6 +163,7 @@ __all__ = [
     "child_environment",
     "child_on_path_to",
     "memory_folder",
+    "one_shot_job",
     "parent_of",
     "run_fields",
     "validate_key",
