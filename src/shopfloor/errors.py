@@ -75,6 +75,10 @@ class TooManyLogins(ShopfloorError, code="too_many_logins", status=429, exit_cod
         self.retry_after_seconds = retry_after_seconds
 
 
+class ExtraMissing(ShopfloorError, code="extra_not_installed", status=501):
+    """Shopfloor was installed without the extra that this needs."""
+
+
 class ResourceLimit(ShopfloorError, code="resource_limit", exit_code=8):
     """A limit of this process is too small for a server."""
 
@@ -101,6 +105,14 @@ class InvalidParameter(InputError, code="invalid_parameter"):
 
 class AmbiguousRun(InputError, code="ambiguous_run", status=409):
     """The first characters match more than one run."""
+
+
+class ConfigInvalid(InputError, code="config_invalid"):
+    """The configuration file of another program cannot be edited."""
+
+
+class InvalidName(InputError, code="invalid_name"):
+    """The text cannot be the name of an artifact or the key of a memory."""
 
 
 class InvalidSecret(InputError, code="invalid_secret"):
@@ -156,6 +168,10 @@ class WorkerNotFound(NotFoundError, code="not_found_error"):
 
 class ProjectNotFound(NotFoundError, code="project_not_found"):
     """No project has this name."""
+
+
+class ArtifactNotFound(NotFoundError, code="artifact_not_found"):
+    """The run has no artifact with this name, or a plugin has the file."""
 
 
 class FileMissing(NotFoundError, code="file_not_found"):
@@ -333,8 +349,10 @@ class StepFailed(RunFailed, code="execution_error"):
 class PluginFailed(RunFailed, code="plugin_error"):
     """A plugin answered with an error, or not as the protocol says."""
 
-    def __init__(self, message: str, *, hint: str | None = None, rpc_code: int | None = None) -> None:
-        super().__init__(message, hint=hint)
+    def __init__(
+        self, message: str, *, hint: str | None = None, retry_after: float | None = None, rpc_code: int | None = None
+    ) -> None:
+        super().__init__(message, hint=hint, retry_after=retry_after)
         self.rpc_code = rpc_code
         """The code of a JSON-RPC error."""
 
@@ -342,8 +360,10 @@ class PluginFailed(RunFailed, code="plugin_error"):
 class PluginUnavailable(RunFailed, code="plugin_unavailable", status=503, retryable=True):
     """A plugin does not run or does not answer."""
 
-    def __init__(self, message: str, *, hint: str | None = None, is_sent: bool = False) -> None:
-        super().__init__(message, hint=hint)
+    def __init__(
+        self, message: str, *, hint: str | None = None, retry_after: float | None = None, is_sent: bool = False
+    ) -> None:
+        super().__init__(message, hint=hint, retry_after=retry_after)
         self.is_sent = is_sent
         """Whether the plugin may have received the request."""
 
@@ -453,6 +473,14 @@ def storage_error(error: OSError, doing: str, *, reading: bool = False) -> Stora
 def missing_working_directory() -> UsageError:
     """Return the error for a working directory that was deleted."""
     return UsageError("the current folder does not exist any more", hint="change to an existing folder")
+
+
+def one_shot_job(run_id: str) -> ConflictError:
+    """Return the error for an answer to a job of a plugin."""
+    return ConflictError(
+        f"the run {run_id} is a job of a plugin, which takes no answers: a job is one-shot",
+        hint="start a new run whose task has the answer",
+    )
 
 
 def ambiguous_run(prefix: str, run_ids: Sequence[str]) -> AmbiguousRun:

@@ -174,6 +174,64 @@ def test_a_plugin_that_breaks_the_protocol_fails_the_check_with_what_was_wrong(s
     assert "ended with exit code 1: no such module" in dead.stdout
 
 
+WRONG = {
+    "if SECRET and self": "if False and self",
+    'return error(None, -32700, "the request is not JSON")': "return error(None, -32603, 'oops')",
+    "return error(request_id, -32601": "return error(request_id, -32000",
+    'raise InvalidParams(f"unknown job {job_id!r}")': "return next(iter(JOBS.values()), GHOST)",
+    'pattern = params.get("filter") or "*"': 'pattern = "*"',
+    "for name in fields} for job in jobs]": "for name in job} for job in [GHOST, *jobs]]",
+    "return {name: value for name, value in job_of(params).items()": (
+        'return {name: "" if name == "description" else value for name, value in job_of(params).items()'
+    ),
+    "output=output, completedAt=now())": "output=output)",
+    'return {"jobId": job["jobId"], "status": job["status"]}': 'return {"jobId": job["jobId"], "status": "cancelled"}',
+    '"output": job["output"], "artifacts": None}': '"text": job["output"]}',
+    'del JOBS[job["jobId"]]': "pass",
+    "LOCK = threading.Lock()": (
+        'LOCK = threading.Lock()\nGHOST = {"jobId": "ghost", "status": "completed", "description": "", "startedAt": "x",'
+        ' "summary": None, "questions": None, "decisions": None, "error": None, "completedAt": None, "output": ""}'
+    ),
+}
+"""Texts of the word-count plugin, and what replaces them to break each rule of the protocol."""
+
+
+@pytest.mark.req("REQ-WD-3", "REQ-WD-46")
+def test_each_violation_of_the_protocol_is_reported(shopfloor: Cli, project: Path) -> None:
+    shopfloor("plugins", "new", "wrong", "--template", "word-count", cwd=project)
+    server = project / "plugins" / "wrong" / "server.py"
+    text = server.read_text()
+    for right, wrong in WRONG.items():
+        assert right in text
+        text = text.replace(right, wrong)
+    server.write_text(text)
+    checked = shopfloor("plugins", "check", "wrong", "--json", cwd=project)
+    results = {result["name"]: result for result in map(json.loads, checked.stdout.splitlines())}
+    assert checked.returncode == 1
+    assert [name for name, result in results.items() if result["passed"]] == [
+        "the manifest is valid",
+        "the plugin starts and answers initialize",
+        "tools/list returns the tools",
+        "worker/dispatch starts a job and returns its id",
+    ]
+    details = {name: result["detail"] for name, result in results.items() if not result["passed"]}
+    assert "SHOPFLOOR_PLUGIN_SECRET" in details["a request without the secret is refused"]
+    assert details["a body that is not JSON is error -32700"] == "the error code is -32603, expected -32700"
+    assert "the error code is -32000, expected -32601" in details["an unknown method is error -32601"]
+    assert "succeeded, expected error -32602" in details["unknown jobs and missing parameters are error -32602"]
+    assert "returned ['ghost'," in details["worker/list finds the job by a glob on its description"]
+    status = details["worker/status has the fields of the protocol"]
+    assert status == "jobId and description are not those of the job"
+    assert "has no completedAt" in details["the job ends, or can be cancelled"]
+    assert (
+        "the status was 'completed' and is 'cancelled' now" in details["worker/cancel of an ended job changes nothing"]
+    )
+    assert "missing required field `output`" in details["worker/result fits the status of the job"]
+    deleted = details["worker/delete removes completed and cancelled jobs only"]
+    assert "succeeded, expected error -32602" in deleted
+    assert len(results) == 14
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -25,6 +25,7 @@ from shopfloor.adapters.bus import InProcessBus
 from shopfloor.adapters.local import LocalHost
 from shopfloor.adapters.memory import (
     MemoryAudit,
+    MemoryBlobs,
     MemoryHosts,
     MemoryLogFeed,
     MemoryLogReader,
@@ -51,6 +52,8 @@ class EngineHarness(ABC):
         self.storage = storage
         """The storage of workers and processes. Only `FileEngineHarness` has its logs there too."""
         self.folder = folder
+        self.plugins: tuple[Path, ...] = ()
+        """Folders of plugins."""
 
     def add_worker(self, slug: str, yaml: str, **prompts: str) -> str:
         """Write a YAML worker; return its slug."""
@@ -126,7 +129,7 @@ class EngineHarness(ABC):
         **options: Any,
     ) -> AsyncGenerator[RunningEngine]:
         """Run a host inside the context. `wrap_adapters` may replace adapters by those of a test."""
-        workers = WorkerSettings(folders=(self.folder,), slots=slots)
+        workers = WorkerSettings(folders=(self.folder,), slots=slots, plugins=self.plugins)
         async with AsyncExitStack() as opened:
             backend = wrap_adapters(await opened.enter_async_context(self.backend(mask=mask)))
             host = opened.enter_context(self.host())
@@ -135,7 +138,7 @@ class EngineHarness(ABC):
             async with anyio.create_task_group() as tasks:
                 await requeue_abandoned(engine.ports)
                 tasks.start_soon(engine.scheduler.run)
-                tasks.start_soon(run_maintenance, engine.ports, backend.ingest, engine.resumption)
+                tasks.start_soon(run_maintenance, engine.ports, backend.ingest, engine.resumption, engine.plugins)
                 yield RunningEngine(self, backend, engine)
                 tasks.cancel_scope.cancel()
             await backend.ingest.catch_up()
@@ -171,6 +174,7 @@ class MemoryEngineHarness(EngineHarness):
     def __init__(self, storage: Storage, folder: Path) -> None:
         super().__init__(storage, folder)
         self._memory = MemoryStorage()
+        self._blobs = MemoryBlobs()
         self.drop_database()
 
     def run_ids(self) -> list[str]:
@@ -203,6 +207,7 @@ class MemoryEngineHarness(EngineHarness):
             reader=MemoryLogReader(self._memory, bus),
             bus=bus,
             audit=MemoryAudit(),
+            blobs=self._blobs,
             tokens=MemoryTokens(),
             watchers=MemoryWatchers(),
             ingest=Ingest(MemoryLogFeed(self._memory), self._store, bus),

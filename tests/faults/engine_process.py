@@ -171,7 +171,7 @@ async def _run_plan(plan: HostPlan) -> int:
             fault_point.act = runner.act
 
             async def maintenance() -> None:
-                await run_maintenance(engine.ports, backend.ingest, engine.resumption)
+                await run_maintenance(engine.ports, backend.ingest, engine.resumption, engine.plugins)
 
             tasks.start_soon(engine.scheduler.run)
             tasks.start_soon(maintenance)

@@ -133,7 +133,7 @@ def write_workers(folder: Path) -> Path:
 async def _run_engine_server(storage: Storage, workers: Path, changes: dict[str, Any]) -> AsyncGenerator[RunningServer]:
     expected = WorkerSettings(folders=(workers,))
     async with local_backend(storage) as backend, local_engine(backend, expected) as engine:
-        services = msgspec.structs.replace(backend.services(engine.service), **changes)
+        services = msgspec.structs.replace(backend.services(engine), **changes)
         app = create_app(services)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(backend.ingest.run)

@@ -1,6 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { LogEvent } from "@/api";
-import { artifactRange, artifactsIn, noteOf } from "@/views/jobNotes";
+import { noteOf } from "@/views/jobNotes";
 
 const DECISION = { question: "Twice?", decision: "No,\nonce.", reasoning: "Style guides." };
 
@@ -28,23 +27,4 @@ describe("a note of a job", () => {
     ["submit_result", { text: "the answer", artifacts: [{ name: "a.csv" }] }],
     ["submit_result", { artifacts: [] }],
   ])("%s with other arguments is an ordinary call: %j", (name, input) => expect(noteOf(name, input)).toBeNull());
-});
-
-describe("the artifacts of a run", () => {
-  const call = (name: string, input: unknown) => ({ type: "tool.call", payload: { name, input } }) as LogEvent;
-
-  test("are named by the last submit_result", () =>
-    expect(
-      artifactsIn([
-        undefined,
-        call("Read", { artifacts: [{ name: "no" }] }),
-        call("submit_result", { artifacts: [{ name: "a.csv" }, { name: 3 }, "b"] }),
-        call("submit_result", "nonsense"),
-      ]),
-    ).toEqual(["a.csv"]));
-
-  test("are among the last events", () => {
-    expect(artifactRange(300)).toEqual([290, 300]);
-    expect(artifactRange(4)).toEqual([1, 4]);
-  });
 });

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import sys
 from argparse import ArgumentParser, Namespace
@@ -12,7 +13,13 @@ import anyio
 
 from shopfloor.cli.arguments import QUIET_HELP, Parser, resolve_folder, storage_from_args
 from shopfloor.cli.output_writer import OutputWriter
-from shopfloor.cli.run_options import add_masking_options, add_run_options, add_task_argument, masking_from_args
+from shopfloor.cli.run_options import (
+    add_masking_options,
+    add_run_options,
+    add_task_argument,
+    calling_agent,
+    masking_from_args,
+)
 from shopfloor.cli.style import format_duration
 from shopfloor.engine import Cancellation, CommandOutcome, CommandRequest, StepCommand, run_command, shell_argv
 from shopfloor.errors import UsageError, exit_code_of
@@ -221,6 +228,7 @@ def _command_request(args: Namespace, ports: CommandPorts) -> CommandRequest:
         owner=args.owner or "command",
         channel_id=args.channel,
         channel_name=args.channel_name or args.channel,
+        client=calling_agent(os.environ),
     )
 
 

@@ -7,9 +7,9 @@ import os
 import shutil
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
@@ -17,7 +17,7 @@ from shopfloor.cli.arguments import PLUGINS_OPTION, WORKERS_OPTION, OptionGroup,
 from shopfloor.cli.client_session import is_remote
 from shopfloor.decoding import convert
 from shopfloor.errors import InputError, InvalidInput, ShopfloorError, UsageError, WorkerNotFound
-from shopfloor.log import Masking
+from shopfloor.log import ClientInfo, Masking
 from shopfloor.views import describe_inputs, input_from_task
 from shopfloor.wiring import WorkerSettings
 
@@ -161,7 +161,25 @@ def run_request_fields(args: Namespace) -> dict[str, Any]:
         "channel_id": args.channel,
         "channel_name": args.channel_name or args.channel,
         "cwd": _working_directory(args),
+        "client": calling_agent(os.environ),
     }
+
+
+_SESSION_VARIABLES: Final = {"CLAUDE_CODE_SESSION_ID": "claude-code", "CODEX_THREAD_ID": "codex"}
+"""The variables with which agents tell the commands that they run the id of their session."""
+
+
+def calling_agent(environment: Mapping[str, str]) -> ClientInfo | None:
+    """Return the agent whose session runs this command; None without one, and if several could be it.
+
+    An agent that another agent started has the variables of both, and nothing shows which of them is the inner one.
+    """
+    found = [
+        ClientInfo(name=name, session_id=session_id)
+        for variable, name in _SESSION_VARIABLES.items()
+        if (session_id := environment.get(variable))
+    ]
+    return found[0] if len(found) == 1 else None
 
 
 def _working_directory(args: Namespace) -> str | None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, Final, cast
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import msgspec
 
@@ -80,6 +80,14 @@ class Api:
             content = await read_body(response)
         is_json = response.content_type.startswith("application/json")
         if response.status >= _FIRST_ERROR or not (is_json or response.status == _NO_CONTENT):
+            raise error_from_response(response, content)
+        return content
+
+    async def artifact(self, run_id: str, name: str) -> bytes:
+        """Return the content of an artifact of a run."""
+        async with self.open_response("GET", f"/api/runs/{run_id}/artifacts/{quote(name)}") as response:
+            content = await read_body(response)
+        if response.status >= _FIRST_ERROR:
             raise error_from_response(response, content)
         return content
 

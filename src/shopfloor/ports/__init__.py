@@ -23,6 +23,7 @@ from shopfloor.ports.agents import (
     UsageDelta,
 )
 from shopfloor.ports.audit import Audit, AuditEntry, audit_entry
+from shopfloor.ports.blobs import BlobInfo, Blobs, artifacts_folder, memory_folder, validate_key, validate_name
 from shopfloor.ports.bus import Bus, RunsSubscription, Subscription
 from shopfloor.ports.hosts import Hosts
 from shopfloor.ports.logs import (
@@ -81,6 +82,8 @@ __all__ = [
     "AgentRequest",
     "Audit",
     "AuditEntry",
+    "BlobInfo",
+    "Blobs",
     "Bus",
     "CallResult",
     "Capabilities",
@@ -154,9 +157,13 @@ __all__ = [
     "Watchers",
     "WorkerHandle",
     "WorkerInfo",
+    "artifacts_folder",
     "audit_entry",
     "child_environment",
     "child_on_path_to",
+    "memory_folder",
     "parent_of",
     "run_fields",
+    "validate_key",
+    "validate_name",
 ]

@@ -68,8 +68,13 @@ class LoginLimiter:
 LOGIN_PATH: Final = "/login"
 """Where a browser sends the code of a login link, or a token."""
 LOGOUT_PATH: Final = "/logout"
+RPC_PATH: Final = "/rpc"
+MCP_PATH: Final = "/mcp"
 _PUBLIC_PATHS: Final = frozenset({LOGIN_PATH, STYLESHEET_PATH})
 """Paths that need no token: the login, and the style sheet of its page."""
+_READER_PATHS: Final = frozenset({LOGOUT_PATH, RPC_PATH, MCP_PATH})
+"""Paths to which every role that may read may POST. Logging out affects only the caller; of the others, each method
+requires the role for what it does."""
 
 SECURITY_HEADERS: Final = {
     # Scripts and styles come only from this server's files, so text of a transcript can never become either.
@@ -153,8 +158,7 @@ class AuthMiddleware:
             return None
         caller, secret = await self._caller(scope, headers)
         set_caller(scope, caller)
-        # Every role may log out: it affects only the caller.
-        _check_role(caller.role, is_read=scope.get("method", "GET") in _READ_METHODS or scope["path"] == LOGOUT_PATH)
+        require_role(caller.role, is_read=scope.get("method", "GET") in _READ_METHODS or scope["path"] in _READER_PATHS)
         return secret if caller.expires_soon and await self._access.renew_session(secret) else None
 
     def _check_host(self, scope: Scope, headers: Headers) -> None:
@@ -198,7 +202,8 @@ class AuthMiddleware:
         raise Unauthorized("this session has ended", hint=_LOGIN_HINT)
 
 
-def _check_role(role: Role, *, is_read: bool) -> None:
+def require_role(role: Role, *, is_read: bool) -> None:
+    """Raise Forbidden if the role may not do this: read, or change anything."""
     if role not in (_MAY_READ if is_read else _MAY_ACT):
         action, needed = ("read", "viewer") if is_read else ("change anything", "operator")
         raise Forbidden(

@@ -20,6 +20,7 @@ RESPONSE_MODELS = (
     response_models.WorkerItem,
     response_models.WorkerDetail,
     response_models.WorkerEvents,
+    response_models.ArtifactList,
     response_models.LogPage,
     response_models.FoundEvents,
     response_models.SpanList,
@@ -31,6 +32,7 @@ RESPONSE_MODELS = (
     response_models.Catalogue,
     response_models.PluginList,
     response_models.ProviderList,
+    response_models.JsonRpcResponse,
 )
 # For a stream the schema describes one event, as tools that read OpenAPI expect.
 _TEXT = {"type": "string"}

@@ -11,6 +11,7 @@ import msgspec
 
 from shopfloor.adapters.local import (
     LocalAudit,
+    LocalBlobs,
     LocalBus,
     LocalHost,
     LocalHosts,
@@ -87,6 +88,7 @@ class StorageBackend(StoragePorts, frozen=True, kw_only=True):
             watchers=self.watchers,
             version=__version__,
             audit=self.audit,
+            blobs=self.blobs,
             delete_run=delete,
             run_service=engine.service if engine else None,
             providers=find_providers,
@@ -142,6 +144,7 @@ def _with_files(storage: Storage, store: Store, queue: Queue, bus: Bus, mask: Ma
         reader=LocalLogReader(storage, bus=bus),
         bus=bus,
         audit=LocalAudit(storage.audit),
+        blobs=LocalBlobs(storage.blobs),
         tokens=LocalTokens(storage.tokens),
         watchers=MemoryWatchers(),
         ingest=Ingest(LocalLogFeed(storage), store, bus),

@@ -184,6 +184,9 @@ export const pinRun = (id: string, pinned: boolean) =>
 export const deleteRun = (id: string) =>
   dataOf(client.DELETE("/api/runs/{run_id}", { params: { path: { run_id: id }, query: { force: true } } }));
 
+/** The address of a run's artifact, as a download. */
+export const artifactUrl = (id: string, name: string) => `/api/runs/${id}/artifacts/${encodeURIComponent(name)}`;
+
 export const logUrl = (id: string) => `/api/runs/${id}/log.jsonl`;
 
 /** Leave out undefined values, so that they are not sent. */

@@ -14,6 +14,7 @@ export type Provider = Schemas["ProviderInfo"];
 export type ProviderList = Schemas["ProviderList"];
 export type Plugin = Schemas["PluginInfo"];
 export type Channel = Schemas["ChannelItem"];
+export type Client = Schemas["RunClient"];
 export type Usage = Schemas["TokenUsage"];
 export type Span = Schemas["Span"];
 export type Spans = Schemas["SpanList"];

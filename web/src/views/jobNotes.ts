@@ -1,5 +1,4 @@
 /** Notes that a job reports about itself, as the tools of workers and plugins have them: text instead of JSON. */
-import type { LogEvent } from "@/api";
 import { isRecord, isText, oneLine } from "./json";
 
 export interface JobNote {
@@ -8,9 +7,6 @@ export interface JobNote {
   readonly headline: string;
   readonly paragraphs: readonly { readonly label: string | null; readonly text: string }[];
 }
-
-/** How many events before its outcome a run may name its artifacts. */
-const LAST_EVENTS = 10;
 
 /** Return the note in a tool call; null if the call is no note, or has other arguments. */
 export function noteOf(name: string, input: unknown): JobNote | null {
@@ -54,19 +50,4 @@ function artifactNames(input: Record<string, unknown>): string[] {
   const artifacts = input["artifacts"];
   if (!Array.isArray(artifacts)) return [];
   return artifacts.flatMap((item) => (isRecord(item) && isText(item["name"]) ? [item["name"]] : []));
-}
-
-/** The range of events that name the artifacts of a run whose last event is `lastSeq`. */
-export const artifactRange = (lastSeq: number): [from: number, to: number] => [
-  Math.max(1, lastSeq - LAST_EVENTS),
-  lastSeq,
-];
-
-/** Return the names of the artifacts in these events, as far as they are loaded. */
-export function artifactsIn(events: readonly (LogEvent | undefined)[]): string[] {
-  return events.flatMap((event) =>
-    event?.type === "tool.call" && event.payload.name === "submit_result" && isRecord(event.payload.input)
-      ? artifactNames(event.payload.input)
-      : [],
-  );
 }

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from shopfloor.lazy import lazy_getattr as _lazy_getattr
 
 if TYPE_CHECKING:
+    from shopfloor.adapters.memory.blobs import MemoryBlobs
     from shopfloor.adapters.memory.logs import MemoryLogFeed, MemoryLogReader, MemoryLogs
     from shopfloor.adapters.memory.queue import MemoryQueue
     from shopfloor.adapters.memory.storage import MemoryAudit, MemoryHosts, MemoryStorage, MemoryTokens, MemoryWatchers
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MemoryAudit",
+    "MemoryBlobs",
     "MemoryHosts",
     "MemoryLogFeed",
     "MemoryLogReader",
@@ -33,6 +35,7 @@ __getattr__ = _lazy_getattr(
             "MemoryTokens",
             "MemoryWatchers",
         ),
+        "blobs": ("MemoryBlobs",),
         "logs": (
             "MemoryLogFeed",
             "MemoryLogReader",

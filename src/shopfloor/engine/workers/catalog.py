@@ -64,6 +64,11 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     """Hash of the definition."""
 
     @property
+    def absolute_origin(self) -> str:
+        """The origin, as an absolute path for a Python file: the same in every working directory."""
+        return str(Path(self.origin).expanduser().absolute()) if self.origin.endswith(".py") else self.origin
+
+    @property
     def is_plugin(self) -> bool:
         """Whether a plugin does the work."""
         return self.worker_type == PLUGIN

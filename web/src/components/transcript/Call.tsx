@@ -7,7 +7,7 @@ import { isCancellation } from "@/views/detail";
 import { headline } from "@/views/headline";
 import { noteOf } from "@/views/jobNotes";
 import { isText, oneLine } from "@/views/json";
-import { type CallRow, isFailed, type ResultRow } from "@/views/transcriptRows";
+import { type CallRow, isFailed, type ResultRow } from "@/views/rowTypes";
 import { formatDuration } from "@/views/time";
 import { CallBody, ResultBody } from "./CallBody";
 import { Fold } from "./Fold";
