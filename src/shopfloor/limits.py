@@ -427,9 +427,15 @@ PLUGIN_CANCEL_SECONDS: Final = 10.0
 PLUGIN_NOTES: Final = 1_000
 """How many summaries, questions and decisions of one job are recorded."""
 PLUGIN_NOTE_CHARS: Final = 10_000
-"""The longest text of a recorded summary, question or decision; the rest is cut off."""
+"""The longest text of a recorded summary, question, decision or error of a plugin; the rest is cut off."""
 PLUGIN_CLAIM_RUNS: Final = 1_000
 """How many runs of a plugin are searched for the owner of a job after a crash."""
+CONFIG_DEPTH: Final = 100
+"""The deepest nesting of a configuration file that `shopfloor mcp install` edits."""
+CONFIG_BYTES: Final = 64 * 1024 * 1024
+"""The largest configuration file that `shopfloor mcp install` edits."""
+CONFIG_ATTEMPTS: Final = 10
+"""How often `shopfloor mcp install` tries to edit a file that its agent changes at the same time."""
 PLUGIN_CHECK_SECONDS: Final = 5.0
 """How long `shopfloor plugins check` waits for its job before it cancels it."""
 

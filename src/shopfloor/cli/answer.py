@@ -21,7 +21,7 @@ from shopfloor.cli.run_options import has_server, read_stdin
 from shopfloor.cli.style import one_line
 from shopfloor.cli.tool_commands import parse_json_or_text
 from shopfloor.client import Client
-from shopfloor.errors import ConflictError, RunEnded, UsageError
+from shopfloor.errors import ConflictError, RunEnded, UsageError, one_shot_job
 from shopfloor.limits import PREVIEW_CHARS
 
 EXAMPLES = """\
@@ -139,6 +139,8 @@ def _select_call(calls: list[dict[str, Any]], call_id: str | None, detail: dict[
         return calls[0]
     if calls:
         raise _ambiguous_call(calls, detail["id"])
+    if detail["completed_at"] is None and detail["worker_type"] == "plugin":
+        raise one_shot_job(detail["id"])
     kind = RunEnded if detail["completed_at"] is not None else ConflictError
     raise kind(
         f"run {detail['id'][:8]} waits for no answer: it is {run_status(detail)}",

@@ -20,11 +20,16 @@ from shopfloor.mcp import require_sdk
 
 EXAMPLES = """\
   shopfloor mcp                                     as an agent starts it, over stdin and stdout
-  claude mcp add shopfloor -- shopfloor mcp         add it to Claude Code
-  codex mcp add shopfloor -- shopfloor mcp          add it to Codex
+  shopfloor mcp install claude-code                 add it to Claude Code, with a skill
+  shopfloor mcp install codex --print               show what would be written
+  shopfloor mcp uninstall codex                     remove it again
 
 It uses the server that is running, or starts one in the background, which goes on
 when the agent ends; `shopfloor down` stops it. The server also has MCP at /mcp."""
+_INSTALL = """\
+  shopfloor mcp install claude-code
+  shopfloor mcp install codex --storage ~/team   with the runs of this storage
+  shopfloor mcp install cursor --print           show what would be written"""
 _SESSION_VARIABLE = "CLAUDE_CODE_SESSION_ID"
 _AGENT_VARIABLES = frozenset(
     {
@@ -45,11 +50,25 @@ def parser(name: str, summary: str) -> ArgumentParser:
     """Return the parser of the command's arguments."""
     parser = Parser(name, summary, examples=EXAMPLES)
     parser.add_argument("--workers", **WORKERS_OPTION)
+    serve = parser.add_command("serve", "Serve an agent (the default)", examples="  shopfloor mcp serve")
+    serve.add_argument("--workers", **WORKERS_OPTION)
+    for inner, what, example in (
+        ("install", "Add the server to an agent", _INSTALL),
+        ("uninstall", "Remove the server from an agent", "  shopfloor mcp uninstall claude-code"),
+    ):
+        command = parser.add_command(inner, what, examples=example)
+        command.add_argument("agent", metavar="AGENT", help="claude-code, codex, gemini, copilot, opencode or cursor")
+        command.add_argument("--print", action="store_true", help="print the changes as a diff, and write nothing")
+    parser.set_default_command("serve")
     return parser
 
 
 def run(args: Namespace) -> int:
-    """Serve one agent until it closes standard input."""
+    """Serve one agent until it closes standard input, or change the configuration of an agent."""
+    if args.part != "serve":
+        from shopfloor.cli.mcp_install import install, uninstall
+
+        return install(args) if args.part == "install" else uninstall(args)
     require_sdk()
     anyio.run(_serve, args, backend_options={"use_uvloop": True})
     return 0

@@ -95,8 +95,9 @@ def offer_server(args: Namespace) -> bool:
     if sys.stdin.readline().strip().lower() not in ("", "y", "yes"):
         return False
     storage = storage_from_args(args)
-    workers = [word for source in args.workers for word in ("--workers", source)]
-    address = start_server(storage, ["up", "--storage", str(storage.root), *workers])
+    options = [word for source in args.workers for word in ("--workers", source)]
+    options += [word for folder in args.plugins for word in ("--plugins", folder)]
+    address = start_server(storage, ["up", "--storage", str(storage.root), *options])
     print(f"shopfloor: started a server at {address.url}; `shopfloor down` stops it", file=sys.stderr)
     return True
 

@@ -29,6 +29,7 @@ from shopfloor.log import (
     is_run_id,
 )
 from shopfloor.views.notes import LOG_QUESTION
+from shopfloor.views.spending import SESSION_KINDS
 from shopfloor.views.stream_events import (
     BlockEnd,
     BlockStart,
@@ -222,7 +223,7 @@ def _handle_event(state: StreamState, event: Event) -> Step:
             )
             # Including the spending of its sub-agents, which no other event has.
             spent = _usage_events(None, step.usage, step.cost) + _usage_events(None, step.sub_usage, step.sub_cost)
-            spent = spent if step.kind == "agent" else []
+            spent = spent if step.kind in SESSION_KINDS else []
             return msgspec.structs.replace(state, texts=texts), [*events, *spent, end]
         case AssistantMessage(note=note) if note is not None and note.kind not in ("ready", "left"):
             return state, [

@@ -26,7 +26,10 @@ from shopfloor.views.wait_state import NO_WAITS, WaitState, wait_state_step
 
 TimelineType = Literal["status", "tool_started", "tool_completed", "error"]
 # The input fields that describe a call best, in this order.
-_PREVIEW_FIELDS = ("command", "file_path", "path", "url", "query", "pattern", "prompt", "description")
+_PREVIEW_FIELDS = (
+    *("command", "file_path", "path", "url", "query", "pattern", "prompt", "description"),
+    *("decision", "question"),
+)
 
 
 class TimelineRow(msgspec.Struct, frozen=True, gc=False):
