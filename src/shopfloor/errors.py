@@ -258,10 +258,6 @@ class ServerUnreachable(ShopfloorError, code="server_unreachable", status=502, e
     """The server does not answer."""
 
 
-class ServerStopping(ServerUnreachable, code="server_stopping", status=503):
-    """The server stops, and did not finish the request."""
-
-
 class StoreError(ShopfloorError, code="store_error", exit_code=6):
     """The database cannot be used."""
 
@@ -353,8 +349,10 @@ class StepFailed(RunFailed, code="execution_error"):
 class PluginFailed(RunFailed, code="plugin_error"):
     """A plugin answered with an error, or not as the protocol says."""
 
-    def __init__(self, message: str, *, hint: str | None = None, rpc_code: int | None = None) -> None:
-        super().__init__(message, hint=hint)
+    def __init__(
+        self, message: str, *, hint: str | None = None, retry_after: float | None = None, rpc_code: int | None = None
+    ) -> None:
+        super().__init__(message, hint=hint, retry_after=retry_after)
         self.rpc_code = rpc_code
         """The code of a JSON-RPC error."""
 
@@ -362,8 +360,10 @@ class PluginFailed(RunFailed, code="plugin_error"):
 class PluginUnavailable(RunFailed, code="plugin_unavailable", status=503, retryable=True):
     """A plugin does not run or does not answer."""
 
-    def __init__(self, message: str, *, hint: str | None = None, is_sent: bool = False) -> None:
-        super().__init__(message, hint=hint)
+    def __init__(
+        self, message: str, *, hint: str | None = None, retry_after: float | None = None, is_sent: bool = False
+    ) -> None:
+        super().__init__(message, hint=hint, retry_after=retry_after)
         self.is_sent = is_sent
         """Whether the plugin may have received the request."""
 
@@ -473,6 +473,14 @@ def storage_error(error: OSError, doing: str, *, reading: bool = False) -> Stora
 def missing_working_directory() -> UsageError:
     """Return the error for a working directory that was deleted."""
     return UsageError("the current folder does not exist any more", hint="change to an existing folder")
+
+
+def one_shot_job(run_id: str) -> ConflictError:
+    """Return the error for an answer to a job of a plugin."""
+    return ConflictError(
+        f"the run {run_id} is a job of a plugin, which takes no answers: a job is one-shot",
+        hint="start a new run whose task has the answer",
+    )
 
 
 def ambiguous_run(prefix: str, run_ids: Sequence[str]) -> AmbiguousRun:

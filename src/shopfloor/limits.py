@@ -427,7 +427,7 @@ PLUGIN_CANCEL_SECONDS: Final = 10.0
 PLUGIN_NOTES: Final = 1_000
 """How many summaries, questions and decisions of one job are recorded."""
 PLUGIN_NOTE_CHARS: Final = 10_000
-"""The longest text of a recorded summary, question or decision; the rest is cut off."""
+"""The longest text of a recorded summary, question, decision or error of a plugin; the rest is cut off."""
 PLUGIN_CLAIM_RUNS: Final = 1_000
 """How many runs of a plugin are searched for the owner of a job after a crash."""
 CONFIG_DEPTH: Final = 100
@@ -444,8 +444,6 @@ INSTRUCTIONS_CHARS: Final = 2_000
 """The longest instructions of the MCP server: Claude Code shows its model no more than 2 KB."""
 INSTRUCTIONS_WORKER_CHARS: Final = 120
 """How much of a worker's description the instructions show."""
-TOKEN_CHARS: Final = 4
-"""The number of characters that is estimated as one token."""
 MCP_TOOLS_TOKENS: Final = 2_500
 """The size of all tool descriptions and schemas together."""
 MCP_OUTPUT_TOKENS: Final = 4_000
@@ -464,8 +462,6 @@ MCP_OPTIONS: Final = 10
 """The number of options of a question in one output."""
 MCP_NOTES: Final = 3
 """The number of decisions, and of questions left open, that an output shows of a run."""
-MCP_NOTE_EVENTS: Final = 500
-"""How many of the newest events of a run are searched for its notes."""
 MCP_PAGE_ITEMS: Final = 10
 """The number of workers, runs or resources on one page."""
 MCP_WAIT_RUNS: Final = 10

@@ -1,4 +1,4 @@
-"""The wheel, installed as the documentation says: by pipx, for a user who has nothing yet."""
+"""The wheel, installed with pipx as documented, for a user with an empty home folder."""
 
 from __future__ import annotations
 

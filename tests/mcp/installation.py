@@ -20,7 +20,7 @@ from mcp.types import CallToolResult, TextContent
 from tests.cli.conftest import SHOPFLOOR
 from tests.timeouts import TIMEOUT_SECONDS, wait_until
 
-from shopfloor.client import Address, find_server
+from shopfloor.client import Address, find_storage_server
 from shopfloor.record import Storage
 
 _IMPORTS = "import asyncio\n\nfrom shopfloor import worker\n\n\n@worker\n"
@@ -139,7 +139,7 @@ class Installation:
 
     @property
     def address(self) -> Address | None:
-        return find_server(self.storage, named=False) if self.storage.root.exists() else None
+        return find_storage_server(self.storage) if self.storage.root.exists() else None
 
     def down(self, number: signal.Signals = signal.SIGTERM) -> None:
         """Stop the server that `up` started."""

@@ -183,8 +183,14 @@ HELLO = (
 
 
 def start_stdio(installation: Installation) -> subprocess.Popen[bytes]:
-    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    process = subprocess.Popen([SHOPFLOOR, "mcp"], env=installation.env, cwd=installation.project, **pipes)
+    process = subprocess.Popen(
+        [SHOPFLOOR, "mcp"],
+        env=installation.env,
+        cwd=installation.project,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write(HELLO)

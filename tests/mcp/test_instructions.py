@@ -1,4 +1,4 @@
-"""What a model is told about Shopfloor, and how much of its context that takes."""
+"""The guide that a model gets, and how much of its context that takes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from mcp.types import Tool
 from tests.mcp.installation import Installation
 
-from shopfloor.limits import INSTRUCTIONS_CHARS, MCP_TOOLS_TOKENS, TOKEN_CHARS
+from shopfloor.limits import CHARS_PER_TOKEN, INSTRUCTIONS_CHARS, MCP_TOOLS_TOKENS
 from shopfloor.mcp import server_instructions, skill_text
 from shopfloor.mcp.protocol_server import describe_tools
 
@@ -20,7 +20,7 @@ def wire(tools: list[Tool]) -> str:
 
 
 def test_all_tools_together_take_fewer_tokens_than_their_limit() -> None:
-    assert len(wire(describe_tools())) / TOKEN_CHARS < MCP_TOOLS_TOKENS
+    assert len(wire(describe_tools())) / CHARS_PER_TOKEN < MCP_TOOLS_TOKENS
 
 
 def test_every_tool_and_argument_has_a_type_and_every_tool_a_description() -> None:
@@ -30,7 +30,7 @@ def test_every_tool_and_argument_has_a_type_and_every_tool_a_description() -> No
         assert all("type" in field for field in tool.input_schema["properties"].values()), tool.name
 
 
-@pytest.mark.req("WD-39")
+@pytest.mark.req("REQ-WD-39")
 def test_the_guide_says_when_to_dispatch_how_to_relay_and_how_to_present() -> None:
     text = server_instructions([WORKER])
     for words in (
@@ -48,7 +48,7 @@ def test_the_guide_says_when_to_dispatch_how_to_relay_and_how_to_present() -> No
     }
 
 
-@pytest.mark.req("WD-45")
+@pytest.mark.req("REQ-WD-45")
 def test_the_guide_sends_work_to_listed_workers_only() -> None:
     assert "Only the workers of worker_list accept work." in server_instructions([WORKER])
 
@@ -73,10 +73,10 @@ def test_the_skill_has_the_same_guide_and_a_head_that_claude_code_reads() -> Non
     assert skill.startswith("---\nname: shopfloor\ndescription: ")
     guide = server_instructions([]).split("\n\n")[1]
     assert guide in skill
-    assert len(skill) / TOKEN_CHARS < 600
+    assert len(skill) / CHARS_PER_TOKEN < 600
 
 
-@pytest.mark.req("WD-39")
+@pytest.mark.req("REQ-WD-39")
 def test_the_command_prints_the_instructions_with_and_without_a_server(installation: Installation) -> None:
     without = installation.shopfloor("prompt")
     assert (without.returncode, without.stderr) == (0, "")

@@ -16,7 +16,7 @@ from tests.model_server.script import RecordedRequest, Text, ToolUse, Turn
 from tests.model_server.server import ModelServer
 from tests.timeouts import TIMEOUT_SECONDS, wait_until
 
-from shopfloor.limits import INSTRUCTIONS_CHARS, MCP_TOOLS_TOKENS, TOKEN_CHARS
+from shopfloor.limits import CHARS_PER_TOKEN, INSTRUCTIONS_CHARS, MCP_TOOLS_TOKENS
 from shopfloor.mcp.tools import TOOLS
 
 __all__ = ["model_server", "model_server_thread"]
@@ -95,7 +95,7 @@ def ended(agent: MainAgent, text: str) -> list[Turn]:
     ]
 
 
-@pytest.mark.req("WD-39")
+@pytest.mark.req("REQ-WD-39")
 def test_an_agent_dispatches_relays_a_question_and_brings_back_the_result(agent: MainAgent) -> None:
     agent.model.say(
         *ended(agent, "The sky is green"),
@@ -137,7 +137,7 @@ def _find_runs(agent: MainAgent) -> list[dict[str, Any]]:
     return json.loads(agent.installation.shopfloor("list", "--json").stdout)["workers"]
 
 
-@pytest.mark.req("WD-39")
+@pytest.mark.req("REQ-WD-39")
 def test_the_model_gets_our_instructions_and_tools_and_they_are_small(agent: MainAgent) -> None:
     agent.model.say(Turn(say=[Text(text="Nothing to do.")], times=0))
     agent.run()
@@ -148,8 +148,8 @@ def test_the_model_gets_our_instructions_and_tools_and_they_are_small(agent: Mai
     tools = _our_tools(agent, body)
     assert sorted(tools) == sorted(TOOLS)
     size = sum(len(json.dumps(tool)) for tool in tools.values())
-    assert size / TOKEN_CHARS < MCP_TOOLS_TOKENS
-    assert (size + INSTRUCTIONS_CHARS) / TOKEN_CHARS < MCP_TOOLS_TOKENS
+    assert size / CHARS_PER_TOKEN < MCP_TOOLS_TOKENS
+    assert (size + INSTRUCTIONS_CHARS) / CHARS_PER_TOKEN < MCP_TOOLS_TOKENS
 
 
 def _our_tools(agent: MainAgent, body: dict[str, Any]) -> dict[str, dict[str, Any]]:

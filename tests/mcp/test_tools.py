@@ -11,7 +11,7 @@ from mcp.types import ElicitRequestParams, ElicitResult
 from tests.mcp.installation import Installation, Kind, call
 from tests.timeouts import TIMEOUT_SECONDS
 
-from shopfloor.limits import MCP_OUTPUT_TOKENS, MCP_PAGE_ITEMS, MCP_RESULT_CHARS, TOKEN_CHARS
+from shopfloor.limits import CHARS_PER_TOKEN, MCP_OUTPUT_TOKENS, MCP_PAGE_ITEMS, MCP_RESULT_CHARS
 
 pytestmark = pytest.mark.anyio
 
@@ -21,7 +21,7 @@ kinds = pytest.mark.parametrize("kind", ["stdio", "http"])
 
 
 @connections
-@pytest.mark.req("WD-39")
+@pytest.mark.req("REQ-WD-39")
 async def test_instructions_name_the_workers(running: Installation, kind: Kind, mode: str) -> None:
     async with running.client(kind, mode) as client:
         assert client.instructions is not None
@@ -214,7 +214,8 @@ async def test_lists_come_in_pages_and_no_output_is_too_large(running: Installat
             await call(client, "worker_dispatch", {"worker": "greet", "task": task, "description": task})
         first = await client.call_tool("run_search", {"query": name})
         assert (
-            sum(len(block.text) for block in first.content if block.type == "text") <= MCP_OUTPUT_TOKENS * TOKEN_CHARS
+            sum(len(block.text) for block in first.content if block.type == "text")
+            <= MCP_OUTPUT_TOKENS * CHARS_PER_TOKEN
         )
         found = await call(client, "run_search", {"query": name})
         assert (len(found.facts["runs"]), found.facts["total"]) == (MCP_PAGE_ITEMS, MCP_PAGE_ITEMS + 2)

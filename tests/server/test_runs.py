@@ -42,7 +42,18 @@ DETAIL_OF_SEED = {
     *("id", "task", "result", "status", "worker_type", "channel_id", "channel_name", "started_at", "completed_at"),
     "transcript",
 }
-MORE_OF_DETAIL = {"awaits", "transcript_omitted", "queued_at", "host", "attempt", "last_seq"}
+MORE_OF_DETAIL = {
+    "awaits",
+    "summary",
+    "questions",
+    "decisions",
+    "artifacts",
+    "transcript_omitted",
+    "queued_at",
+    "host",
+    "attempt",
+    "last_seq",
+}
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 

@@ -248,7 +248,7 @@ def test_an_attempt_after_an_answer_is_shown_as_resumed_at_any_stored_state():
         row, (state, rows) = row_of(events[:place]), timeline_fold(Timeline(), events[:place])
         _, more = timeline_fold(state, events[place:], row.waits)
         statuses = [one.data["status"] for one in rows + more if one.event_type == "status"]
-        assert statuses == ["starting", "s", "going on", "going on"]
+        assert statuses == ["starting", "s", "resumed", "resumed"]
 
 
 # the timeline

@@ -70,7 +70,7 @@ EXAMPLES = """\
   shopfloor run --provider codex 'fix test 3'  hand a task to an agent
   shopfloor run --command 'pytest -q'          record a command
   shopfloor show last                          read the newest transcript
-  shopfloor tail 5f3a                          watch the run whose id begins so"""
+  shopfloor tail 5f3a                          watch the run 5f3a…"""
 
 
 class CommandModule(Protocol):

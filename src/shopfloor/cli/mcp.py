@@ -15,7 +15,7 @@ from shopfloor.cli.arguments import WORKERS_OPTION, Parser, storage_from_args
 from shopfloor.cli.client_session import is_remote
 from shopfloor.cli.server_process import ensure_server
 from shopfloor.cli.shutdown import exit_now, receive_signals
-from shopfloor.client import Address, HttpTransport
+from shopfloor.client import Address, Transport
 from shopfloor.mcp import require_sdk
 
 EXAMPLES = """\
@@ -74,6 +74,13 @@ def run(args: Namespace) -> int:
     return 0
 
 
+def _open_transport(address: Address) -> Transport:
+    from shopfloor.client import HttpTransport, PlainTransport
+
+    kind = PlainTransport if address.url.startswith("http://") else HttpTransport
+    return kind(address.url, address.token)
+
+
 async def _serve(args: Namespace) -> None:
     from shopfloor.mcp import serve_stdio
 
@@ -97,7 +104,7 @@ async def _serve(args: Namespace) -> None:
             tasks.start_soon(exit_on_signal)
             await serve_stdio(
                 find_server,
-                lambda address: HttpTransport(address.url, address.token),
+                _open_transport,
                 folder=None if is_remote() else os.fspath(Path.cwd()),
                 session_id=os.environ.get(_SESSION_VARIABLE),
             )

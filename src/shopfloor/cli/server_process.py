@@ -13,7 +13,7 @@ from pathlib import Path
 
 from shopfloor.cli import pending_calls
 from shopfloor.cli.arguments import storage_from_args
-from shopfloor.client import Address, find_server
+from shopfloor.client import Address, find_storage_server, server_from_environment
 from shopfloor.errors import ConflictError, ServerRunning, ServerUnreachable, storage_error
 from shopfloor.limits import SERVER_DOWN_SECONDS, SERVER_POLL_SECONDS, SERVER_START_SECONDS
 from shopfloor.record import Storage, is_locked, make_folder, open_for_append
@@ -27,7 +27,7 @@ def start_server(storage: Storage, words: Sequence[str], env: Mapping[str, str] 
     Its standard error goes to `server.log`. Raises `ServerUnreachable`, with the reason, if the process ends before it
     listens or does not listen in time.
     """
-    running = find_server(storage, named=False)
+    running = find_storage_server(storage)
     if running is not None:
         raise ServerRunning(
             f"a server is already running on {storage.root}",
@@ -81,8 +81,10 @@ def ensure_server(storage: Storage, words: Sequence[str], env: Mapping[str, str]
 
 def _wait_for_starting(storage: Storage) -> Address | None:
     """Return the address of the server; wait for it if the server is starting."""
-    _wait_until(lambda: find_server(storage) or not is_locked(storage.server_lock), SERVER_START_SECONDS)
-    return find_server(storage)
+    if (address := server_from_environment()) is not None:
+        return address
+    _wait_until(lambda: find_storage_server(storage) or not is_locked(storage.server_lock), SERVER_START_SECONDS)
+    return find_storage_server(storage)
 
 
 def offer_server(args: Namespace) -> bool:
@@ -93,15 +95,16 @@ def offer_server(args: Namespace) -> bool:
     if sys.stdin.readline().strip().lower() not in ("", "y", "yes"):
         return False
     storage = storage_from_args(args)
-    workers = [word for source in args.workers for word in ("--workers", source)]
-    address = start_server(storage, ["up", "--storage", str(storage.root), *workers])
+    options = [word for source in args.workers for word in ("--workers", source)]
+    options += [word for folder in args.plugins for word in ("--plugins", folder)]
+    address = start_server(storage, ["up", "--storage", str(storage.root), *options])
     print(f"shopfloor: started a server at {address.url}; `shopfloor down` stops it", file=sys.stderr)
     return True
 
 
 def stop_server(storage: Storage) -> str | None:
     """Stop the server of a storage and wait for its end; return its URL, or None if no server is running."""
-    address = find_server(storage, named=False)
+    address = find_storage_server(storage)
     if address is None:
         if is_locked(storage.server_lock):
             raise ConflictError("a server is starting", hint="try again in a moment")
@@ -134,7 +137,7 @@ def _open_log(storage: Storage) -> int:
 
 def _address(storage: Storage, pid: int) -> Address | None:
     """Return the address of the server with this process id, not of a server that started at the same time."""
-    address = find_server(storage, named=False)
+    address = find_storage_server(storage)
     return address if address is not None and address.pid == pid else None
 
 

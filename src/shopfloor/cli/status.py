@@ -10,8 +10,7 @@ from typing import Any, NamedTuple, cast
 import anyio
 
 from shopfloor.cli.arguments import RUN_HELP, Parser, ReadWarnings, add_color_option, storage_from_args
-from shopfloor.cli.client_session import resolve_run_id
-from shopfloor.cli.list import run_status
+from shopfloor.cli.client_session import resolve_run_id, run_status
 from shopfloor.cli.pending_calls import fetch_answered_calls, get_pending_calls, pending_call_lines
 from shopfloor.cli.style import (
     Style,

@@ -2,7 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-from shopfloor.client.address import Address, address_of, find_server, named_server
+from shopfloor.client.address import (
+    Address,
+    find_server,
+    find_storage_server,
+    parse_server_url,
+    server_from_environment,
+)
 from shopfloor.client.api import Api, failure_of
 from shopfloor.client.client import Client
 from shopfloor.client.sse import to_sse
@@ -42,6 +48,7 @@ from shopfloor.views import (
 
 if TYPE_CHECKING:
     from shopfloor.client.http_transport import HttpTransport
+    from shopfloor.client.plain_transport import PlainTransport
 
 __all__ = [
     "Address",
@@ -59,6 +66,7 @@ __all__ = [
     "Handler",
     "HttpTransport",
     "Notice",
+    "PlainTransport",
     "Question",
     "ReasoningDelta",
     "ReasoningEnd",
@@ -85,13 +93,14 @@ __all__ = [
     "WorkerResult",
     "WorkerStart",
     "WorkersApi",
-    "address_of",
     "executed",
     "failure_of",
     "find_server",
-    "named_server",
+    "find_storage_server",
+    "parse_server_url",
+    "server_from_environment",
     "to_sse",
 ]
 
-# Loaded on first use, because httpx loads slowly.
-__getattr__ = _lazy_getattr(__name__, {"http_transport": ("HttpTransport",)})
+# Loaded on first use: httpx loads slowly, and the other transport is for `shopfloor mcp` alone.
+__getattr__ = _lazy_getattr(__name__, {"http_transport": ("HttpTransport",), "plain_transport": ("PlainTransport",)})

@@ -11,7 +11,7 @@ import msgspec
 
 from shopfloor.client.api import Api, failure_of, require_run_id
 from shopfloor.client.execution import ContinueRequest, Execution, FirstSegment, ReceivedEvent, ResumedRun, StartRequest
-from shopfloor.client.replay import follow_log, replay_log, retry_unreachable, with_seq
+from shopfloor.client.resumable_stream import follow_log, replay_log, retry_unreachable, with_seq
 from shopfloor.client.tools import CallResult, ToolHandlers, executed
 from shopfloor.decoding import convert
 from shopfloor.errors import (

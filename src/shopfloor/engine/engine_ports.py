@@ -8,7 +8,7 @@ import msgspec
 
 from shopfloor.engine.agents.request import AgentRuntime
 from shopfloor.engine.attempt import Attempt, StepResult, StepTry
-from shopfloor.engine.plugin_jobs import FindClaimedJobs
+from shopfloor.engine.plugin_jobs import FindJobClaims
 from shopfloor.ports import Audit, Blobs, Hosts, LogReader, Logs, Models, Plugins, Processes, Queue, Store
 
 
@@ -40,7 +40,7 @@ class StepContext(msgspec.Struct, frozen=True, kw_only=True):
     call_worker: CallWorker
     agents: AgentRuntime
     plugins: Plugins
-    find_claimed_jobs: FindClaimedJobs
+    find_job_claims: FindJobClaims
     blobs: Blobs
     cwd: str
     """The working directory of the run."""

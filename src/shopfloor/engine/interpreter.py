@@ -118,7 +118,7 @@ class BlockRun(Run):
     async def plugin_job(self, name: str, request: JobRequest) -> PluginResult:
         """Hand a task to a plugin, and return the result of its job."""
         context = self._step_context
-        step = PluginStepRunner(self._attempt, context.plugins, context.find_claimed_jobs, request)
+        step = PluginStepRunner(self._attempt, context.plugins, context.find_job_claims, request)
         return await step.run(self._next_step_key(name, PLUGIN_JOB), name=name)
 
     def results(self, kind: str) -> Iterator[Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from datetime import datetime
 from typing import Any
 
 import anyio
@@ -21,7 +20,7 @@ from shopfloor.engine.error_mapping import as_run_failed, to_run_error
 from shopfloor.engine.maintenance import end_orphan
 from shopfloor.engine.partial_message_writer import end_partial_messages
 from shopfloor.engine.registry import Claim, RunRegistry
-from shopfloor.engine.replay_state import AGENT, ReplayState, last_event, read_replay_state
+from shopfloor.engine.replay_state import AGENT, ReplayState, elapsed_ms, last_event, read_replay_state, seconds_since
 from shopfloor.engine.resumption import Resumption
 from shopfloor.engine.slot_usage import Slot
 from shopfloor.engine.subruns import SubRuns
@@ -41,7 +40,7 @@ from shopfloor.errors import (
     StorageFull,
 )
 from shopfloor.limits import ABANDON_SECONDS, IDLE_RUNS, IDLE_SECONDS, POISON_ATTEMPTS
-from shopfloor.log import FORMAT, RunCompleted, RunError, RunStarted, Status, Usage, now
+from shopfloor.log import FORMAT, RunCompleted, RunError, RunStarted, Status, Usage
 from shopfloor.ports import Logs, QueuedRun
 
 _log = logging.getLogger("shopfloor.engine")
@@ -147,7 +146,7 @@ async def end_open_steps(attempt: Attempt, error: ShopfloorError | None) -> None
     `error` is the error of all these steps, if the run as a whole was interrupted.
     """
     for step_key, record in reversed(attempt.replay_state.open_steps()):
-        step_try = StepTry(step_key, record.name, record.kind, record.try_, time.monotonic())
+        step_try = StepTry(step_key, record.name, record.kind, record.try_, record.started_monotonic)
         await attempt.end(step_try, error=error or attempt.stop_error(step_key))
 
 
@@ -178,12 +177,8 @@ def _with_submitted_result(outcome: RunCompleted, replay_state: ReplayState) -> 
 
 
 def _duration_ms(replay_state: ReplayState, started_monotonic: float) -> int:
-    """Return the time since the first attempt started. Across attempts only the wall clock can measure it."""
-    this_attempt = round((time.monotonic() - started_monotonic) * 1000)
-    if not replay_state.started_at:
-        return this_attempt
-    since = datetime.fromisoformat(now()) - datetime.fromisoformat(replay_state.started_at)
-    return max(this_attempt, round(since.total_seconds() * 1000))
+    """Return the time since the first attempt started."""
+    return max(elapsed_ms(started_monotonic), round(seconds_since(replay_state.started_at) * 1000))
 
 
 class Lifecycle:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from typing import Any, Final, NamedTuple, cast
 
@@ -28,6 +29,7 @@ from shopfloor.log import (
     UserMessage,
     decode,
     is_message_chunk,
+    now,
 )
 from shopfloor.ports import LogReader
 from shopfloor.views import (
@@ -38,6 +40,7 @@ from shopfloor.views import (
     UsageTotal,
     WaitState,
     format_step_key,
+    ms_between,
     spending_step,
     wait_state_step,
 )
@@ -75,6 +78,7 @@ class StepRecord(msgspec.Struct):
     child_run_id: str | None = None
     started_seq: int = 0
     """The `seq` of the start of this try."""
+    started_at: str = ""
     stopped_by: StepCompleted | CallCompleted | None = None
     """The end of the step whose failure stopped this one."""
     session: Session | None = None
@@ -85,6 +89,21 @@ class StepRecord(msgspec.Struct):
     """For an agent: its tool calls without a result."""
     stdout: TextTail = msgspec.field(default_factory=lambda: TextTail(COMMAND_OUTPUT_CHARS))
     """For a command: the end of its standard output."""
+
+    @property
+    def started_monotonic(self) -> float:
+        """When this try started, possibly in another process, on the monotonic clock of this process."""
+        return time.monotonic() - seconds_since(self.started_at)
+
+
+def elapsed_ms(started_monotonic: float) -> int:
+    """Return the milliseconds since a time of the monotonic clock."""
+    return round((time.monotonic() - started_monotonic) * 1000)
+
+
+def seconds_since(timestamp: str) -> float:
+    """Return the time since an event of the log. Across processes only the wall clock can measure it."""
+    return (ms_between(timestamp, now()) or 0) / 1000
 
 
 class ReplayState(msgspec.Struct):
@@ -147,6 +166,7 @@ class ReplayState(msgspec.Struct):
                     step.try_,
                     child_run_id=event.child_run_id,
                     started_seq=event.seq,
+                    started_at=event.timestamp,
                     session=session,
                 )
             case StepCompleted() | CallCompleted() as step:

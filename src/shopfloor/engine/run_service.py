@@ -14,7 +14,7 @@ from shopfloor.engine.replay_state import AGENT, ReplayState, read_replay_state
 from shopfloor.engine.resumption import Resumption
 from shopfloor.engine.workers.catalog import BUILTIN, EXAMPLE_WORKERS, PLUGIN, Worker, WorkerCatalog
 from shopfloor.engine.workers.inputs import input_schema, validate_input
-from shopfloor.engine.workers.plugin_workers import DESCRIPTION, TASK
+from shopfloor.engine.workers.plugin_workers import job_description
 from shopfloor.engine.workers.provider_workers import PROMPT
 from shopfloor.errors import (
     ConflictError,
@@ -24,6 +24,7 @@ from shopfloor.errors import (
     StorageFull,
     TranscriptBroken,
     UnknownCall,
+    one_shot_job,
 )
 from shopfloor.limits import OPEN_BRANCHES, PREVIEW_CHARS
 from shopfloor.log import MASK, RunStarted, ToolResult, decode, new_run_id, now
@@ -37,7 +38,7 @@ from shopfloor.ports import (
     WorkerInfo,
     child_on_path_to,
 )
-from shopfloor.views import as_text, join_call_id, preview, split_call_id
+from shopfloor.views import as_text, join_call_id, split_call_id
 
 
 class RunService:
@@ -168,10 +169,7 @@ class RunService:
         if replay_state.first is None:
             raise RunNotFound(f"there is no run {run_id} that waits for an answer")
         if replay_state.first.worker_type == PLUGIN:
-            raise ConflictError(
-                f"the run {run_id} is a job of a plugin, which takes no answers: a job is one-shot",
-                hint="start a new run whose task has the answer",
-            )
+            raise one_shot_job(run_id)
         for result in results:
             call_id = result.call_id
             if call_id in replay_state.definition_wait_calls:
@@ -287,7 +285,7 @@ def _already_answered(run_id: str, call_id: str) -> ConflictError:
 def _describe_task(worker: Worker, worker_input: dict[str, Any]) -> str:
     """Describe the run in one line, for lists: the worker and its input."""
     if worker.is_plugin:
-        return str(worker_input.get(DESCRIPTION) or preview(worker_input[TASK]))
+        return job_description(worker_input)
     if worker.worker_type != BUILTIN:
         return str(worker_input[PROMPT])
     inputs = ", ".join(f"{name}={as_text(value)}" for name, value in worker_input.items() if value is not None)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import anyio.abc
@@ -14,16 +15,20 @@ import anyio.to_thread
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.requests import Request
+from starlette.responses import JSONResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from shopfloor.client import Api, AppTransport
-from shopfloor.errors import ExtraMissing, ServerStopping, ServerUnreachable, Unauthorized, sole_error
+from shopfloor.errors import ExtraMissing, ServerUnreachable, Unauthorized, sole_error
 from shopfloor.limits import MCP_SESSION_SECONDS, MCP_SESSIONS, REQUEST_BYTES
 
 if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
     from shopfloor.mcp.protocol_server import Connection
+
+
+_STOPPING: Final = "the server is stopping"
 
 
 def require_sdk() -> None:
@@ -60,7 +65,7 @@ class McpHttpApp:
         token = _bearer_token(scope)
         manager = await self._loaded_manager()
         _bind_session(scope, token)
-        response = _ResponseEnd(send)
+        response = _ResponseEnd(scope, receive, send)
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_cancel_at_shutdown, scope["app"].state.shutdown_event, tasks.cancel_scope)
@@ -75,7 +80,7 @@ class McpHttpApp:
             if self._manager is None:
                 require_sdk()
                 if self._tasks is None:
-                    raise ServerStopping("the server is stopping")
+                    raise ServerUnreachable(_STOPPING)
                 # In a thread: importing the SDK takes a second.
                 manager = await anyio.to_thread.run_sync(self._create_manager)
                 await self._tasks.start(_run_manager, manager)
@@ -146,8 +151,8 @@ def _bind_session(scope: Scope, token: str) -> None:
 class _ResponseEnd:
     """Ends a response that broke off because the server stops, so that its client sees the end."""
 
-    def __init__(self, send: Send) -> None:
-        self._send = send
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._scope, self._receive, self._send = scope, receive, send
         self._is_started = False
         self._is_complete = False
 
@@ -160,6 +165,7 @@ class _ResponseEnd:
 
     async def end(self) -> None:
         if not self._is_started:
-            raise ServerStopping("the server is stopping", hint="try again when it is up")
-        if not self._is_complete:
+            body = {"error": {"code": ServerUnreachable.code, "message": _STOPPING, "hint": "try again when it is up"}}
+            await JSONResponse(body, HTTPStatus.SERVICE_UNAVAILABLE)(self._scope, self._receive, self._send)
+        elif not self._is_complete:
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})

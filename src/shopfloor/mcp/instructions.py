@@ -1,4 +1,4 @@
-"""What an agent is told about Shopfloor: the server's instructions, and a skill for Claude Code.
+"""The guide for agents that call Shopfloor: the server's instructions, and a skill for Claude Code.
 
 Both come from the same guide. The instructions also name the workers that are there.
 """

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from shopfloor.errors import InvalidParameter
 from shopfloor.limits import (
+    CHARS_PER_TOKEN,
     MCP_NOTES,
     MCP_OPTIONS,
     MCP_OUTPUT_TOKENS,
@@ -16,9 +17,8 @@ from shopfloor.limits import (
     MCP_QUESTION_CHARS,
     MCP_QUESTIONS,
     MCP_TEXT_CHARS,
-    TOKEN_CHARS,
 )
-from shopfloor.views import DEFINITION_CHANGED, RATE_LIMIT, Notes, definition_wait_message, strip_hit_marks
+from shopfloor.views import DEFINITION_CHANGED, RATE_LIMIT, definition_wait_message, strip_hit_marks
 
 _TO_STATUS: Final = {"done": "completed"}
 _FROM_STATUS: Final = {"completed": "done"}
@@ -35,7 +35,7 @@ class Output(NamedTuple):
 
     def parts(self) -> list[str]:
         """Return the texts to send, within `MCP_OUTPUT_TOKENS`: facts that are too long are shortened."""
-        room_chars = MCP_OUTPUT_TOKENS * TOKEN_CHARS - len(self.text or "")
+        room_chars = MCP_OUTPUT_TOKENS * CHARS_PER_TOKEN - len(self.text or "")
         limit_chars = MCP_QUESTION_CHARS
         facts = _encode(self.facts)
         while len(facts) > room_chars and limit_chars > 1:
@@ -129,21 +129,17 @@ def run_facts(run: Mapping[str, Any], link: str) -> dict[str, Any]:
     )
 
 
-def note_facts(notes: Notes) -> dict[str, Any]:
+def note_facts(detail: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the worker itself reported: its progress, and what people should review."""
+    decisions = cast("list[dict[str, str]]", detail["decisions"])[-MCP_NOTES:]
+    questions = cast("list[str]", detail["questions"])[-MCP_NOTES:]
+    artifacts = cast("list[dict[str, Any]]", detail["artifacts"])[:MCP_PAGE_ITEMS]
     return without_none(
         {
-            "progress": one_line(notes.summary or ""),
-            "decisions": [
-                {
-                    "question": one_line(decision.question),
-                    "decision": one_line(decision.decision),
-                    "reasoning": one_line(decision.reasoning),
-                }
-                for decision in notes.decisions[-MCP_NOTES:]
-            ],
-            "artifacts": [one_line(name) for name in notes.artifacts[:MCP_PAGE_ITEMS]],
-            "open_questions": [one_line(question) for question in notes.questions[-MCP_NOTES:]],
+            "progress": one_line(detail["summary"] or ""),
+            "decisions": [{name: one_line(text) for name, text in decision.items()} for decision in decisions],
+            "open_questions": [one_line(question) for question in questions],
+            "artifacts": [one_line(artifact["name"]) for artifact in artifacts],
         }
     )
 

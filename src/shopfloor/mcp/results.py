@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from functools import reduce
+from collections.abc import Iterable, Iterator
 from typing import Any, cast
-
-import msgspec
 
 from shopfloor.client import Api
 from shopfloor.errors import InvalidEvent, TranscriptBroken
-from shopfloor.limits import MCP_NOTE_EVENTS
 from shopfloor.log import Event, decode
-from shopfloor.views import ArchiveEntry, Notes, TextItem, ToolCallItem, ToolResultItem, archive, notes_step
+from shopfloor.views import ArchiveEntry, TextItem, ToolCallItem, ToolResultItem, archive
 
 
 async def fetch_output(api: Api, detail: dict[str, Any]) -> str:
@@ -26,17 +22,6 @@ async def fetch_output(api: Api, detail: dict[str, Any]) -> str:
     if output is None:
         return ""
     return output if isinstance(output, str) else json.dumps(output, ensure_ascii=False, indent=2)
-
-
-async def fetch_notes(api: Api, detail: Mapping[str, Any]) -> Notes:
-    """Return what the worker reported of its progress and its decisions, from the newest events of the log."""
-    if not detail["tool_calls"]:
-        return Notes()
-    page = await api.get(
-        f"/api/runs/{detail['id']}/log", before=detail["last_seq"] + 1, limit=MCP_NOTE_EVENTS, brief=True
-    )
-    events = _decode_all(msgspec.json.encode(event) for event in page["events"])
-    return reduce(notes_step, events, Notes())
 
 
 async def fetch_transcript(api: Api, run_id: str) -> str:

@@ -47,7 +47,7 @@ from shopfloor.mcp.output import (
     to_wire_status,
     without_none,
 )
-from shopfloor.mcp.results import fetch_notes, fetch_output
+from shopfloor.mcp.results import fetch_output
 from shopfloor.mcp.session import Session, run_link
 from shopfloor.mcp.waiting import Detail, fetch_detail, wait_for_change
 from shopfloor.mcp.worker_catalog import CatalogCache
@@ -109,7 +109,7 @@ class Tools:
         seconds = MCP_WAIT_SECONDS if args.timeout_seconds is UNSET else args.timeout_seconds
         (detail,) = await wait_for_change(session, [run_id], seconds, until_end=True)
         if detail["completed_at"] is None:
-            return Output(await _all_facts(session, detail))
+            return Output(_all_facts(session, detail))
         return await _outcome(session, detail, start=0)
 
     async def _start(self, session: Session, args: DispatchArguments) -> str:
@@ -142,7 +142,7 @@ class Tools:
 
     async def status(self, session: Session, args: StatusArguments) -> Output:
         detail = await fetch_detail(session, await session.api.find_run(args.run_id))
-        return Output(await _all_facts(session, detail))
+        return Output(_all_facts(session, detail))
 
     async def wait(self, session: Session, args: WaitArguments) -> Output:
         run_ids = list(dict.fromkeys([await session.api.find_run(run_id) for run_id in args.run_ids]))
@@ -215,15 +215,14 @@ def _facts(session: Session, run: Detail) -> dict[str, Any]:
     return run_facts(run, run_link(session, run["id"]))
 
 
-async def _all_facts(session: Session, detail: Detail) -> dict[str, Any]:
+def _all_facts(session: Session, detail: Detail) -> dict[str, Any]:
     """Return the facts about a run with what its worker reported, and what to do next."""
-    notes = note_facts(await fetch_notes(session.api, detail))
-    return _facts(session, detail) | notes | {"next_step": _next_step(detail)}
+    return _facts(session, detail) | note_facts(detail) | {"next_step": _next_step(detail)}
 
 
 async def _outcome(session: Session, detail: Detail, *, start: int) -> Output:
     """Return a page of the output of a run that has ended; an error if the run did not complete."""
-    facts = _facts(session, detail) | note_facts(await fetch_notes(session.api, detail))
+    facts = _facts(session, detail) | note_facts(detail)
     if facts["status"] != "completed":
         error = detail.get("error") or {"code": facts["status"], "message": f"the run was {facts['status']}"}
         return Output(facts | {"error": one_line(error_line(error), MCP_QUESTION_CHARS)}, is_error=True)

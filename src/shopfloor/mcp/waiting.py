@@ -39,10 +39,10 @@ async def wait_for_change(
             first.setdefault(detail["id"], detail["status"])
         question = next((found for detail in details if (found := _question(detail, declined))), None)
         if question is not None and session.ask_mode != "none":
-            asked_at = anyio.current_time()
+            paused_at = anyio.current_time()
             if not await _ask_user(session, *question):
                 declined.add(question[1]["call_id"])
-            deadline += anyio.current_time() - asked_at
+            deadline += anyio.current_time() - paused_at
             pause_seconds = MCP_POLL_SECONDS
             continue
         changed = any(_has_changed(detail, first[detail["id"]], until_end=until_end) for detail in details)

@@ -67,7 +67,7 @@ _decode_response = json_decoder(_Response).decode
 _decode_request = json_decoder(Request).decode
 _decode_batch = json_decoder(list[msgspec.Raw]).decode
 _decode_id = json_decoder(_Identified).decode
-_NOT_JSON = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _WHITESPACE = b" \t\r\n"
 
 
@@ -80,7 +80,7 @@ def decode_response(raw: bytes, request_id: RequestId) -> Any:
     """Return the result of a response. Raises `RpcError` for an error, `ProtocolError` for anything else."""
     try:
         response = _decode_response(raw)
-    except msgspec.MsgspecError as error:
+    except _UNREADABLE as error:
         raise ProtocolError(f"not a JSON-RPC response: {error}") from error
     if response.jsonrpc != "2.0":
         raise ProtocolError(f"not a JSON-RPC 2.0 response: jsonrpc is {response.jsonrpc!r}")
@@ -102,7 +102,7 @@ def split_batch(raw: bytes, limit: int) -> list[bytes] | None:
         return None
     try:
         messages = [bytes(message) for message in _decode_batch(raw)]
-    except _NOT_JSON as error:
+    except _UNREADABLE as error:
         raise RpcError(PARSE_ERROR, f"not JSON: {error}") from error
     if not 0 < len(messages) <= limit:
         raise RpcError(INVALID_REQUEST, f"a batch must have 1 to {limit} requests, got {len(messages)}")
@@ -113,7 +113,7 @@ def request_id_of(raw: bytes) -> RequestId:
     """Return the id of a request that may be malformed otherwise; None if it has no valid id."""
     try:
         return _decode_id(raw).id
-    except _NOT_JSON:
+    except _UNREADABLE:
         return None
 
 
@@ -123,7 +123,7 @@ def decode_request(raw: bytes) -> Request:
         request = _decode_request(raw)
     except msgspec.ValidationError as error:
         raise RpcError(INVALID_REQUEST, f"not a JSON-RPC request: {error}") from error
-    except _NOT_JSON as error:
+    except _UNREADABLE as error:
         raise RpcError(PARSE_ERROR, f"not JSON: {error}") from error
     if request.jsonrpc != "2.0":
         raise RpcError(INVALID_REQUEST, f'jsonrpc must be "2.0", got {request.jsonrpc!r}')

@@ -9,7 +9,7 @@ from shopfloor.lazy import lazy_getattr as _lazy_getattr
 from shopfloor.server.access import AccessControl
 from shopfloor.server.app import MountedApp, create_app
 from shopfloor.server.auth import MCP_PATH
-from shopfloor.server.connection_limits import ConnectionLimits, load_connection_limits
+from shopfloor.server.connections import ConnectionLimits, load_connection_limits
 from shopfloor.server.page_files import PAGE_FOLDER
 from shopfloor.server.services import Services
 

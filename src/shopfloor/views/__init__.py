@@ -14,7 +14,7 @@ from shopfloor.views.notes import (
     Notes,
     notes_step,
 )
-from shopfloor.views.outline import Outline, Step, outline, steps_by_parent
+from shopfloor.views.outline import LoadOutline, Outline, Step, TreeRow, outline, steps_by_parent, tree
 from shopfloor.views.partial_messages import PartialMessages, without_chunks
 from shopfloor.views.row import INTERRUPTED, RunRow, RunState, display_status, is_interrupted, queued_row, row_fold
 from shopfloor.views.search import (
@@ -83,8 +83,7 @@ from shopfloor.views.stream_events import (
 from shopfloor.views.task_input import describe_inputs, input_from_task
 from shopfloor.views.text_deltas import StreamedBlock, StreamedInput
 from shopfloor.views.timeline import Timeline, TimelineRow, preview, timeline_fold
-from shopfloor.views.tree import LoadOutline, TreeRow, tree
-from shopfloor.views.truncation import as_text, truncate_bytes, truncate_event
+from shopfloor.views.truncation import as_text, ms_between, truncate_bytes, truncate_event
 from shopfloor.views.wait_state import (
     DEFINITION_CHANGED,
     RATE_LIMIT,
@@ -189,6 +188,7 @@ __all__ = [
     "input_from_task",
     "is_interrupted",
     "join_call_id",
+    "ms_between",
     "normalize_text",
     "notes_step",
     "outline",

@@ -26,7 +26,10 @@ from shopfloor.views.wait_state import NO_WAITS, WaitState, wait_state_step
 
 TimelineType = Literal["status", "tool_started", "tool_completed", "error"]
 # The input fields that describe a call best, in this order.
-_PREVIEW_FIELDS = ("command", "file_path", "path", "url", "query", "pattern", "prompt", "description")
+_PREVIEW_FIELDS = (
+    *("command", "file_path", "path", "url", "query", "pattern", "prompt", "description"),
+    *("decision", "question"),
+)
 
 
 class TimelineRow(msgspec.Struct, frozen=True, gc=False):
@@ -77,7 +80,7 @@ def timeline_fold(
             case RunStarted() as run:
                 status = "starting" if run.attempt == 1 else f"starting, attempt {run.attempt}"
                 waits, folded = reduce(wait_state_step, events[folded:index], waits), index
-                status = "going on" if waits.is_waiting else status
+                status = "resumed" if waits.is_waiting else status
                 rows.append(_row(event, "status", {"status": status}))
             case RunCompleted() as run:
                 rows += _outcome(event, run, last_error)

@@ -17,6 +17,7 @@ from shopfloor.adapters.local import LocalAudit, LocalTokens
 from shopfloor.errors import ResourceLimit, ServerRunning, ShopfloorError, storage_error
 from shopfloor.record import Storage, open_for_append, require_private_folder, try_lock, write_private
 from shopfloor.wiring.engine import local_engine
+from shopfloor.wiring.mcp import mount_mcp
 from shopfloor.wiring.settings import WorkerSettings
 from shopfloor.wiring.storage import local_backend, open_projects
 
@@ -66,9 +67,9 @@ def hold_server_lock(storage: Storage) -> Generator[None]:
 
 
 def _running_server_hint(storage: Storage) -> str:
-    from shopfloor.client import find_server
+    from shopfloor.client import find_storage_server
 
-    address = find_server(storage, named=False)
+    address = find_storage_server(storage)
     location = f"it is at {address.url}; `shopfloor login` prints a link to log in" if address else "use that server"
     return f"{location}, or choose another storage with --storage"
 
@@ -114,7 +115,6 @@ async def serve_storage(
     from shopfloor.client import Address
     from shopfloor.engine import finish_deletions, maintain_until_lost, requeue_abandoned, run_maintenance
     from shopfloor.server import create_app, load_connection_limits, serve
-    from shopfloor.wiring.mcp import mount_mcp
 
     workers = workers or WorkerSettings()
     limits = load_connection_limits(workers.slots)
@@ -158,8 +158,7 @@ async def serve_storage(
 
                 tasks.start_soon(engine.scheduler.run)
                 tasks.start_soon(maintain)
-                services = backend.services(engine, allowed_hosts=allowed_hosts)
-                app = create_app(services, mounted=[mount_mcp()])
+                app = create_app(backend.services(engine, allowed_hosts=allowed_hosts), mounted=[mount_mcp()])
                 await serve(app, host, port, publish_address, limits, on_signal=engine.scheduler.watchdog.request_stop)
                 tasks.cancel_scope.cancel()
             if lost:

@@ -227,6 +227,19 @@ def test_the_segment_of_a_step_is_the_slug_of_its_name(name, segment):
         ),
         ("steps:\n  A:\n    block: command", ["worker.yaml:2: a `command` step needs `command`: text or a list"]),
         (
+            "steps:\n  A:\n    block: operation\n    plugin: Word Count\n    tool: ''\n    input: {text: '{{NO}}'}",
+            [
+                "worker.yaml:4: `Word Count` is not a valid plugin name: lower-case letters, digits and `-`",
+                "worker.yaml:5: `tool` needs the name of a tool of the plugin",
+                "worker.yaml:6: `{{NO}}` is not defined before the step `A`; no values are defined yet",
+            ],
+        ),
+        (
+            "steps:\n  A:\n    block: operation\n    plugin: a",
+            ["worker.yaml:2: a `operation` step needs `tool`: text"],
+        ),
+        ("memory: yes please\nsteps:" + THREAD, ["worker.yaml:1: `memory` must be true or false, got text"]),
+        (
             "steps:\n  A:\n    block: command\n    command: ls\n    retry: {limt: 3}",
             [
                 "worker.yaml:5: `retry` has no field `limt`; did you mean `limit`? There are `limit`, `delay`, `factor`, `maxDelay`, `always`"

@@ -126,6 +126,16 @@ export const providersQuery = queryOptions({
   queryFn: ({ signal }) => dataOf(client.GET("/api/providers", { signal })),
 });
 
+/** How often the state of plugins is requested while it is shown. */
+const PLUGIN_POLL_MS = 3_000;
+
+/** Plugins on the server's machine, and their state. */
+export const pluginsQuery = queryOptions({
+  queryKey: ["plugins"],
+  queryFn: ({ signal }) => dataOf(client.GET("/api/plugins", { signal })),
+  refetchInterval: PLUGIN_POLL_MS,
+});
+
 export const channelsQuery = queryOptions({
   queryKey: ["channels"],
   queryFn: ({ signal }) => dataOf(client.GET("/api/channels", { signal })),

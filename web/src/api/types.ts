@@ -12,6 +12,7 @@ export type PendingCall = Schemas["Awaited"];
 export type Worker = Schemas["WorkerInfo"];
 export type Provider = Schemas["ProviderInfo"];
 export type ProviderList = Schemas["ProviderList"];
+export type Plugin = Schemas["PluginInfo"];
 export type Channel = Schemas["ChannelItem"];
 export type Client = Schemas["RunClient"];
 export type Usage = Schemas["TokenUsage"];
