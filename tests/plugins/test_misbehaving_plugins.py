@@ -137,7 +137,8 @@ def test_a_plugin_that_dies_on_a_dispatch_is_restarted_and_the_dispatch_not_repe
     site, folder = server.site, server.site.plugins / MISBEHAVING
     starts = len((folder / "starts").read_text().splitlines())
     before = server.misbehave("dies-before")
-    error = server.wait_for(before) and site.outcome(before).error
+    server.wait_for(before)
+    error = site.outcome(before).error
     assert error is not None
     assert (error.code, "no job may belong to this run" in error.message) == ("outcome_unknown", True)
     server.wait_for_plugin(MISBEHAVING)
