@@ -16,7 +16,8 @@ from tests.model_server.script import RecordedRequest, Text, ToolUse, Turn
 from tests.model_server.server import ModelServer
 from tests.timeouts import TIMEOUT_SECONDS, wait_until
 
-from shopfloor.limits import CHARS_PER_TOKEN, INSTRUCTIONS_CHARS, MCP_TOOLS_TOKENS
+from shopfloor.limits import CHARS_PER_TOKEN
+from shopfloor.mcp.limits import INSTRUCTIONS_CHARS, MCP_TOOLS_TOKENS
 from shopfloor.mcp.tools import TOOLS
 
 __all__ = ["model_server", "model_server_thread"]

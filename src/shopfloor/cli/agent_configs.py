@@ -14,7 +14,8 @@ from typing import Any, Final
 import msgspec
 
 from shopfloor.cli import jsonc_text, toml_text
-from shopfloor.errors import ConfigInvalid, UsageError, storage_error
+from shopfloor.error_factories import storage_error
+from shopfloor.errors import ConfigInvalid, UsageError
 from shopfloor.limits import CONFIG_ATTEMPTS, CONFIG_BYTES
 
 SERVER_NAME: Final = "shopfloor"
