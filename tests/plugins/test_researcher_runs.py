@@ -69,7 +69,7 @@ def test_what_a_job_reports_is_in_the_record_the_api_and_the_commands(
     assert found["cost_usd"] > 0
     decision = {"question": "Which year?", "decision": "2026", "reasoning": "The task names none."}
     assert (found["summary"], found["questions"]) == ("I look for sources.", ["May I contact the author?"])
-    assert (found["decisions"], found["artifacts"]) == ([decision], ["artifacts/data.csv"])
+    assert (found["decisions"], [each["name"] for each in found["artifacts"]]) == ([decision], ["artifacts/data.csv"])
     folder = job_folder(server, run_id)
     assert json.loads((folder / "meta.json").read_text())["costUsd"] == pytest.approx(found["cost_usd"])
     assert (folder / "artifacts" / "data.csv").read_text() == "a,b\n"
