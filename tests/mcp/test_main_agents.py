@@ -23,22 +23,24 @@ from shopfloor.mcp.tools import TOOLS
 __all__ = ["model_server", "model_server_thread"]
 
 PROMPT = "Let the worker look into the sky."
-VARIABLES = ("SHOPFLOOR_STORAGE", "SHOPFLOOR_PORT")
 
 
 class MainAgent:
-    """An agent with our MCP server in its configuration and a scripted model."""
+    """An agent with an empty home, our MCP server installed by our own command, and a scripted model."""
 
     def __init__(self, provider: str, installation: Installation, model: ModelServer) -> None:
         self.provider = provider
         self.installation = installation
         self.model = model
-        home = installation.folder / "home"
-        self.env = agent_environment(provider, model.url, home)
+        self.env = agent_environment(provider, model.url, installation.folder / "home")
+        # Not all agents pass it on: a server then finds a free port by itself if the usual one is taken.
+        self.env["SHOPFLOOR_PORT"] = "0"
         # Otherwise Claude Code shows its model only the names of the tools until the model asks for more.
         self.env["ENABLE_TOOL_SEARCH"] = "false"
-        self._settings = {name: installation.env[name] for name in VARIABLES}
-        self._config = home / "mcp.json"
+        # Otherwise its first request to the model may be sent before the tools are known.
+        self.env["MCP_CONNECTION_NONBLOCKING"] = "0"
+        words = [SHOPFLOOR, "mcp", "install", provider, "--storage", str(installation.storage.root)]
+        subprocess.run(words, env=self.env, check=True, capture_output=True)
 
     def use(self, tool: str, **arguments: Any) -> ToolUse:
         """Return a call of our tool, under the name that the agent gives it."""
@@ -59,17 +61,12 @@ class MainAgent:
         return out
 
     def _claude(self) -> list[str]:
-        server = {"command": SHOPFLOOR, "args": ["mcp"], "env": self._settings}
-        self._config.write_text(json.dumps({"mcpServers": {"shopfloor": server}}))
-        return ["claude", "-p", PROMPT, "--mcp-config", str(self._config), "--dangerously-skip-permissions"]
+        return ["claude", "-p", PROMPT, "--dangerously-skip-permissions"]
 
     def _codex(self) -> list[str]:
         server = "mcp_servers.shopfloor"
         settings = [
             *self.env["SHOPFLOOR_CODEX_CONFIG"].splitlines(),
-            f'{server}.command="{SHOPFLOOR}"',
-            f'{server}.args=["mcp"]',
-            *(f'{server}.env.{name}="{value}"' for name, value in self._settings.items()),
             # Otherwise the first request to the model may be sent before the tools are known.
             f"{server}.required=true",
             f"{server}.startup_timeout_sec=60",
@@ -168,6 +165,6 @@ def test_a_server_that_an_agent_started_knows_nothing_of_its_session(agent: Main
     assert address is not None
     environment = Path(f"/proc/{address.pid}/environ").read_bytes().decode().split("\0")
     names = {entry.partition("=")[0] for entry in environment}
-    assert "SHOPFLOOR_STORAGE" in names
+    assert "HOME" in names
     assert not {name for name in names if name.startswith(("CLAUDE_CODE_SESSION", "CLAUDE_CODE_MESSAGING"))}
     assert names.isdisjoint({"CLAUDECODE", "AI_AGENT", "CLAUDE_CODE_ENTRYPOINT"})

@@ -157,9 +157,18 @@ def _has_open(pid: int, path: Path) -> bool:
     if not Path("/proc/self/fd").exists():
         return True
     try:
-        return str(path.resolve()) in {str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir()}
+        links = list(Path(f"/proc/{pid}/fd").iterdir())
     except OSError:
         return False
+    return any(_target(link) == path.resolve() for link in links)
+
+
+def _target(link: Path) -> Path | None:
+    """Return the target of a link; None if the file was closed meanwhile."""
+    try:
+        return link.readlink()
+    except OSError:
+        return None
 
 
 def _wait_until(condition: Callable[[], object], timeout_seconds: float) -> bool:
