@@ -24,8 +24,8 @@ FILES = {
 }
 COMMAND = {"command": SHOPFLOOR, "args": ["mcp"]}
 ENTRIES: dict[str, tuple[str, dict[str, Any]]] = {
-    "claude-code": ("mcpServers", {"type": "stdio", **COMMAND}),
-    "codex": ("mcp_servers", COMMAND),
+    "claude-code": ("mcpServers", {"type": "stdio", **COMMAND, "alwaysLoad": True}),
+    "codex": ("mcp_servers", {**COMMAND, "required": True, "startup_timeout_sec": 30}),
     "gemini": ("mcpServers", COMMAND),
     "copilot": ("mcpServers", {"type": "local", **COMMAND, "tools": ["*"]}),
     "opencode": ("mcp", {"type": "local", "command": [SHOPFLOOR, "mcp"], "enabled": True}),
@@ -206,9 +206,12 @@ def test_the_storage_of_the_option_becomes_part_of_the_command(shopfloor: Cli, h
     assert args == ["mcp", "--storage", str(tmp_path / "runs")]
     # Another install changes the command, and nothing else.
     with (home / ".codex/config.toml").open("a") as file:
-        file.write("startup_timeout_sec = 20\n")
+        file.write("tool_timeout_sec = 600\n")
     assert shopfloor("mcp", "install", "codex").returncode == 0
-    assert read(home / ".codex/config.toml")["mcp_servers"]["shopfloor"] == {**COMMAND, "startup_timeout_sec": 20}
+    assert read(home / ".codex/config.toml")["mcp_servers"]["shopfloor"] == {
+        **ENTRIES["codex"][1],
+        "tool_timeout_sec": 600,
+    }
 
 
 def test_claude_code_gets_a_skill_too_and_a_skill_of_the_user_is_left_alone(shopfloor: Cli, home: Path) -> None:

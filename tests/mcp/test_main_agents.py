@@ -32,15 +32,27 @@ class MainAgent:
         self.provider = provider
         self.installation = installation
         self.model = model
-        self.env = agent_environment(provider, model.url, installation.folder / "home")
-        # Not all agents pass it on: a server then finds a free port by itself if the usual one is taken.
-        self.env["SHOPFLOOR_PORT"] = "0"
-        # Otherwise Claude Code shows its model only the names of the tools until the model asks for more.
-        self.env["ENABLE_TOOL_SEARCH"] = "false"
-        # Otherwise its first request to the model may be sent before the tools are known.
-        self.env["MCP_CONNECTION_NONBLOCKING"] = "0"
-        words = [SHOPFLOOR, "mcp", "install", provider, "--storage", str(installation.storage.root)]
-        subprocess.run(words, env=self.env, check=True, capture_output=True)
+        home = installation.folder / "home"
+        self.env = agent_environment(provider, model.url, home)
+        self._install(home)
+
+    def _install(self, home: Path) -> None:
+        """Add our server to the agent's empty home, by our own command."""
+        storage = self.installation.env["SHOPFLOOR_STORAGE"]
+        self.run_command(SHOPFLOOR, "mcp", "install", self.provider, "--storage", storage)
+        port = self.installation.env["SHOPFLOOR_PORT"]
+        self.env["SHOPFLOOR_PORT"] = port
+        if self.provider == "codex":
+            # Codex does not pass its environment to MCP servers.
+            with (home / ".codex" / "config.toml").open("a") as config:
+                config.write(f'\n[mcp_servers.shopfloor.env]\nSHOPFLOOR_PORT = "{port}"\n')
+
+    def run_command(self, *command: str) -> str:
+        done = subprocess.run(
+            command, env=self.env, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     def use(self, tool: str, **arguments: Any) -> ToolUse:
         """Return a call of our tool, under the name that the agent gives it."""
@@ -64,14 +76,7 @@ class MainAgent:
         return ["claude", "-p", PROMPT, "--dangerously-skip-permissions"]
 
     def _codex(self) -> list[str]:
-        server = "mcp_servers.shopfloor"
-        settings = [
-            *self.env["SHOPFLOOR_CODEX_CONFIG"].splitlines(),
-            # Otherwise the first request to the model may be sent before the tools are known.
-            f"{server}.required=true",
-            f"{server}.startup_timeout_sec=60",
-        ]
-        words = [word for setting in settings for word in ("-c", setting)]
+        words = [word for line in self.env["SHOPFLOOR_CODEX_CONFIG"].splitlines() for word in ("-c", line)]
         options = ["--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "-m", "scripted-model"]
         return ["codex", "exec", *options, *words, PROMPT]
 
