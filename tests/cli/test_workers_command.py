@@ -49,7 +49,7 @@ def test_a_broken_worker_does_not_hide_the_others(shopfloor, here):
 
 def test_show_prints_the_inputs_and_steps_of_a_worker(shopfloor, here):
     shown = shopfloor("workers", "show", "repo-report", cwd=here).stdout
-    assert "  FILES  array, default ['README.md'" in shown
+    assert '  FILES  array, default ["README.md"' in shown
     assert "  ├─ Look around [parallel]\n  │  ├─ Folder\n  │  │  └─ List files [command]" in shown
     assert "  │  └─ Report on it [run-worker] worker file-report · output REPORT" in shown
     research = shopfloor("workers", "show", "research-assistant", cwd=here).stdout
@@ -60,7 +60,7 @@ def test_show_prints_the_inputs_and_steps_of_a_worker(shopfloor, here):
 
 
 @pytest.mark.req("SDK-30")
-def test_show_of_a_missing_run_hints_at_how_to_name_one(shopfloor, here):
+def test_show_of_a_missing_worker_suggests_a_name(shopfloor, here):
     done = shopfloor("workers", "show", "helo", cwd=here)
     assert done.returncode == 4
     assert done.stderr == (
