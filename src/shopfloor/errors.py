@@ -7,8 +7,6 @@ that says what failed and, if the user can do something about it, a `hint`. They
 
 from __future__ import annotations
 
-import errno
-from collections.abc import Sequence
 from typing import Any, ClassVar, cast
 
 
@@ -349,10 +347,8 @@ class StepFailed(RunFailed, code="execution_error"):
 class PluginFailed(RunFailed, code="plugin_error"):
     """A plugin answered with an error, or not as the protocol says."""
 
-    def __init__(
-        self, message: str, *, hint: str | None = None, retry_after: float | None = None, rpc_code: int | None = None
-    ) -> None:
-        super().__init__(message, hint=hint, retry_after=retry_after)
+    def __init__(self, message: str, *, rpc_code: int | None = None, **details: Any) -> None:
+        super().__init__(message, **details)
         self.rpc_code = rpc_code
         """The code of a JSON-RPC error."""
 
@@ -360,10 +356,8 @@ class PluginFailed(RunFailed, code="plugin_error"):
 class PluginUnavailable(RunFailed, code="plugin_unavailable", status=503, retryable=True):
     """A plugin does not run or does not answer."""
 
-    def __init__(
-        self, message: str, *, hint: str | None = None, retry_after: float | None = None, is_sent: bool = False
-    ) -> None:
-        super().__init__(message, hint=hint, retry_after=retry_after)
+    def __init__(self, message: str, *, is_sent: bool = False, **details: Any) -> None:
+        super().__init__(message, **details)
         self.is_sent = is_sent
         """Whether the plugin may have received the request."""
 
@@ -441,12 +435,6 @@ class UnexpectedError(ShopfloorError, code="unexpected", exit_code=70):
     """A defect of Shopfloor."""
 
 
-_LISTED_RUNS, _EXTRA_CHARS = 5, 6
-"""How many matching runs an ambiguous prefix lists, and how many characters of each beyond the prefix."""
-_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_NOT_ALLOWED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
-
-
 def sole_error(error: BaseException) -> BaseException:
     """Return the only error inside nested exception groups, or the outermost group if it has several errors."""
     inside = error
@@ -456,33 +444,6 @@ def sole_error(error: BaseException) -> BaseException:
             return error
         inside = first
     return inside
-
-
-def storage_error(error: OSError, doing: str, *, reading: bool = False) -> StorageError:
-    """Return the `StorageError` for an `OSError`; `doing` starts the message, as in `cannot write /path`."""
-    reason = f"{doing}: {error.strerror or error}"
-    if error.errno in _NO_ROOM:
-        return StorageFull(reason, hint="free some space, or set SHOPFLOOR_STORAGE to a folder on another disk")
-    if error.errno in _NOT_ALLOWED and reading:
-        return StorageUnreadable(reason, hint="run the command as a user who may read it")
-    if error.errno in _NOT_ALLOWED:
-        return StorageUnwritable(reason, hint="make the folder writable, or set SHOPFLOOR_STORAGE to another folder")
-    return StorageFailed(reason, hint="check the disk and the folder that SHOPFLOOR_STORAGE names")
-
-
-def missing_working_directory() -> UsageError:
-    """Return the error for a working directory that was deleted."""
-    return UsageError("the current folder does not exist any more", hint="change to an existing folder")
-
-
-def ambiguous_run(prefix: str, run_ids: Sequence[str]) -> AmbiguousRun:
-    """Return the error for a prefix of several run ids. The message lists the first few of them, shortened."""
-    listed = [run_id[: len(prefix) + _EXTRA_CHARS] for run_id in sorted(run_ids)[:_LISTED_RUNS]]
-    more = ["…"] if len(run_ids) > len(listed) else []
-    return AmbiguousRun(
-        f"{len(run_ids)} runs begin with {prefix!r}: {', '.join([*listed, *more])}",
-        hint="type more characters of the run id",
-    )
 
 
 def all_error_types() -> list[type[ShopfloorError]]:

@@ -238,13 +238,20 @@ def test_a_call_that_is_open_at_the_end_of_input_leaves_its_run_alone(running: I
 
 @modes
 async def test_a_cut_connection_leaves_the_run_alone(running: Installation, mode: str) -> None:
-    name = f"cut{mode}"
-    with anyio.move_on_after(1.0):
+    name, runs = f"cut{mode}", list[dict[str, Any]]()
+
+    async def call_until_cut() -> None:
         async with running.client("http", mode) as client:
-            arguments = {"worker": "sleeps", "input": {"SECONDS": "2"}, "description": name}
-            await call(client, "worker_run", arguments)
+            await call(client, "worker_run", {"worker": "sleeps", "input": {"SECONDS": "3"}, "description": name})
+
+    async with running.client("http", mode) as client, anyio.create_task_group() as tasks:
+        tasks.start_soon(call_until_cut)
+        with anyio.fail_after(TIMEOUT_SECONDS):
+            while not runs:
+                runs = (await call(client, "run_search", {"query": name})).facts["runs"]
+        tasks.cancel_scope.cancel()
     async with running.client("http", mode) as client:
-        (run,) = (await call(client, "run_search", {"query": name})).facts["runs"]
+        (run,) = runs
         with anyio.fail_after(TIMEOUT_SECONDS):
             while run["status"] != "completed":
                 (run,) = (await call(client, "worker_wait", {"run_ids": [run["run_id"]]})).facts["runs"]

@@ -8,8 +8,9 @@ import pytest
 from mcp.types import Tool
 from tests.mcp.installation import Installation
 
-from shopfloor.limits import CHARS_PER_TOKEN, INSTRUCTIONS_CHARS, MCP_TOOLS_TOKENS
+from shopfloor.limits import CHARS_PER_TOKEN
 from shopfloor.mcp import server_instructions, skill_text
+from shopfloor.mcp.limits import INSTRUCTIONS_CHARS, MCP_TOOLS_TOKENS
 from shopfloor.mcp.protocol_server import describe_tools
 
 WORKER = {"slug": "researcher", "description": "Researches a question.", "input_schema": {}}

@@ -16,17 +16,17 @@ from tests.model_server.script import RecordedRequest, Text, ToolUse, Turn
 from tests.model_server.server import ModelServer
 from tests.timeouts import TIMEOUT_SECONDS, wait_until
 
-from shopfloor.limits import CHARS_PER_TOKEN, INSTRUCTIONS_CHARS, MCP_TOOLS_TOKENS
+from shopfloor.limits import CHARS_PER_TOKEN
+from shopfloor.mcp.limits import INSTRUCTIONS_CHARS, MCP_TOOLS_TOKENS
 from shopfloor.mcp.tools import TOOLS
 
 __all__ = ["model_server", "model_server_thread"]
 
 PROMPT = "Let the worker look into the sky."
-VARIABLES = ("SHOPFLOOR_STORAGE", "SHOPFLOOR_PORT")
 
 
 class MainAgent:
-    """An agent with our MCP server in its configuration and a scripted model."""
+    """An agent with an empty home, our MCP server installed by our own command, and a scripted model."""
 
     def __init__(self, provider: str, installation: Installation, model: ModelServer) -> None:
         self.provider = provider
@@ -34,10 +34,25 @@ class MainAgent:
         self.model = model
         home = installation.folder / "home"
         self.env = agent_environment(provider, model.url, home)
-        # Otherwise Claude Code shows its model only the names of the tools until the model asks for more.
-        self.env["ENABLE_TOOL_SEARCH"] = "false"
-        self._settings = {name: installation.env[name] for name in VARIABLES}
-        self._config = home / "mcp.json"
+        self._install(home)
+
+    def _install(self, home: Path) -> None:
+        """Add our server to the agent's empty home, by our own command."""
+        storage = self.installation.env["SHOPFLOOR_STORAGE"]
+        self.run_command(SHOPFLOOR, "mcp", "install", self.provider, "--storage", storage)
+        port = self.installation.env["SHOPFLOOR_PORT"]
+        self.env["SHOPFLOOR_PORT"] = port
+        if self.provider == "codex":
+            # Codex does not pass its environment to MCP servers.
+            with (home / ".codex" / "config.toml").open("a") as config:
+                config.write(f'\n[mcp_servers.shopfloor.env]\nSHOPFLOOR_PORT = "{port}"\n')
+
+    def run_command(self, *command: str) -> str:
+        done = subprocess.run(
+            command, env=self.env, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     def use(self, tool: str, **arguments: Any) -> ToolUse:
         """Return a call of our tool, under the name that the agent gives it."""
@@ -58,22 +73,10 @@ class MainAgent:
         return out
 
     def _claude(self) -> list[str]:
-        server = {"command": SHOPFLOOR, "args": ["mcp"], "env": self._settings}
-        self._config.write_text(json.dumps({"mcpServers": {"shopfloor": server}}))
-        return ["claude", "-p", PROMPT, "--mcp-config", str(self._config), "--dangerously-skip-permissions"]
+        return ["claude", "-p", PROMPT, "--dangerously-skip-permissions"]
 
     def _codex(self) -> list[str]:
-        server = "mcp_servers.shopfloor"
-        settings = [
-            *self.env["SHOPFLOOR_CODEX_CONFIG"].splitlines(),
-            f'{server}.command="{SHOPFLOOR}"',
-            f'{server}.args=["mcp"]',
-            *(f'{server}.env.{name}="{value}"' for name, value in self._settings.items()),
-            # Otherwise the first request to the model may be sent before the tools are known.
-            f"{server}.required=true",
-            f"{server}.startup_timeout_sec=60",
-        ]
-        words = [word for setting in settings for word in ("-c", setting)]
+        words = [word for line in self.env["SHOPFLOOR_CODEX_CONFIG"].splitlines() for word in ("-c", line)]
         options = ["--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "-m", "scripted-model"]
         return ["codex", "exec", *options, *words, PROMPT]
 
@@ -167,6 +170,6 @@ def test_a_server_that_an_agent_started_knows_nothing_of_its_session(agent: Main
     assert address is not None
     environment = Path(f"/proc/{address.pid}/environ").read_bytes().decode().split("\0")
     names = {entry.partition("=")[0] for entry in environment}
-    assert "SHOPFLOOR_STORAGE" in names
+    assert "HOME" in names
     assert not {name for name in names if name.startswith(("CLAUDE_CODE_SESSION", "CLAUDE_CODE_MESSAGING"))}
     assert names.isdisjoint({"CLAUDECODE", "AI_AGENT", "CLAUDE_CODE_ENTRYPOINT"})

@@ -11,7 +11,8 @@ from mcp.types import ElicitRequestParams, ElicitResult
 from tests.mcp.installation import Installation, Kind, call
 from tests.timeouts import TIMEOUT_SECONDS
 
-from shopfloor.limits import CHARS_PER_TOKEN, MCP_OUTPUT_TOKENS, MCP_PAGE_ITEMS, MCP_RESULT_CHARS
+from shopfloor.limits import CHARS_PER_TOKEN
+from shopfloor.mcp.limits import MCP_OUTPUT_TOKENS, MCP_PAGE_ITEMS, MCP_RESULT_CHARS
 
 pytestmark = pytest.mark.anyio
 

@@ -14,7 +14,8 @@ from typing import Any, Final
 import msgspec
 
 from shopfloor.cli import jsonc_text, toml_text
-from shopfloor.errors import ConfigInvalid, UsageError, storage_error
+from shopfloor.error_factories import storage_error
+from shopfloor.errors import ConfigInvalid, UsageError
 from shopfloor.limits import CONFIG_ATTEMPTS, CONFIG_BYTES
 
 SERVER_NAME: Final = "shopfloor"
@@ -110,7 +111,8 @@ AGENTS: Final[Mapping[str, Agent]] = {
             title="Claude Code",
             find_file=_claude_file,
             section="mcpServers",
-            build_entry=lambda command: {"type": "stdio", **_command_and_args(command)},
+            # Otherwise it starts without waiting for the tools, and its model gets only their names.
+            build_entry=lambda command: {"type": "stdio", **_command_and_args(command), "alwaysLoad": True},
             has_skills=True,
         ),
         Agent(
@@ -118,7 +120,8 @@ AGENTS: Final[Mapping[str, Agent]] = {
             title="Codex",
             find_file=lambda environment: _home(environment, "CODEX_HOME", ".codex") / "config.toml",
             section="mcp_servers",
-            build_entry=_command_and_args,
+            # Otherwise Codex sends its first request without waiting for the tools.
+            build_entry=lambda command: {**_command_and_args(command), "required": True, "startup_timeout_sec": 30},
             is_toml=True,
         ),
         Agent(

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, Final, NoReturn, Protocol, cast
 
 from shopfloor.cli.style import escape_controls
-from shopfloor.errors import InvalidEvent, UsageError, missing_working_directory
+from shopfloor.error_factories import missing_working_directory
+from shopfloor.errors import InvalidEvent, UsageError
 from shopfloor.limits import LONGEST_SPAN_SECONDS, UNPARSED_LINE_WARNINGS
 from shopfloor.log import Entry, Event, decode
 from shopfloor.record import Problem, Storage

@@ -9,14 +9,8 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, NoReturn, Protocol, cast
 
-from shopfloor.errors import (
-    ShopfloorError,
-    UnexpectedError,
-    UsageError,
-    missing_working_directory,
-    sole_error,
-    storage_error,
-)
+from shopfloor.error_factories import missing_working_directory, storage_error
+from shopfloor.errors import ShopfloorError, UnexpectedError, UsageError, sole_error
 
 if TYPE_CHECKING:
     import io

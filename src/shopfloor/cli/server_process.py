@@ -14,7 +14,8 @@ from pathlib import Path
 from shopfloor.cli import pending_calls
 from shopfloor.cli.arguments import storage_from_args
 from shopfloor.client import Address, find_storage_server, server_from_environment
-from shopfloor.errors import ConflictError, ServerRunning, ServerUnreachable, storage_error
+from shopfloor.error_factories import storage_error
+from shopfloor.errors import ConflictError, ServerRunning, ServerUnreachable
 from shopfloor.limits import SERVER_DOWN_SECONDS, SERVER_POLL_SECONDS, SERVER_START_SECONDS
 from shopfloor.record import Storage, is_locked, make_folder, open_for_append
 
@@ -156,9 +157,18 @@ def _has_open(pid: int, path: Path) -> bool:
     if not Path("/proc/self/fd").exists():
         return True
     try:
-        return str(path.resolve()) in {str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir()}
+        links = list(Path(f"/proc/{pid}/fd").iterdir())
     except OSError:
         return False
+    return any(_target(link) == path.resolve() for link in links)
+
+
+def _target(link: Path) -> Path | None:
+    """Return the target of a link; None if the file was closed meanwhile."""
+    try:
+        return link.readlink()
+    except OSError:
+        return None
 
 
 def _wait_until(condition: Callable[[], object], timeout_seconds: float) -> bool:

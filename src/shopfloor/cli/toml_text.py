@@ -55,11 +55,10 @@ def remove_table(text: str, path: Sequence[str]) -> str | None:
     if _get(document, path) is None:
         return text
     others = _with(document, path, None)
-    newline = _newline(text)
     shortened = text
     # From the end, so that the places of the others stay valid. Each sub-table has a header of its own.
     for block in [*_blocks(text, path, sub_tables=True)][::-1]:
-        candidate = _cut(shortened, block, newline)
+        candidate = _cut(shortened, block)
         parsed = _try_parse(candidate)
         # In a text of several lines a line can look like a header.
         if parsed is not None and _is_equal(_with(parsed, path, None), others):
@@ -112,11 +111,12 @@ def _blocks(text: str, path: Sequence[str], *, sub_tables: bool) -> Iterator[_Bl
         yield _Block(found.start(), found.end() + len(kept))
 
 
-def _cut(text: str, block: _Block, newline: str) -> str:
+def _cut(text: str, block: _Block) -> str:
+    """Return the text without the block and the empty line above it, or below it at the start of the text."""
     before, after = text[: block.start], text[block.end :]
     if not before:
-        return after.removeprefix(newline).removeprefix(newline)
-    return before.removesuffix(newline).removesuffix(newline) + after
+        return re.sub(r"\A(?:\r?\n){0,2}", "", after)
+    return re.sub(r"(?:\r?\n){0,2}\Z", "", before, count=1) + after
 
 
 def _get(document: Mapping[str, Any], path: Sequence[str]) -> dict[str, Any] | None:

@@ -13,6 +13,7 @@ import msgspec
 from shopfloor.client.sse import Frame, frames
 from shopfloor.client.transport import Response, Transport, TransportError
 from shopfloor.decoding import decode_json, json_decoder
+from shopfloor.error_factories import ambiguous_run
 from shopfloor.errors import (
     BodyTooLarge,
     InvalidInput,
@@ -20,7 +21,6 @@ from shopfloor.errors import (
     RunNotFound,
     ServerUnreachable,
     ShopfloorError,
-    ambiguous_run,
     error_class,
 )
 from shopfloor.limits import REQUEST_BYTES

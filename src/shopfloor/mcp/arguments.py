@@ -9,14 +9,8 @@ from msgspec import UNSET, Meta, UnsetType
 
 from shopfloor.decoding import convert
 from shopfloor.errors import InvalidParameter
-from shopfloor.limits import (
-    FILTER_MAX_CHARS,
-    MCP_WAIT_MAX_SECONDS,
-    MCP_WAIT_RUNS,
-    MCP_WAIT_SECONDS,
-    TASK_MAX_CHARS,
-    WORKER_NAME_MAX_CHARS,
-)
+from shopfloor.limits import FILTER_MAX_CHARS, TASK_MAX_CHARS, WORKER_NAME_MAX_CHARS
+from shopfloor.mcp.limits import MCP_WAIT_MAX_SECONDS, MCP_WAIT_RUNS, MCP_WAIT_SECONDS
 
 T = TypeVar("T", bound="ToolArguments")
 Status = Literal["queued", "running", "waiting", "completed", "failed", "cancelled"]

@@ -20,7 +20,8 @@ from starlette.types import Message, Receive, Scope, Send
 
 from shopfloor.client import Api, AppTransport
 from shopfloor.errors import ExtraMissing, ServerUnreachable, Unauthorized, sole_error
-from shopfloor.limits import MCP_SESSION_SECONDS, MCP_SESSIONS, REQUEST_BYTES
+from shopfloor.limits import REQUEST_BYTES
+from shopfloor.mcp.limits import MCP_SESSION_SECONDS, MCP_SESSIONS
 
 if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager

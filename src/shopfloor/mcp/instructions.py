@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from shopfloor.limits import INSTRUCTIONS_CHARS, INSTRUCTIONS_WORKER_CHARS
+from shopfloor.mcp.limits import INSTRUCTIONS_CHARS, INSTRUCTIONS_WORKER_CHARS
 from shopfloor.views import describe_inputs
 
 _ABOUT: Final = (

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 from shopfloor.errors import InvalidParameter
-from shopfloor.limits import (
-    CHARS_PER_TOKEN,
+from shopfloor.limits import CHARS_PER_TOKEN
+from shopfloor.mcp.limits import (
     MCP_NOTES,
     MCP_OPTIONS,
     MCP_OUTPUT_TOKENS,

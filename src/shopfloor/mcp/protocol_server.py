@@ -17,10 +17,11 @@ from starlette.requests import Request
 
 from shopfloor.client import Api
 from shopfloor.errors import ShopfloorError
-from shopfloor.limits import FILTER_MAX_CHARS, MCP_INSTRUCTIONS_SECONDS
+from shopfloor.limits import FILTER_MAX_CHARS
 from shopfloor.log import ClientInfo
 from shopfloor.mcp.arguments import json_schema
 from shopfloor.mcp.instructions import server_instructions
+from shopfloor.mcp.limits import MCP_INSTRUCTIONS_SECONDS
 from shopfloor.mcp.output import question_options, question_text
 from shopfloor.mcp.resources import TEMPLATES, list_results, read_resource
 from shopfloor.mcp.session import AskMode, InputRequired

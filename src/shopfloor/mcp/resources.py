@@ -9,7 +9,7 @@ import mcp_types as types
 
 from shopfloor.client import Api
 from shopfloor.errors import InvalidParameter
-from shopfloor.limits import MCP_PAGE_ITEMS, MCP_RESOURCE_CHARS
+from shopfloor.mcp.limits import MCP_PAGE_ITEMS, MCP_RESOURCE_CHARS
 from shopfloor.mcp.output import one_line, page_of, parse_cursor, to_status
 from shopfloor.mcp.results import fetch_output, fetch_transcript
 

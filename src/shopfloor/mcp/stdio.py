@@ -10,7 +10,7 @@ from mcp.server.stdio import stdio_server
 
 from shopfloor.client import Address, Api, Response, Transport, TransportError
 from shopfloor.errors import ShopfloorError
-from shopfloor.limits import MCP_POLL_SECONDS, MCP_RECONNECT_SECONDS
+from shopfloor.mcp.limits import MCP_POLL_SECONDS, MCP_RECONNECT_SECONDS
 from shopfloor.mcp.protocol_server import Connection, create_server
 
 FindServer = Callable[[], Awaitable[Address]]

@@ -16,7 +16,6 @@ from shopfloor.errors import (
     RunEnded,
     ShopfloorError,
 )
-from shopfloor.limits import MCP_PAGE_ITEMS, MCP_QUESTION_CHARS, MCP_RESULT_CHARS, MCP_WAIT_SECONDS
 from shopfloor.mcp.arguments import (
     AnswerArguments,
     CancelArguments,
@@ -31,6 +30,7 @@ from shopfloor.mcp.arguments import (
     WaitArguments,
     parse_arguments,
 )
+from shopfloor.mcp.limits import MCP_PAGE_ITEMS, MCP_QUESTION_CHARS, MCP_RESULT_CHARS, MCP_WAIT_SECONDS
 from shopfloor.mcp.output import (
     Output,
     error_line,

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 
 from shopfloor.errors import ConflictError, RunEnded
-from shopfloor.limits import MCP_POLL_MAX_SECONDS, MCP_POLL_SECONDS, MCP_PROGRESS_SECONDS
+from shopfloor.mcp.limits import MCP_POLL_MAX_SECONDS, MCP_POLL_SECONDS, MCP_PROGRESS_SECONDS
 from shopfloor.mcp.output import is_answerable, pending_calls, question_options, question_text, to_status
 from shopfloor.mcp.session import InputRequired, Session
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 import anyio
 
 from shopfloor.errors import InvalidInput
-from shopfloor.limits import MCP_PROVIDERS_SECONDS
+from shopfloor.mcp.limits import MCP_PROVIDERS_SECONDS
 from shopfloor.mcp.session import Session
 from shopfloor.views import input_from_task
 

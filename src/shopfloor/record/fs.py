@@ -12,7 +12,7 @@ from collections.abc import Generator
 from functools import cache
 from pathlib import Path
 
-from shopfloor.errors import storage_error
+from shopfloor.error_factories import storage_error
 from shopfloor.limits import FOLDER_MODE, LOCK_ATTEMPTS, LOCK_RETRY_SECONDS, LOG_MODE
 
 

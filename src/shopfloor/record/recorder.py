@@ -14,13 +14,8 @@ from typing import Protocol
 
 import msgspec
 
-from shopfloor.errors import (
-    InvalidEvent,
-    LogClosed,
-    LogExists,
-    StorageError,
-    storage_error,
-)
+from shopfloor.error_factories import storage_error
+from shopfloor.errors import InvalidEvent, LogClosed, LogExists, StorageError
 from shopfloor.limits import GROUP_COMMIT_SECONDS, LINE_BUFFER_BYTES, SUBSCRIBER_EVENTS
 from shopfloor.log import (
     CHECKS,

@@ -18,7 +18,8 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from shopfloor.errors import FileMissing, InvalidEvent, RunNotFound, StorageUnsafe, ambiguous_run, storage_error
+from shopfloor.error_factories import ambiguous_run, storage_error
+from shopfloor.errors import FileMissing, InvalidEvent, RunNotFound, StorageUnsafe
 from shopfloor.log import Event, decode, format_timestamp, is_run_id, validate_run_id
 from shopfloor.record.fs import is_locked, open_for_append
 from shopfloor.record.reader import read

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from shopfloor.adapters.local import LocalAudit, LocalTokens
-from shopfloor.errors import ResourceLimit, ServerRunning, ShopfloorError, storage_error
+from shopfloor.error_factories import storage_error
+from shopfloor.errors import ResourceLimit, ServerRunning, ShopfloorError
 from shopfloor.record import Storage, open_for_append, require_private_folder, try_lock, write_private
 from shopfloor.wiring.engine import local_engine
 from shopfloor.wiring.mcp import mount_mcp

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import anyio.to_thread
 
-from shopfloor.errors import storage_error
+from shopfloor.error_factories import storage_error
 from shopfloor.ports import BlobInfo, validate_key
 from shopfloor.record import make_folder, write_private
 

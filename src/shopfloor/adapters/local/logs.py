@@ -16,7 +16,8 @@ from typing import Any, Generic, TypeVar, cast
 import anyio
 
 from shopfloor.adapters.local.bus import LocalBus
-from shopfloor.errors import StorageError, storage_error
+from shopfloor.error_factories import storage_error
+from shopfloor.errors import StorageError
 from shopfloor.limits import DISK_LOW_WATER_BYTES, DISK_THREADS, FREE_SPACE_CACHE_SECONDS
 from shopfloor.log import Delta, Entry, Masking, Payload
 from shopfloor.ports import Bus

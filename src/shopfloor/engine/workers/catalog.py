@@ -17,14 +17,8 @@ from shopfloor.engine.workers.imports import load_file, load_module
 from shopfloor.engine.workers.plugin_workers import plugin_definition, plugin_problems
 from shopfloor.engine.workers.problems import Problem, closest, invalid_worker
 from shopfloor.engine.workers.python import PythonWorker
-from shopfloor.errors import (
-    AmbiguousWorker,
-    InvalidWorker,
-    PluginUnavailable,
-    ShopfloorError,
-    WorkerNotFound,
-    missing_working_directory,
-)
+from shopfloor.error_factories import missing_working_directory
+from shopfloor.errors import AmbiguousWorker, InvalidWorker, PluginUnavailable, ShopfloorError, WorkerNotFound
 from shopfloor.limits import MTIME_SETTLE_SECONDS
 from shopfloor.ports import PluginInfo, Project
 
