@@ -184,11 +184,11 @@ def _list(folder: Path, jobs: int) -> list[Result]:
 def _runs(folder: Path, count: int) -> list[Result]:
     with host_process("benchmarks.plugins", "host", str(folder)) as execute:
         execute("work", 20)
-        alone = execute("nothing", 20)
+        alone = statistics.median(execute("nothing", 20) for _ in range(5))
         before = execute("rss", 0)
         execute("work", count)
         per_run = (execute("rss", 0) - before) / count
-        beside = execute("nothing", 20)
+        beside = statistics.median(execute("nothing", 20) for _ in range(5))
     return [
         Result(
             measure=f"memory of the host for a run whose plugin works, {count} of them",
