@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import anyio
+import anyio.to_thread
 
+from benchmarks.harness import resident_bytes
 from benchmarks.queues import row_counter
 from shopfloor.engine import RunEngine, requeue_abandoned, run_maintenance
 from shopfloor.limits import HOST_SLOTS
@@ -59,18 +64,18 @@ class RunningEngine:
         self.scheduler = engine.scheduler
         self.service = engine.service
 
-    async def _dispatch_many(self, worker: str, count: int) -> None:
+    async def _dispatch_many(self, worker: str, count: int, worker_input: dict[str, Any]) -> None:
         left = iter(range(count))
 
         async def dispatcher() -> None:
             for _ in left:
-                await self.service.dispatch(RunRequest(worker=worker, input={}))
+                await self.service.dispatch(RunRequest(worker=worker, input=worker_input))
 
         async with anyio.create_task_group() as tasks:
             for _ in range(DISPATCHERS):
                 tasks.start_soon(dispatcher)
 
-    async def add(self, worker: str, count: int, status: str) -> float:
+    async def add(self, worker: str, count: int, status: str, **worker_input: Any) -> float:
         """Dispatch `count` runs and wait until a list shows them with that status, with rows and timelines stored.
 
         Returns the seconds.
@@ -78,17 +83,52 @@ class RunningEngine:
         listed = row_counter(self.backend.storage.database, f"SELECT sum(n) FROM run_counts WHERE status = '{status}'")
         wanted = listed() + count
         started_at = perf_counter()
-        await self._dispatch_many(worker, count)
+        await self._dispatch_many(worker, count, worker_input)
         with anyio.fail_after(_TIMEOUT_SECONDS):
             while listed() < wanted:  # noqa: ASYNC110 - reads the database directly, so that polling costs the host nothing
                 await anyio.sleep(POLL_SECONDS)
         return perf_counter() - started_at
 
 
+HostCommand = Callable[[int], Awaitable[float]]
+
+
+async def execute_commands(commands: dict[str, HostCommand]) -> None:
+    """Execute the commands of `host_process`: `rss`, or one of these."""
+    while line := await anyio.to_thread.run_sync(sys.stdin.readline):
+        name, count = line.split()
+        print(resident_bytes() if name == "rss" else await commands[name](int(count)), flush=True)
+
+
+@contextmanager
+def host_process(module: str, *words: str) -> Iterator[Callable[[str, int], float]]:
+    """Start a host process and yield a function that executes a command in it. The host stops with the block."""
+    command = [sys.executable, "-m", module, *words]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    stdin, stdout = process.stdin, process.stdout
+    if stdin is None or stdout is None:
+        raise RuntimeError("no pipes")
+
+    def execute(name: str, count: int) -> float:
+        print(name, count, file=stdin, flush=True)
+        answer = stdout.readline()
+        if not answer:
+            raise RuntimeError(f"the host ended early with exit code {process.wait()}")
+        return float(answer)
+
+    try:
+        yield execute
+    finally:
+        stdin.close()
+        process.wait(120)
+
+
 @asynccontextmanager
-async def running_engine(storage: Storage, workers: Path, *, slots: int = HOST_SLOTS) -> AsyncGenerator[RunningEngine]:
+async def running_engine(
+    storage: Storage, workers: Path, *, plugins: Path | None = None, slots: int = HOST_SLOTS
+) -> AsyncGenerator[RunningEngine]:
     """Run everything that `shopfloor up` runs, except the server."""
-    settings = WorkerSettings(folders=(workers,), slots=slots)
+    settings = WorkerSettings(folders=(workers,), plugins=(plugins,) if plugins else (), slots=slots)
     async with local_backend(storage) as backend, local_engine(backend, settings) as engine:
         await backend.ingest.catch_up(everything=True)
         await requeue_abandoned(engine.ports)

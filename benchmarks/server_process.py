@@ -18,9 +18,9 @@ _TIMEOUT_SECONDS = 60.0
 
 
 @contextmanager
-def running_server(storage: Storage) -> Iterator[Address]:
-    """Run the server of a storage on a free port until the block ends."""
-    command = [sys.executable, "-m", "shopfloor", "up", "--port", "0", "--storage", str(storage.root)]
+def running_server(storage: Storage, *words: str) -> Iterator[Address]:
+    """Run the server of a storage on a free port, with these options, until the block ends."""
+    command = [sys.executable, "-m", "shopfloor", "up", "--port", "0", "--storage", str(storage.root), *words]
     with terminate_on_exit(subprocess.Popen(command, stdout=subprocess.DEVNULL)) as process:
         deadline = monotonic() + _TIMEOUT_SECONDS
         # Read the address from the storage: the environment may name another server.

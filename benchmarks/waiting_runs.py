@@ -7,24 +7,30 @@ result of each on one line.
 from __future__ import annotations
 
 import statistics
-import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
 
 import anyio
-import anyio.to_thread
 
 from benchmarks.harness import Result, log_progress, rate, resident_bytes, scratch
-from benchmarks.running_engine import ASKS, SLEEPS, RunningEngine, running_engine, write_workers
+from benchmarks.running_engine import (
+    ASKS,
+    SLEEPS,
+    HostCommand,
+    RunningEngine,
+    execute_commands,
+    host_process,
+    running_engine,
+    write_workers,
+)
 from benchmarks.startup import first_answer, up
 from shopfloor.limits import HOST_SLOTS
 from shopfloor.log import ToolCall, decode
 from shopfloor.ports import CallResult, RunFilter
 from shopfloor.record import Storage
 
+_MODULE = "benchmarks.waiting_runs"
 _TASKS = 10_000
 _ANSWER_LIMIT_SECONDS = 0.05
 
@@ -48,38 +54,12 @@ async def _answer(engine: RunningEngine, count: int) -> float:
 
 async def _host(folder: Path, slots: int) -> None:
     async with running_engine(Storage(folder / "storage"), write_workers(folder / "workers"), slots=slots) as engine:
-        commands: dict[str, Callable[[int], Awaitable[float]]] = {
+        commands: dict[str, HostCommand] = {
             "wait": lambda count: engine.add(ASKS, count, "waiting"),
             "sleep": lambda count: engine.add(SLEEPS, count, "running"),
             "answer": lambda count: _answer(engine, count),
         }
-        while line := await anyio.to_thread.run_sync(sys.stdin.readline):
-            name, count = line.split()
-            value = resident_bytes() if name == "rss" else await commands[name](int(count))
-            print(value, flush=True)
-
-
-@contextmanager
-def _host_process(folder: Path, slots: int = HOST_SLOTS) -> Iterator[Callable[[str, int], float]]:
-    """Start a host process and yield a function that executes a command in it. The host stops with the block."""
-    command = [sys.executable, "-m", "benchmarks.waiting_runs", str(folder), str(slots)]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    stdin, stdout = process.stdin, process.stdout
-    if stdin is None or stdout is None:
-        raise RuntimeError("no pipes")
-
-    def execute(name: str, count: int) -> float:
-        print(name, count, file=stdin, flush=True)
-        answer = stdout.readline()
-        if not answer:
-            raise RuntimeError(f"the host ended early with exit code {process.wait()}")
-        return float(answer)
-
-    try:
-        yield execute
-    finally:
-        stdin.close()
-        process.wait(120)
+        await execute_commands(commands)
 
 
 async def _bytes_per_task() -> float:
@@ -100,13 +80,13 @@ def run(*, quick: bool) -> list[Result]:
     task = anyio.run(_bytes_per_task)
     with scratch() as folder:
         log_progress(f"{running} runs inside a step")
-        with _host_process(folder / "running", slots=running + HOST_SLOTS) as execute:
+        with host_process(_MODULE, str(folder / "running"), str(running + HOST_SLOTS)) as execute:
             execute("sleep", HOST_SLOTS)
             before = execute("rss", 0)
             execute("sleep", running)
             per_running = (execute("rss", 0) - before) / running
         log_progress(f"{waiting:,} runs that wait")
-        with _host_process(folder / "waiting") as execute:
+        with host_process(_MODULE, str(folder / "waiting"), str(HOST_SLOTS)) as execute:
             execute("wait", 200)
             before = execute("rss", 0)
             seconds = execute("wait", waiting)

@@ -26,6 +26,10 @@ SUMMARIES = {
     "next-message": "Lets the model answer. The model may call tools before it answers.",
     "tool-call": "Calls a tool without a model. To ask a person, call the [built-in tool `ask`](#ask).",
     "serialize-thread": "Converts a conversation to text or JSON.",
+    "operation": "Calls a tool that a [plugin](../how-to/plugins.md) offers. The input is checked against the tool's "
+    "schema before the plugin gets it. A failure of the tool is the error `tool_error`, one of the plugin "
+    "`plugin_error`. After a crash, a call whose result is not recorded is `outcome_unknown` unless `retry` has "
+    "`always`. This example needs the plugin `word-count`.",
     "run-worker": "Runs another worker as a sub-run, with a log of its own.",
     "command": "Runs a program or a shell script. A list is a program with its arguments; text is a script for "
     "`/bin/sh`.",
@@ -45,6 +49,12 @@ SUMMARIES = {
     "text). The "
     "result is the answer. [Ask a person](../how-to/ask-a-person.md) shows how to answer.",
     "log_question": "Records a question for a person and continues. `input`: `question` (text, required), `options`.",
+    "record_decision": "Records a decision that the worker made because the task left it open. `input`: `question`, "
+    "`decision`, `reasoning` (text, all required). `shopfloor status` and the page show it.",
+    "store_memory": "Keeps a text for later runs of the worker. `input`: `key` (letters, digits, `.`, `_`, `-`) and "
+    "`content` (text). An existing key is overwritten. [Memory](../workers.md#memory) explains the rest.",
+    "submit_result": "Submits the result of the run, whatever `output` says. `input`: `text` (required) and "
+    "`artifacts`, a list of files with `name` and `content`. `shopfloor result --artifacts` lists them.",
     "update_summary": "Records one line about what the worker is doing. `input`: `summary` (text, required).",
 }
 
@@ -53,6 +63,8 @@ FIELDS = {
     "Document.input": "What a run receives, by name.",
     "Document.variables": "Values that exist before a step sets them, by name.",
     "Document.tools": "Tools of the worker, by name.",
+    "Document.memory": "Add what the worker has stored with `store_memory` to the system messages of its models and "
+    "agents ([memory](../workers.md#memory)).",
     "Document.kinds": "Block types of the worker's own: a name and `file.py:function` or `package.module:function` "
     "([example](../workers.md#blocks-of-your-own)).",
     "Document.steps": "What the worker does, in order.",
@@ -98,6 +110,10 @@ FIELDS = {
     "schema": "A JSON Schema. The answer is then a value of this shape instead of text.",
     "tool": "The name of the tool.",
     "tool-call.input": "The tool's arguments.",
+    "operation.plugin": "The name of the plugin. It is started if it does not run.",
+    "operation.tool": "The name of its tool.",
+    "operation.input": "The tool's arguments.",
+    "operation.output": "The value that receives the text of the result; its content if that is not only text.",
     "format": "Markdown text, or a JSON list of messages.",
     "worker": "The slug of the worker.",
     "run-worker.input": "Its input, by name.",
@@ -216,6 +232,18 @@ output: FOUND
     format: json
     output: CONVERSATION
 output: CONVERSATION
+""",
+    "operation": """\
+input:
+  TEXT: {type: string, default: one two three}
+steps:
+  Count:
+    block: operation
+    plugin: word-count
+    tool: count_words
+    input: {text: "{{TEXT}}"}
+    output: COUNT
+output: COUNT
 """,
     "run-worker": """\
 steps:
@@ -344,6 +372,47 @@ steps:
     block: tool-call
     tool: log_question
     input: {question: "Are these warnings expected?"}
+""",
+    "record_decision": """\
+steps:
+  Decide:
+    block: tool-call
+    tool: record_decision
+    input:
+      question: Which year?
+      decision: "2026"
+      reasoning: It is the newest with complete numbers.
+""",
+    "store_memory": """\
+memory: true
+input:
+  TOPIC: {type: string, default: tea}
+steps:
+  Start:
+    block: start-thread
+    model: script/echo
+    tools: [store_memory]
+  Tell:
+    block: add-message
+    text: "What do you know about {{TOPIC}}?"
+  Answer:
+    block: next-message
+    output: ANSWER
+  Remember:
+    block: tool-call
+    tool: store_memory
+    input: {key: "{{TOPIC}}", content: "{{ANSWER}}"}
+output: ANSWER
+""",
+    "submit_result": """\
+steps:
+  Submit:
+    block: tool-call
+    tool: submit_result
+    input:
+      text: All tests pass.
+      artifacts:
+        - {name: report.md, content: "# Report"}
 """,
     "update_summary": """\
 steps:

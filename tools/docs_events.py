@@ -40,7 +40,8 @@ cut at {FLEET_EVENT_TEXT_BYTES:,} bytes; the log has the whole. Deleting a run d
 A subscriber that reconnects with the cursor of its last event gets all later events, each once. If some of them are no
 longer stored, it gets an object with the type `gap` first, with its own cursor as `payload.lastEventId`, then what is
 stored. A subscriber with more than {FLEET_SUBSCRIBER_EVENTS} events to receive gets them from the store at its own
-speed, and does not delay the others. `{HEARTBEAT}` is sent live and is not stored; it carries the cursor of the last stored event.
+speed, and does not delay the others. `{HEARTBEAT}` is sent live and is not stored; it carries the cursor of the last
+stored event.
 
 The token is `token` in tRPC's `connectionParams`, sent within {WEBSOCKET_AUTH_SECONDS:g} seconds, or the header
 `Authorization`, or a browser's session from the server's own page."""

@@ -2,12 +2,15 @@
 
 import ast
 from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
 
-from shopfloor import limits
+import shopfloor.limits
+import shopfloor.mcp.limits
 from tools.docs_markdown import code, generated, page, section, table
-from tools.docs_source import SOURCE, assigned_name, attribute_docs, parsed, users_of
+from tools.docs_source import assigned_name, attribute_docs, parsed, users_of
 
-FILE = SOURCE / "limits.py"
+_MODULES = (shopfloor.limits, shopfloor.mcp.limits)
 HEAD = ("limit", "value", "used in", "meaning")
 INTRO = "Limits are constants of this version. A limit that can be set is an option of a command."
 
@@ -15,14 +18,19 @@ _KIB, _MIB, _MB = 1024, 1024**2, 1000**2
 
 
 def limits_page() -> str:
-    docs = attribute_docs(parsed(FILE).body)
-    users = users_of(limits.__name__)
-    width = len(HEAD) if docs else len(HEAD) - 1
-    parts = [
-        section(title, table(HEAD[:width], [_row(name, docs, users)[:width] for name in names]))
-        for title, names in sections(FILE.read_text(encoding="utf-8")).items()
+    parts = [part for module in _MODULES for part in _parts(module)]
+    return page("Limits", generated("`limits.py` and `mcp/limits.py`"), INTRO, *parts)
+
+
+def _parts(module: ModuleType) -> list[str]:
+    """Return a section for each comment in a module of limits."""
+    file = Path(str(module.__file__))
+    docs = attribute_docs(parsed(file).body)
+    users = users_of(module.__name__)
+    return [
+        section(title, table(HEAD, [_row(module, name, docs, users) for name in names]))
+        for title, names in sections(file.read_text(encoding="utf-8")).items()
     ]
-    return page("Limits", generated("`limits.py`"), INTRO, *parts)
 
 
 def sections(source: str) -> dict[str, list[str]]:
@@ -38,9 +46,9 @@ def sections(source: str) -> dict[str, list[str]]:
     return found
 
 
-def _row(name: str, docs: dict[str, str], users: dict[str, list[str]]) -> tuple[str, ...]:
+def _row(module: ModuleType, name: str, docs: dict[str, str], users: dict[str, list[str]]) -> tuple[str, ...]:
     used_in = ", ".join(code(user.removeprefix("shopfloor.")) for user in users.get(name, []))
-    return code(name), value_with_unit(name, getattr(limits, name)), used_in, docs.get(name, "")
+    return code(name), value_with_unit(name, getattr(module, name)), used_in, docs.get(name, "")
 
 
 def value_with_unit(name: str, value: float | range) -> str:

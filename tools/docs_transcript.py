@@ -7,6 +7,7 @@ from shopfloor.log import (
     PAYLOAD_TYPES,
     RULES,
     Awaits,
+    ClientInfo,
     Cost,
     EndedProcess,
     FileChange,
@@ -25,7 +26,7 @@ from tools.docs_markdown import code, generated, page, section, table
 from tools.docs_source import SOURCE, attribute_docs, parsed, summary
 
 OBJECTS: tuple[type[msgspec.Struct], ...] = (
-    *(Process, EndedProcess, Session, Usage, Cost, RunError, Awaits),
+    *(Process, EndedProcess, Session, Usage, Cost, RunError, Awaits, ClientInfo),
     *(Note, Initialization, Limit, FileChange),
 )
 

@@ -21,7 +21,7 @@ case $what in
     touch .venv/.runtime ;;
   dev)
     echo "==> installing Shopfloor and its development tools into .venv (about two minutes, once)"
-    install --editable '.[models,claude]' --group dev
+    install --editable '.[models,claude,mcp]' --group dev
     touch .venv/.runtime .venv/.ready ;;
   *) echo "usage: setup.sh runtime|dev PYTHON [EXTRAS]" >&2; exit 2 ;;
 esac

@@ -49,7 +49,8 @@ const methods = {
     const description = text(params, "description");
     const task = text(params, "task");
     // The host names its run: a dispatch that is repeated after a crash is the same job.
-    const jobId = params.config?.run_id ?? randomUUID();
+    const config = params.config ?? {};
+    const jobId = "run_id" in Object(config) ? text(config, "run_id") : randomUUID();
     if (!jobs.has(jobId)) {
       const startedAt = new Date().toISOString();
       const empty = { summary: null, questions: null, decisions: null, error: null, completedAt: null };
@@ -105,8 +106,10 @@ function answer(body) {
   if (!("id" in request)) return null;
   const method = Object.hasOwn(methods, request.method) ? methods[request.method] : undefined;
   if (!method) return error(request.id, -32601, `there is no method '${request.method}'`);
+  const params = request.params ?? {};
+  if (typeof params !== "object" || Array.isArray(params)) return error(request.id, -32602, "params must be an object");
   try {
-    return { jsonrpc: "2.0", id: request.id, result: method(request.params ?? {}) };
+    return { jsonrpc: "2.0", id: request.id, result: method(params) };
   } catch (wrong) {
     return error(request.id, wrong instanceof InvalidParams ? -32602 : -32603, wrong.message);
   }

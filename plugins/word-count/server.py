@@ -53,8 +53,11 @@ def work(job: dict[str, Any], task: str) -> None:
 
 def dispatch(params: dict[str, Any]) -> dict[str, Any]:
     description, task = text(params, "description"), text(params, "task")
+    config = params.get("config") or {}
+    if not isinstance(config, dict):
+        raise InvalidParams("config must be an object")
     # The host names its run: a dispatch that is repeated after a crash is the same job.
-    job_id = (params.get("config") or {}).get("run_id") or str(uuid.uuid4())
+    job_id = text(config, "run_id") if "run_id" in config else str(uuid.uuid4())
     if job_id not in JOBS:
         job = {"jobId": job_id, "status": "running", "description": description, "startedAt": now()}
         JOBS[job_id] = {
@@ -141,7 +144,9 @@ def answer(raw: bytes) -> dict[str, Any] | None:
         request_id = request["id"]
         if request["method"] not in METHODS:
             return error(request_id, -32601, f"there is no method {request['method']!r}")
-        params = request.get("params") or {}
+        params = request.get("params", {})
+        if not isinstance(params, dict):
+            return error(request_id, -32602, "params must be an object")
         return {"jsonrpc": "2.0", "id": request_id, "result": METHODS[request["method"]](params)}
     except InvalidParams as wrong:
         return error(request_id, -32602, str(wrong))

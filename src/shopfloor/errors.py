@@ -7,8 +7,6 @@ that says what failed and, if the user can do something about it, a `hint`. They
 
 from __future__ import annotations
 
-import errno
-from collections.abc import Sequence
 from typing import Any, ClassVar, cast
 
 
@@ -79,6 +77,10 @@ class TooManyLogins(ShopfloorError, code="too_many_logins", status=429, exit_cod
         self.retry_after_seconds = retry_after_seconds
 
 
+class ExtraMissing(ShopfloorError, code="extra_not_installed", status=501):
+    """Shopfloor was installed without the extra that this needs."""
+
+
 class ResourceLimit(ShopfloorError, code="resource_limit", exit_code=8):
     """A limit of this process is too small for a server."""
 
@@ -105,6 +107,14 @@ class InvalidParameter(InputError, code="invalid_parameter"):
 
 class AmbiguousRun(InputError, code="ambiguous_run", status=409):
     """The first characters match more than one run."""
+
+
+class ConfigInvalid(InputError, code="config_invalid"):
+    """The configuration file of another program cannot be edited."""
+
+
+class InvalidName(InputError, code="invalid_name"):
+    """The text cannot be the name of an artifact or the key of a memory."""
 
 
 class InvalidSecret(InputError, code="invalid_secret"):
@@ -160,6 +170,10 @@ class WorkerNotFound(NotFoundError, code="not_found_error"):
 
 class ProjectNotFound(NotFoundError, code="project_not_found"):
     """No project has this name."""
+
+
+class ArtifactNotFound(NotFoundError, code="artifact_not_found"):
+    """The run has no artifact with this name, or a plugin has the file."""
 
 
 class FileMissing(NotFoundError, code="file_not_found"):
@@ -337,8 +351,8 @@ class StepFailed(RunFailed, code="execution_error"):
 class PluginFailed(RunFailed, code="plugin_error"):
     """A plugin answered with an error, or not as the protocol says."""
 
-    def __init__(self, message: str, *, hint: str | None = None, rpc_code: int | None = None) -> None:
-        super().__init__(message, hint=hint)
+    def __init__(self, message: str, *, rpc_code: int | None = None, **details: Any) -> None:
+        super().__init__(message, **details)
         self.rpc_code = rpc_code
         """The code of a JSON-RPC error."""
 
@@ -346,8 +360,8 @@ class PluginFailed(RunFailed, code="plugin_error"):
 class PluginUnavailable(RunFailed, code="plugin_unavailable", status=503, retryable=True):
     """A plugin does not run or does not answer."""
 
-    def __init__(self, message: str, *, hint: str | None = None, is_sent: bool = False) -> None:
-        super().__init__(message, hint=hint)
+    def __init__(self, message: str, *, is_sent: bool = False, **details: Any) -> None:
+        super().__init__(message, **details)
         self.is_sent = is_sent
         """Whether the plugin may have received the request."""
 
@@ -425,12 +439,6 @@ class UnexpectedError(ShopfloorError, code="unexpected", exit_code=70):
     """A defect of Shopfloor."""
 
 
-_LISTED_RUNS, _EXTRA_CHARS = 5, 6
-"""How many matching runs an ambiguous prefix lists, and how many characters of each beyond the prefix."""
-_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_NOT_ALLOWED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
-
-
 def sole_error(error: BaseException) -> BaseException:
     """Return the only error inside nested exception groups, or the outermost group if it has several errors."""
     inside = error
@@ -440,33 +448,6 @@ def sole_error(error: BaseException) -> BaseException:
             return error
         inside = first
     return inside
-
-
-def storage_error(error: OSError, doing: str, *, reading: bool = False) -> StorageError:
-    """Return the `StorageError` for an `OSError`; `doing` starts the message, as in `cannot write /path`."""
-    reason = f"{doing}: {error.strerror or error}"
-    if error.errno in _NO_ROOM:
-        return StorageFull(reason, hint="free some space, or set SHOPFLOOR_STORAGE to a folder on another disk")
-    if error.errno in _NOT_ALLOWED and reading:
-        return StorageUnreadable(reason, hint="run the command as a user who may read it")
-    if error.errno in _NOT_ALLOWED:
-        return StorageUnwritable(reason, hint="make the folder writable, or set SHOPFLOOR_STORAGE to another folder")
-    return StorageFailed(reason, hint="check the disk and the folder that SHOPFLOOR_STORAGE names")
-
-
-def missing_working_directory() -> UsageError:
-    """Return the error for a working directory that was deleted."""
-    return UsageError("the current folder does not exist any more", hint="change to an existing folder")
-
-
-def ambiguous_run(prefix: str, run_ids: Sequence[str]) -> AmbiguousRun:
-    """Return the error for a prefix of several run ids. The message lists the first few of them, shortened."""
-    listed = [run_id[: len(prefix) + _EXTRA_CHARS] for run_id in sorted(run_ids)[:_LISTED_RUNS]]
-    more = ["…"] if len(run_ids) > len(listed) else []
-    return AmbiguousRun(
-        f"{len(run_ids)} runs begin with {prefix!r}: {', '.join([*listed, *more])}",
-        hint="type more characters of the run id",
-    )
 
 
 def all_error_types() -> list[type[ShopfloorError]]:

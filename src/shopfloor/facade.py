@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from shopfloor.client import Client, address_of, find_server
+from shopfloor.client import Client, find_server, find_storage_server, parse_server_url
 from shopfloor.record import Storage
 from shopfloor.wiring import ServerThread, WorkerSettings
 
@@ -29,12 +29,12 @@ class Shopfloor(Client):
         self._thread: ServerThread | None = None
         if base_url is None:
             folder = Storage(Path(storage).expanduser().absolute()) if storage is not None else Storage.default()
-            address = find_server(folder, named=storage is None)
+            address = find_server(folder) if storage is None else find_storage_server(folder)
             if address is None:
                 self._thread = ServerThread(folder, WorkerSettings.from_names([os.fspath(name) for name in workers]))
                 address = self._thread.start()
             base_url, api_key = address.url, api_key or address.token
-        address = address_of(base_url, api_key)
+        address = parse_server_url(base_url, api_key)
         super().__init__(address.url, address.token or os.environ.get("SHOPFLOOR_TOKEN"))
 
     async def close(self) -> None:

@@ -187,6 +187,8 @@ FLEET_CHUNK_BYTES: Final = 64 * 1024
 """The approximate size of the chunks in which the fleet events of a run are stored."""
 OPEN_BRANCHES: Final = 1_000
 """The number of open steps, and of open calls, that the row of a run tracks."""
+NOTES_KEPT: Final = 100
+"""The number of questions, and of decisions, that the row of a run has; the log has all."""
 TIMELINE_OPEN_CALLS: Final = 1_000
 """The number of open tool calls whose start a timeline remembers."""
 TRUNCATED_TEXT_CHARS: Final = 2_000
@@ -435,8 +437,30 @@ PLUGIN_CANCEL_SECONDS: Final = 10.0
 PLUGIN_NOTES: Final = 1_000
 """How many summaries, questions and decisions of one job are recorded."""
 PLUGIN_NOTE_CHARS: Final = 10_000
-"""The longest text of a recorded summary, question or decision; the rest is cut off."""
+"""The longest text of a recorded summary, question, decision or error of a plugin; the rest is cut off."""
 PLUGIN_CLAIM_RUNS: Final = 1_000
 """How many runs of a plugin are searched for the owner of a job after a crash."""
+CONFIG_DEPTH: Final = 100
+"""The deepest nesting of a configuration file that `shopfloor mcp install` edits."""
+CONFIG_BYTES: Final = 64 * 1024 * 1024
+"""The largest configuration file that `shopfloor mcp install` edits."""
+CONFIG_ATTEMPTS: Final = 10
+"""How often `shopfloor mcp install` tries to edit a file that its agent changes at the same time."""
 PLUGIN_CHECK_SECONDS: Final = 5.0
 """How long `shopfloor plugins check` waits for its job before it cancels it."""
+
+# Artifacts of runs, and memories of workers.
+BLOB_NAME_CHARS: Final = 100
+"""The length of an artifact's name and of a memory's key."""
+ARTIFACT_BYTES: Final = 10 * 1024 * 1024
+"""The size of one artifact."""
+RUN_ARTIFACTS: Final = 100
+"""The number of artifacts of one run."""
+CHARS_PER_TOKEN: Final = 4
+"""For estimates of the number of tokens of a text."""
+MEMORY_PROMPT_TOKENS: Final = 8_000
+"""How much of a worker's memory is added to a system prompt, newest first; also the size of one memory."""
+MEMORY_COMPACT_TOKENS: Final = 16_000
+"""Above this size the memories of a worker are condensed by its model."""
+MEMORY_KEYS: Final = 1_000
+"""The number of memories of one worker."""

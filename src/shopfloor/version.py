@@ -1,4 +1,4 @@
-"""Which Shopfloor this is."""
+"""The version of Shopfloor."""
 
 from typing import Final
 

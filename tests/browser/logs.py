@@ -12,6 +12,7 @@ from tests.sample_events import GOLDEN, RUN_ID
 from shopfloor.log import (
     AssistantMessage,
     Block,
+    ClientInfo,
     Cost,
     Line,
     Payload,
@@ -76,6 +77,7 @@ def agent_run(
         agent_id=owner,
         channel_id="discord:1:2",
         channel_name="#general",
+        client=ClientInfo(name="gemini-cli", version="0.61.0", session_id="s1"),
     )
     yield StepStarted(name=STEP, kind="agent", try_=1)
     yield UserMessage(blocks=[TextBlock(fidelity="router", text=task)])

@@ -15,7 +15,7 @@ from tests.browser.server import Server
 from tests.browser.tabs import Tabs, checked_tabs
 
 
-@pytest.mark.req("WT-47")
+@pytest.mark.req("WT-47", "SF-46")
 def test_the_header_shows_the_facts_about_the_run(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
     page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={recorded_runs.stories.everything}")
     expect(task(page)).to_have_text("Find out what is wrong with the app")
@@ -23,7 +23,7 @@ def test_the_header_shows_the_facts_about_the_run(tabs: Tabs, recorded_runs: Rec
     expect(header.locator('[data-status="done"]')).to_be_visible()
     expect(header.get_by_title("Worker type")).to_have_text("claude-code")
     expect(header.get_by_title("Model")).to_have_text("claude-test-1")
-    for text in ("#general", "with sub-runs", "$0.04", re.compile(r"21k|21\.3k|12k|12\.0k")):
+    for text in ("#general", "from gemini-cli 0.61.0", "with sub-runs", "$0.04", re.compile(r"21k|21\.3k|12k|12\.0k")):
         expect(header).to_contain_text(text)
     expect(header).to_contain_text(re.compile(r"\d\.\d s"))
 
@@ -53,6 +53,21 @@ def seconds(text: str) -> float:
     found = re.search(r"([\d.]+) s$", text)
     assert found, text
     return float(found[1])
+
+
+@pytest.mark.req("SF-46", "SF-45")
+def test_decisions_questions_and_artifacts_are_on_the_page(tabs: Tabs, server: Server, owner: str) -> None:
+    run_id = server.dispatch("reporter", owner=owner)
+    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
+    expect(result(page)).to_contain_text("The whole report.")
+    page.get_by_text("1 decision, 1 question").click()
+    notes = page.get_by_role("list", name="Notes")
+    for text in ("Which year?", "2026", "It is the newest.", "May I call?"):
+        expect(notes).to_contain_text(text)
+    with page.expect_download() as downloading:
+        result(page).get_by_role("link", name="page.html").click()
+    assert downloading.value.suggested_filename == "page.html"
+    assert Path(downloading.value.path()).read_text() == "<h1>tea</h1>"
 
 
 def test_a_running_run_is_cancelled_on_the_page(tabs: Tabs, server: Server, owner: str) -> None:

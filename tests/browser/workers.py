@@ -35,6 +35,19 @@ steps:
   Wait: {block: command, command: "while [ ! -e {{GO}} ]; do sleep 0.05; done; echo through", output: TWO}
 output: TWO
 """,
+    "reporter": """
+name: Reporter
+steps:
+  Decide:
+    block: tool-call
+    tool: record_decision
+    input: {question: "Which year?", decision: "2026", reasoning: It is the newest.}
+  Wonder: {block: tool-call, tool: log_question, input: {question: "May I call?"}}
+  Submit:
+    block: tool-call
+    tool: submit_result
+    input: {text: The whole report., artifacts: [{name: page.html, content: "<h1>tea</h1>"}]}
+""",
     "sleeper": """
 name: Sleeper
 steps:

@@ -23,7 +23,7 @@ def env(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def shopfloor(env: dict[str, str]) -> Cli:
-    """Runs the command to its end and gives what it printed."""
+    """Run the command to its end and return its output."""
 
     def run(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
         settings: dict[str, object] = {

@@ -1,4 +1,4 @@
-"""A terminal with a command in it, as somebody sits before it."""
+"""A command in a pseudo-terminal, as a user sees it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Terminal:
         os.close(self._side)
 
     def _read(self) -> bool:
-        """Whether there is somebody who may still write."""
+        """Whether the terminal still has a writer."""
         ready, _, _ = select.select([self._side], [], [], 0.1)
         if not ready:
             return self.process.poll() is None

@@ -1,4 +1,4 @@
-"""Who may use a server, and what the audit log says of them: `login`, `tokens`, `audit`."""
+"""Access to a server, and its audit log: `login`, `tokens`, `audit`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def workers(tmp_path: Path) -> Path:
 
 
 @pytest.mark.req("SF-19", "SF-20", "SF-22")
-def test_access_is_given_listed_revoked_and_audited(server, shopfloor, workers, env):
+def test_tokens_are_created_listed_revoked_and_audited(server, shopfloor, workers, env):
     up = server("--workers", str(workers))
     audit = Path(env["SHOPFLOOR_STORAGE"]) / "audit.jsonl"
 
@@ -72,9 +72,9 @@ def test_access_is_given_listed_revoked_and_audited(server, shopfloor, workers, 
 
     entries = [json.loads(line) for line in audit.read_text().splitlines()]
     mine = f"session {session['id']} of owner"
-    told = [(one["action"], one.get("run_id"), re.sub(r"process \d+", "process", one["by"])) for one in entries]
-    process = re.sub(r"process \d+", "process", told[0][2])
-    assert told == [
+    actions = [(one["action"], one.get("run_id"), re.sub(r"process \d+", "process", one["by"])) for one in entries]
+    process = re.sub(r"process \d+", "process", actions[0][2])
+    assert actions == [
         ("token.made", None, process),
         ("session.begun", None, mine),
         ("run.dispatched", run_id, "token ci"),
@@ -95,7 +95,7 @@ def test_access_is_given_listed_revoked_and_audited(server, shopfloor, workers, 
     assert token not in audit.read_text()
 
     shown = shopfloor("audit", "--run", run_id[:8]).stdout.splitlines()
-    assert [line.split()[1] for line in shown] == [action for action, run, _ in told if run == run_id]
+    assert [line.split()[1] for line in shown] == [action for action, run, _ in actions if run == run_id]
     assert [json.loads(line) for line in shopfloor("audit", "--json").stdout.splitlines()] == entries
 
 
@@ -122,7 +122,7 @@ def test_a_link_needs_a_server(shopfloor):
     assert "hint: start one with `shopfloor up`" in done.stderr
 
 
-def test_a_login_link_is_not_for_programs(shopfloor, env):
+def test_a_login_link_is_refused_as_the_address_of_a_server(shopfloor, env):
     done = shopfloor("list", env={**env, "SHOPFLOOR_URL": "http://127.0.0.1:7420/login?code=x"})
     assert done.returncode == 2
     assert "shopfloor tokens new" in done.stderr

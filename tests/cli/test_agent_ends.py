@@ -35,11 +35,11 @@ async def ends(run, CASES: list):
     outcomes = []
     for provider, lines, ending in CASES:
         try:
-            said = await run.agent(provider, f"{lines} {ending}")
+            reply = await run.agent(provider, f"{lines} {ending}")
         except Exception as error:
             outcomes.append([provider, lines, ending, False, str(error)])
         else:
-            outcomes.append([provider, lines, ending, True, said.text])
+            outcomes.append([provider, lines, ending, True, reply.text])
     return outcomes
 """
 
@@ -86,25 +86,25 @@ def test_an_agent_that_dies_after_any_line_has_not_succeeded(
     succeeded = [tuple(outcome[:3]) for outcome in outcomes if outcome[3]]
     last = {provider: max(lines for name, lines, _ in cases if name == provider) for provider in PROGRAMS}
     assert succeeded == [(provider, lines, "0") for provider, lines in last.items()]
-    for provider, lines, ending, _, said in outcomes:
+    for provider, lines, ending, _, message in outcomes:
         if lines == last[provider] and ending != "0":
-            assert ("killed by SIG" if ending.isalpha() else "exit code 1") in said
+            assert ("killed by SIG" if ending.isalpha() else "exit code 1") in message
 
 
 @pytest.mark.req("TR-66")
-def test_the_prompt_is_on_record_once_and_times_do_not_run_backwards(
+def test_the_prompt_is_recorded_once_and_timestamps_do_not_decrease(
     shopfloor: Cli, env: dict[str, str], programs: Path
 ) -> None:
     for provider in ("gemini", "copilot"):
         assert shopfloor("run", "--provider", provider, "100 0").returncode == 0
     for events in logs(env):
         prompts = [event["payload"] for event in events if event["type"] == "message.user"]
-        assert [block["text"] for said in prompts for block in said["blocks"]] == ["100 0"]
+        assert [block["text"] for prompt in prompts for block in prompt["blocks"]] == ["100 0"]
         times = [event["timestamp"] for event in events]
         assert times == sorted(times)
 
 
-def test_codex_runs_have_their_model_with_and_without_one_asked_for(
+def test_codex_runs_record_their_model_whether_requested_or_default(
     shopfloor: Cli, env: dict[str, str], programs: Path
 ) -> None:
     thread = json.loads((programs / "codex.jsonl").read_bytes().split(b"\n")[0])["thread_id"]
@@ -119,9 +119,7 @@ def test_codex_runs_have_their_model_with_and_without_one_asked_for(
     assert {run["model"] for run in runs} == {"gpt-5.5", "gpt-5.2"}
 
 
-def test_lines_that_are_not_understood_are_counted_where_a_run_is_shown(
-    shopfloor: Cli, env: dict[str, str], programs: Path
-) -> None:
+def test_unparsed_lines_are_counted_where_a_run_is_shown(shopfloor: Cli, env: dict[str, str], programs: Path) -> None:
     stream = programs / "codex.jsonl"
     stream.write_bytes(b"one\ntwo\nthree\n" + stream.read_bytes())
     assert shopfloor("run", "--provider", "codex", "100 0").returncode == 0

@@ -1,4 +1,4 @@
-"""What is around a command can be bad: words that are no text, folders that are gone or read-only, nobody who reads."""
+"""Bad environments of a command: invalid arguments, missing or read-only folders, closed outputs."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def address_of(env: dict[str, str]) -> Path:
     return Path(env["SHOPFLOOR_STORAGE"], "server.json")
 
 
-# Who may read
+# Permissions
 
 
-def test_all_that_a_server_keeps_is_for_nobody_else_whatever_the_umask_is(start, env):
+def test_all_files_of_a_server_are_private_with_any_umask(start, env):
     up = start("up", "--port", "0", umask=0)
     assert up.stdout.readline().startswith(b"Shopfloor is up")
     kept = [path for path in Path(env["SHOPFLOOR_STORAGE"]).rglob("*") if path.is_file()]
@@ -48,7 +48,7 @@ def test_the_token_is_never_written_to_a_file_that_others_have_open(start, env):
     assert list(address.parent.glob("server.json*")) == [address]
 
 
-def test_a_storage_may_be_called_what_means_something_in_an_address(shopfloor, env, tmp_path):
+def test_a_storage_path_may_contain_url_characters(shopfloor, env, tmp_path):
     env["SHOPFLOOR_STORAGE"] = str(tmp_path / "50%41?mode=memory#1")
     shopfloor("run", "-q", "--command", "true")
     assert shopfloor("list").stdout.splitlines()[-1] == "1 of 1 runs"
@@ -56,11 +56,11 @@ def test_a_storage_may_be_called_what_means_something_in_an_address(shopfloor, e
     assert Path(env["SHOPFLOOR_STORAGE"], "shopfloor.db").exists()
 
 
-# Words
+# Arguments
 
 
 @pytest.mark.parametrize("port", ["99999", "65536", "-1", "http", "٣"])
-def test_what_is_no_port_is_a_usage_error(shopfloor, port):
+def test_an_invalid_port_is_a_usage_error(shopfloor, port):
     done = shopfloor("up", f"--port={port}")
     assert done.stderr.startswith(f"error[usage]: argument --port: must be a port from 0 to 65535, got '{port}'\n")
     assert done.returncode == 2
@@ -76,19 +76,19 @@ def test_what_is_no_port_is_a_usage_error(shopfloor, port):
         ["list", "--search", NO_TEXT],
     ],
 )
-def test_words_that_are_no_text_are_a_usage_error(shopfloor, words):
+def test_arguments_that_are_invalid_utf8_are_a_usage_error(shopfloor, words):
     done = shopfloor(*words)
     word = next(word for word in words if NO_TEXT in word)
     assert done.stderr == f"error[usage]: argument {word!r} is not valid UTF-8\nhint: pass it as UTF-8 text\n"
     assert done.returncode == 2
 
 
-def test_half_a_character_in_json_is_a_clear_error(shopfloor):
+def test_a_lone_surrogate_in_json_is_a_clear_error(shopfloor):
     done = shopfloor("run", "hello", "--input-json", '{"NAME": "\\ud800"}')
     assert done.stderr.startswith("error[validation_error]: '\\ud800' cannot be sent: it is not valid UTF-8 text\n")
 
 
-def test_a_storage_may_have_a_name_that_is_no_text(shopfloor, tmp_path):
+def test_a_storage_path_may_be_invalid_utf8(shopfloor, tmp_path):
     storage = str(tmp_path / NO_TEXT)
     done = shopfloor("run", "hello", "-i", "NAME=Ada", "--storage", storage)
     assert done.returncode == 0, done.stderr
@@ -125,7 +125,7 @@ asyncio.run(main())
 """
 
 
-def test_a_program_that_gives_what_cannot_be_sent_is_told_so(env):
+def test_values_that_cannot_be_sent_are_errors_in_the_sdk(env):
     done = subprocess.run([sys.executable, "-c", SDK], env=env, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     half = "InvalidInput \"'\\\\udc80' cannot be sent: it is not valid UTF-8 text\""
@@ -141,11 +141,11 @@ def test_a_program_that_gives_what_cannot_be_sent_is_told_so(env):
     ]
 
 
-# Nobody who reads
+# Closed outputs
 
 
 @pytest.mark.parametrize("full", [False, True])
-def test_a_server_whose_output_nobody_reads_goes_on_serving(start, env, full):
+def test_a_server_with_a_full_output_pipe_continues_to_serve(start, env, full):
     if full:
         output = os.open("/dev/full", os.O_WRONLY)
     else:
@@ -169,7 +169,7 @@ def test_a_server_whose_output_nobody_reads_goes_on_serving(start, env, full):
 @pytest.mark.parametrize(
     "words", ["run hello -i NAME=Ada", "dispatch hello -i NAME=Ada", "workers list", "up --port 0", "workers new mine"]
 )
-def test_every_command_says_that_its_folder_is_gone(env, tmp_path, words):
+def test_every_command_reports_a_deleted_working_folder(env, tmp_path, words):
     gone = tmp_path / "gone"
     gone.mkdir()
     line = f"cd {gone}; rmdir {gone}; exec {Path(sys.executable).parent}/shopfloor {words}"
@@ -180,7 +180,7 @@ def test_every_command_says_that_its_folder_is_gone(env, tmp_path, words):
     assert done.returncode == 2
 
 
-def test_a_storage_that_is_named_from_a_folder_that_is_gone_says_so_too(env, tmp_path):
+def test_a_relative_storage_in_a_deleted_folder_is_a_clear_error(env, tmp_path):
     gone = tmp_path / "gone"
     gone.mkdir()
     line = f"cd {gone}; rmdir {gone}; exec {Path(sys.executable).parent}/shopfloor list"
@@ -190,7 +190,7 @@ def test_a_storage_that_is_named_from_a_folder_that_is_gone_says_so_too(env, tmp
 
 
 @pytest.mark.parametrize("words", ["list", "run hello -i NAME=Ada", "up --port 0", "rebuild"])
-def test_a_database_that_cannot_be_written_is_not_said_to_be_broken(tmp_path, words):
+def test_a_read_only_database_is_not_reported_as_damaged(tmp_path, words):
     script = f"shopfloor list >/dev/null; mount -o remount,ro $DISK; shopfloor {words}"
     done = on_small_disk(tmp_path, "20m", script)
     assert done.returncode == 6
@@ -199,10 +199,10 @@ def test_a_database_that_cannot_be_written_is_not_said_to_be_broken(tmp_path, wo
     assert "move it away" not in done.stderr
 
 
-# Workers that a server does not see
+# Workers outside the folders of the server
 
 
-def test_a_worker_that_is_not_there_is_said_with_the_folders_that_were_looked_in(shopfloor, tmp_path):
+def test_a_missing_worker_is_reported_with_the_folders_that_were_searched(shopfloor, tmp_path):
     here, more = tmp_path / "here", tmp_path / "more"
     (here / "workers").mkdir(parents=True)
     more.mkdir()
@@ -213,7 +213,7 @@ def test_a_worker_that_is_not_there_is_said_with_the_folders_that_were_looked_in
     assert "looked in" not in nowhere.stderr
 
 
-def test_a_new_worker_that_the_server_does_not_see_is_told_so(shopfloor, server, tmp_path):
+def test_workers_new_reports_a_server_that_does_not_know_the_folder(shopfloor, server, tmp_path):
     elsewhere, team = tmp_path / "else where", tmp_path / "team"
     elsewhere.mkdir()
     team.mkdir()
@@ -233,7 +233,13 @@ def test_a_new_worker_that_the_server_does_not_see_is_told_so(shopfloor, server,
     assert shopfloor(*seen.split("try it: shopfloor ")[1].split(), cwd=elsewhere).returncode == 0
 
 
-def test_a_new_worker_where_no_server_is_says_nothing_of_one(shopfloor, tmp_path):
+def test_workers_new_reports_that_it_hides_a_packaged_worker(shopfloor, tmp_path):
+    note = "note: in this folder, hello now means this worker; it hides the packaged worker of the same name"
+    assert note in shopfloor("workers", "new", "hello", cwd=tmp_path).stdout.splitlines()
+    assert "note:" not in shopfloor("workers", "new", "find-sources", cwd=tmp_path).stdout
+
+
+def test_workers_new_without_a_server_mentions_no_server(shopfloor, tmp_path):
     made = shopfloor("workers", "new", "find-sources", "--in", str(tmp_path / "team"), cwd=tmp_path).stdout
     assert made.splitlines()[-1] == "try it: shopfloor run find-sources -i NAME=Ada --workers team"
     assert "server" not in made

@@ -138,14 +138,14 @@ class Shell:
         """A run that was killed in the middle; its id, and the file that lets it go on."""
         known = set(self.storage.run_ids()) if self.storage.transcripts.is_dir() else set()
         mark, go = self.folder / f"mark-{new_run_id()}", self.folder / f"go-{new_run_id()}"
-        # A terminal for the question: without one the process leaves a run that waits.
-        given = ("-i", f"MARK={mark}", "-i", f"GO={go}")
+        # A terminal for the question: without a terminal the process exits and the run waits.
+        inputs = ("-i", f"MARK={mark}", "-i", f"GO={go}")
         if worker == "asks":
-            terminal = Terminal("run", worker, *given, *words, env=self.env, cwd=self.folder)
+            terminal = Terminal("run", worker, *inputs, *words, env=self.env, cwd=self.folder)
             terminal.wait_for("(empty: leave it waiting): ")
             terminal.close()
         else:
-            process = self.start("run", worker, *given, *words)
+            process = self.start("run", worker, *inputs, *words)
             wait_until(lambda: mark.exists() or process.poll() is not None, "the run to begin")
             assert process.poll() is None, process.communicate()
             process.kill()
@@ -177,7 +177,7 @@ class ServerShell(Shell):
 
 @pytest.fixture(scope="module")
 def server_shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerShell]:
-    """A server in the project `alpha`, shared by the tests that leave it as it is."""
+    """A server in the project `alpha`, shared by the tests that do not change it."""
     root = tmp_path_factory.mktemp("server_shell")
     server_shell = ServerShell(make_project(root / "alpha"), root / "storage", "the server")
     yield server_shell
@@ -214,8 +214,8 @@ def executors(attempts: list[dict]) -> list[str | None]:
 
 
 @pytest.mark.req("SF-30")
-def test_two_runs_in_two_shells_are_executed_each_by_its_caller_and_obey_the_server(server_shell, shell_in, tmp_path):
-    """One in another project of the server, one in a folder that the server does not know."""
+def test_two_runs_in_two_shells_are_executed_by_their_callers_and_obey_the_server(server_shell, shell_in, tmp_path):
+    """A shell in another project of the server, and a shell in a folder that the server does not know."""
     beta, other = make_project(tmp_path / "beta"), make_project(tmp_path / "other")
     assert server_shell("projects", "add", str(beta)).returncode == 0
     shells = [shell_in(beta, "beta's caller"), shell_in(other, "another caller")]
@@ -242,15 +242,15 @@ def test_two_runs_in_two_shells_are_executed_each_by_its_caller_and_obey_the_ser
     second.communicate(timeout=60)
     assert server_shell.ended(second_id)["status"] == "cancelled"
     go.touch()
-    said, _ = first.communicate(timeout=60)
-    assert (first.returncode, said.decode()) == (0, f"beta's caller in {beta}\n")
+    output, _ = first.communicate(timeout=60)
+    assert (first.returncode, output.decode()) == (0, f"beta's caller in {beta}\n")
     assert server_shell.ended(first_id)["status"] == "done"
     for run_id in server_shell.storage.run_ids():
         assert executors(server_shell.attempts(run_id)) == ["caller"]
 
 
 @pytest.mark.req("SF-30")
-def test_an_answer_that_is_given_at_the_server_reaches_the_process_of_the_caller(server_shell, shell_in):
+def test_an_answer_sent_to_the_server_reaches_the_process_of_the_caller(server_shell, shell_in):
     shell = shell_in(server_shell.folder, "the caller")
     known = set(server_shell.storage.run_ids())
     terminal = Terminal(
@@ -330,7 +330,7 @@ def test_a_run_of_a_folder_that_the_server_does_not_serve_waits_for_a_shell(serv
 
 
 @pytest.mark.req("SF-31")
-def test_a_run_whose_worker_the_server_finds_changed_waits_until_it_is_back(server_shell, shell_in):
+def test_a_run_whose_worker_has_changed_waits_until_the_worker_is_restored(server_shell, shell_in):
     shell = shell_in(server_shell.folder, "the caller")
     file = server_shell.folder / "workers" / "gate" / "worker.yaml"
     # Stopped, the server cannot be quicker than the change.
@@ -368,7 +368,7 @@ def test_a_masked_run_is_not_resumed_by_a_server_and_stays_masked_in_a_shell(ser
 
 
 @pytest.mark.req("SF-31")
-def test_a_run_that_was_claimed_and_never_began_goes_the_same_way(server_shell, shell_in, tmp_path):
+def test_a_claimed_run_that_never_started_is_resumed_by_the_same_rules(server_shell, shell_in, tmp_path):
     elsewhere = shell_in(make_project(tmp_path / "elsewhere"), "the caller")
     go = tmp_path / "go"
     go.touch()
@@ -412,7 +412,7 @@ def test_a_run_that_was_claimed_and_never_began_goes_the_same_way(server_shell, 
 
 
 @pytest.mark.req("SF-32")
-def test_what_cannot_be_resumed_is_said(alone):
+def test_a_run_that_cannot_be_resumed_is_a_clear_error(alone):
     unknown = alone("resume", "0b7e55d2")
     assert (unknown.returncode, unknown.stderr.startswith("error[run_not_found]: ")) == (4, True)
     alone("run", "-q", "--command", "true")
@@ -462,7 +462,7 @@ def test_a_question_of_a_resumed_run_is_asked_at_the_terminal_again(alone):
 
 
 @pytest.mark.req("SF-30")
-def test_providers_and_doctor_say_where_the_server_differs_from_this_shell(server_shell, shell_in, tmp_path):
+def test_providers_and_doctor_report_differences_between_server_and_shell(server_shell, shell_in, tmp_path):
     program = tmp_path / "codex"
     program.write_text("#!/bin/sh\necho 'codex-cli 0.166.0'\n")
     program.chmod(0o755)
@@ -507,13 +507,13 @@ def test_a_server_is_started_in_the_background_and_stopped(alone):
 @pytest.mark.req("SF-33")
 def test_dispatch_offers_to_start_a_server_at_a_terminal(alone):
     alone.env["SHOPFLOOR_PORT"] = "0"
-    for answer, said in (("n\n", "queued, but no server is running"), ("\n", "dispatched")):
+    for answer, message in (("n\n", "queued, but no server is running"), ("\n", "dispatched")):
         terminal = Terminal("dispatch", "hello", "-i", "NAME=Ada", env=alone.env, cwd=alone.folder)
         try:
             terminal.wait_for("no server is running; start one now? [Y/n] ")
             terminal.type(answer)
             assert terminal.end() == 0, terminal.shown
-            assert f"shopfloor: {said}" in terminal.shown
+            assert f"shopfloor: {message}" in terminal.shown
         finally:
             terminal.close()
             stopped = alone("down").stdout
@@ -521,7 +521,7 @@ def test_dispatch_offers_to_start_a_server_at_a_terminal(alone):
 
 
 @pytest.mark.req("SF-33")
-def test_down_leaves_a_server_alone_that_is_part_of_a_program(alone):
+def test_down_does_not_stop_a_server_inside_another_program(alone):
     program = "import shopfloor, sys\nclient = shopfloor.Shopfloor()\nprint('up', flush=True)\nsys.stdin.read()\n"
     pipe = subprocess.PIPE
     with subprocess.Popen([sys.executable, "-c", program], env=alone.env, stdin=pipe, stdout=pipe) as process:

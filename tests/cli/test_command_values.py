@@ -1,4 +1,4 @@
-"""Values in the commands of a worker, with the installed command: what people give is never executed."""
+"""Values in the commands of a worker, with the installed command: a value is never executed as code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ steps:
 output: NEXT
 """
 PRINT = """
-description: Prints what it is given, in a shell script and without a shell.
+description: Prints its input, in a shell script and without a shell.
 input:
   TEXT: {type: string}
 steps:
@@ -42,7 +42,7 @@ def here(tmp_path):
 
 
 @pytest.mark.req("SF-1")
-def test_what_is_no_number_is_not_calculated_with(shopfloor, here):
+def test_a_value_that_is_not_a_number_is_refused(shopfloor, here):
     refused = shopfloor("run", "count", "-i", "COUNT=$(touch owned)", cwd=here)
     assert refused.returncode == 1
     assert 'the value of `{{COUNT}}` must be a number at this place, got "$(touch owned)"' in refused.stderr

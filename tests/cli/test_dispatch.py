@@ -1,4 +1,4 @@
-"""`shopfloor dispatch`, and what is asked of runs that go on by themselves: result, answer, cancel, delete."""
+"""`shopfloor dispatch`, and the commands for dispatched runs: result, answer, cancel, delete."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_without_a_server_a_run_is_queued_until_there_is_one(shopfloor, server, 
     assert json.loads(shopfloor("result", "last", "--json").stdout) == result.stdout.removesuffix("\n")
 
 
-def test_waiting_for_a_run_that_nobody_would_make_is_refused(shopfloor):
+def test_waiting_for_a_run_is_refused_without_a_server(shopfloor):
     done = shopfloor("dispatch", "hello", "-i", "NAME=Ada", "--wait")
     assert done.stderr.startswith("error[usage]: --wait needs a server, and no server is running")
     assert done.returncode == 2
@@ -77,7 +77,7 @@ def test_dispatch_and_wait_follows_the_run_to_its_end(shopfloor, server):
     assert "shopfloor: completed in " in done.stderr
 
 
-def test_leaving_a_dispatched_run_does_nothing_to_it(shopfloor, server, start, transcripts):
+def test_detaching_from_a_dispatched_run_does_not_affect_it(shopfloor, server, start, transcripts):
     up = server()
     process = start("dispatch", "research-assistant", "-i", "TOPIC=tea", "--wait")
     while b"shopfloor answer" not in process.stderr.readline():
@@ -88,8 +88,8 @@ def test_leaving_a_dispatched_run_does_nothing_to_it(shopfloor, server, start, t
     wait_until(lambda: [one["status"] for one in up.runs()] == ["waiting"], "the row")
     follower = start("result", "last", "--wait")
     assert shopfloor("answer", "last", "tea is a drink").returncode == 0
-    said, _ = follower.communicate(timeout=60)
-    assert (follower.returncode, b"tea is a drink" in said) == (0, True)
+    output, _ = follower.communicate(timeout=60)
+    assert (follower.returncode, b"tea is a drink" in output) == (0, True)
 
 
 def test_the_same_key_again_is_the_same_run(shopfloor):
@@ -142,13 +142,13 @@ def test_cancel_waits_until_the_run_has_ended(shopfloor, transcripts):
     assert (again.stderr.startswith("error[run_ended]: "), again.returncode) == (True, 5)
 
 
-def test_a_queued_run_can_be_cancelled_before_anybody_makes_it(shopfloor):
+def test_a_queued_run_can_be_cancelled_before_it_is_claimed(shopfloor):
     run_id = shopfloor("dispatch", "-q", "hello", "-i", "NAME=Ada").stdout.strip()
     assert shopfloor("cancel", run_id).stdout.startswith("shopfloor: cancelled")
     assert "cancelled" in shopfloor("status", run_id).stdout
 
 
-def test_deleting_says_what_is_gone_and_what_is_kept(shopfloor, transcripts, tmp_path):
+def test_delete_reports_what_is_deleted_and_what_is_kept(shopfloor, transcripts, tmp_path):
     shopfloor("run", "-q", "repo-report", "--input-json", '{"FILES": ["a", "b"]}', cwd=tmp_path)
     assert len(transcripts()) == 3
     assert shopfloor("delete", "last").stdout.endswith(", with 2 sub-runs\n")
@@ -170,7 +170,7 @@ def test_a_failed_runs_result_is_its_error(shopfloor):
     assert shopfloor("result", "last").stdout == "no newline\n"
 
 
-def test_up_says_how_many_workers_it_found_and_takes_a_number_of_slots(shopfloor, server, env, tmp_path):
+def test_up_reports_how_many_workers_it_found_and_accepts_a_number_of_slots(shopfloor, server, env, tmp_path):
     folder = tmp_path / "own"
     for slug, text in (("sound", "steps: {A: {block: command, command: 'true'}}"), ("broken", "steps: 3")):
         (folder / slug).mkdir(parents=True)
@@ -179,8 +179,8 @@ def test_up_says_how_many_workers_it_found_and_takes_a_number_of_slots(shopfloor
     up = server("--slots", "1", "--workers", str(folder))
     for _ in range(2):
         up.process.stdout.readline()
-    said = up.process.stdout.readline().decode().strip()
-    assert said == f"{packaged + 1} workers found; 1 with errors: `shopfloor workers check` lists them"
+    line = up.process.stdout.readline().decode().strip()
+    assert line == f"{packaged + 1} workers found; 1 with errors: `shopfloor workers check` lists them"
     env["SHOPFLOOR_SLOTS"] = "many"
     wrong = shopfloor("up", "--port", "0", "--storage", str(tmp_path / "other"))
     assert wrong.stderr.startswith("error[usage]: SHOPFLOOR_SLOTS must be an integer of at least 1, got 'many'")
@@ -188,19 +188,19 @@ def test_up_says_how_many_workers_it_found_and_takes_a_number_of_slots(shopfloor
 
 
 def test_up_executes_the_code_of_a_worker_once_and_in_the_thread_of_its_runs(shopfloor, server, tmp_path):
-    folder = tmp_path / "own" / "told"
+    folder = tmp_path / "own" / "thread-name"
     folder.mkdir(parents=True)
     (folder / "worker.py").write_text(
         "import pathlib, threading\n\nfrom shopfloor import Run, worker\n\n"
         f"with pathlib.Path({str(tmp_path / 'loaded')!r}).open('a') as file:\n"
         "    print(threading.current_thread().name, file=file)\n\n\n"
-        "@worker\nasync def told(run: Run):\n    return threading.current_thread().name\n"
+        "@worker\nasync def thread_name(run: Run):\n    return threading.current_thread().name\n"
     )
     up = server("--workers", str(folder.parent))
     # The last line is printed when all workers were counted.
     while b"the API is described" not in (line := up.process.stdout.readline()):
         assert line, up.process.stderr.read().decode()
-    dispatched = shopfloor("dispatch", "told", "--wait")
+    dispatched = shopfloor("dispatch", "thread-name", "--wait")
     assert (dispatched.stdout.strip(), dispatched.returncode) == ("MainThread", 0), dispatched.stderr
     assert (tmp_path / "loaded").read_text() == "MainThread\n"
 

@@ -31,7 +31,7 @@ def steps_of(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def is_gone(pid: int) -> bool:
-    """Whether it has ended; a zombie has, though whoever adopted it has not looked yet."""
+    """Whether the process has ended. A zombie counts as ended: its new parent has not reaped it yet."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:
@@ -71,7 +71,7 @@ def test_a_process_that_outlived_a_command_is_on_record(
 
 
 @pytest.mark.req("TR-69")
-def test_a_command_that_leaves_nothing_behind_names_nobody(shopfloor: Cli, transcripts: Transcripts) -> None:
+def test_a_command_without_remaining_processes_records_none(shopfloor: Cli, transcripts: Transcripts) -> None:
     done = shopfloor("run", "--command", "sleep 0.1 & echo hi")
     assert "outlived" not in done.stderr
     (step,) = steps_of(events_of(only_path(transcripts())))

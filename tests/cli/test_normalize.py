@@ -46,7 +46,7 @@ def kinds(events: list[dict[str, Any]]) -> set[str]:
         ("anthropic", "thinking.sse", {"thinking", "text"}),
     ],
 )
-def test_what_a_provider_printed_becomes_content_blocks(
+def test_the_output_of_a_provider_becomes_content_blocks(
     shopfloor: Cli, provider: str, file: str, wanted: set[str]
 ) -> None:
     events = normalised(shopfloor, provider, file)
@@ -86,7 +86,7 @@ def test_a_raw_nul_inside_of_a_line_is_a_part_of_its_text(shopfloor: Cli, tmp_pa
 
 
 @pytest.mark.req("TR-33")
-def test_a_call_that_never_got_its_result_is_recorded_as_it_is(shopfloor: Cli) -> None:
+def test_a_call_without_a_result_is_recorded_without_one(shopfloor: Cli) -> None:
     events = normalised(shopfloor, "claude-code", "kill.jsonl", "--exit-code", "137")
     assert [event["type"] for event in events].count("tool.call") == 1
     assert "tool.result" not in [event["type"] for event in events]
@@ -97,13 +97,15 @@ def test_a_call_that_never_got_its_result_is_recorded_as_it_is(shopfloor: Cli) -
 @pytest.mark.req("TR-34")
 def test_a_reply_of_thinking_text_and_a_tool_use_is_three_blocks_in_that_order(shopfloor: Cli) -> None:
     events = normalised(shopfloor, "claude-code", "thinking.jsonl")
-    said = [event["payload"] for event in events if event["type"] == "message.assistant" and event["payload"]["blocks"]]
-    first = [block for one in said if one["message_id"] == said[0]["message_id"] for block in one["blocks"]]
+    replies = [
+        event["payload"] for event in events if event["type"] == "message.assistant" and event["payload"]["blocks"]
+    ]
+    first = [block for one in replies if one["message_id"] == replies[0]["message_id"] for block in one["blocks"]]
     assert [block["type"] for block in first] == ["thinking", "text", "tool_use"]
 
 
 @pytest.mark.req("TR-35")
-def test_a_stream_is_read_and_left_as_it_is(shopfloor: Cli) -> None:
+def test_normalize_does_not_change_its_input(shopfloor: Cli) -> None:
     file = FIXTURES / "gemini" / "bash.jsonl"
     before = file.read_bytes()
     assert normalised(shopfloor, "gemini", "bash.jsonl")
@@ -169,7 +171,7 @@ def test_stdout_takes_one_run_and_sub_agents_are_an_error_that_names_out(
 
 
 @pytest.mark.req("TR-67")
-def test_files_that_are_there_are_not_overwritten(shopfloor: Cli, tmp_path: Path) -> None:
+def test_existing_files_are_not_overwritten(shopfloor: Cli, tmp_path: Path) -> None:
     words = ("normalize", "claude-code", str(FIXTURES / "claude-code" / "task.jsonl"), "--out", str(tmp_path / "runs"))
     assert shopfloor(*words).returncode == 0
     before = files_of(tmp_path / "runs")
@@ -180,7 +182,7 @@ def test_files_that_are_there_are_not_overwritten(shopfloor: Cli, tmp_path: Path
     assert files_of(tmp_path / "runs") == before
 
 
-def test_a_folder_that_cannot_be_made_is_an_error(shopfloor: Cli, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_an_error(shopfloor: Cli, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     file = str(FIXTURES / "codex" / "text.jsonl")
     done = shopfloor("normalize", "codex", file, "--out", str(tmp_path / "file"))
@@ -189,7 +191,7 @@ def test_a_folder_that_cannot_be_made_is_an_error(shopfloor: Cli, tmp_path: Path
     assert (tmp_path / "file").read_text() == ""
 
 
-def test_the_same_bytes_have_the_same_ids_and_a_line_that_is_not_understood_is_kept(shopfloor: Cli) -> None:
+def test_the_same_bytes_have_the_same_ids_and_an_unparsed_line_is_kept(shopfloor: Cli) -> None:
     one, two = (shopfloor("normalize", "codex", input="what is this?\n") for _ in range(2))
     assert one.returncode == 0
     ids = [{json.loads(line)["run_id"] for line in done.stdout.split("\n")[:-1]} for done in (one, two)]
@@ -211,7 +213,7 @@ def test_a_run_and_its_resume_are_two_runs_although_their_streams_begin_alike(sh
     assert "error[log_exists]" in again.stderr
 
 
-def test_a_pipe_is_told_as_it_comes(env: dict[str, str]) -> None:
+def test_a_pipe_is_normalized_while_it_is_written(env: dict[str, str]) -> None:
     lines = (FIXTURES / "codex" / "files.jsonl").read_bytes().splitlines(keepends=True)
     assert b"Editing it." in lines[RUN_ID_LINES - 1]
     pipe, words = subprocess.PIPE, [SHOPFLOOR, "normalize", "codex"]
@@ -237,7 +239,7 @@ def test_a_pipe_is_told_as_it_comes(env: dict[str, str]) -> None:
         process.communicate()
 
 
-def test_whoever_reads_no_further_is_no_error(env: dict[str, str]) -> None:
+def test_a_reader_that_stops_early_is_no_error(env: dict[str, str]) -> None:
     file = FIXTURES / "codex" / "nasty.jsonl"
     line = f"{SHOPFLOOR} normalize codex {file} | head -c 10; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", line], env=env, capture_output=True, text=True, timeout=60)
@@ -264,7 +266,7 @@ def test_whoever_reads_no_further_is_no_error(env: dict[str, str]) -> None:
         (("run", "--provider", "codex", "hello", "--resume", "5f3a"), "run_not_found", 4),
     ],
 )
-def test_what_cannot_be_asked_is_said(shopfloor: Cli, words: tuple[str, ...], code: str, exit_code: int) -> None:
+def test_an_invalid_request_is_a_clear_error(shopfloor: Cli, words: tuple[str, ...], code: str, exit_code: int) -> None:
     done = shopfloor(*words)
     assert f"error[{code}]" in done.stderr, done.stderr
     assert done.returncode == exit_code
@@ -299,12 +301,12 @@ def test_providers_are_listed_with_what_they_lack(shopfloor: Cli, env: dict[str,
     assert found["gemini"]["path"] is None
     assert found["gemini"]["install"] == "npm install -g @google/gemini-cli"
     assert found["claude-code"]["capabilities"]["sub_agents"] is True
-    told = shopfloor("providers", env=home)
-    assert "0.166.0" in told.stdout
-    assert "to install it: npm install -g @google/gemini-cli" in told.stdout
+    listed = shopfloor("providers", env=home)
+    assert "0.166.0" in listed.stdout
+    assert "to install it: npm install -g @google/gemini-cli" in listed.stdout
 
 
-def test_the_doctor_says_what_is_wrong(shopfloor: Cli, tmp_path: Path, env: dict[str, str]) -> None:
+def test_doctor_reports_what_is_wrong(shopfloor: Cli, tmp_path: Path, env: dict[str, str]) -> None:
     well = shopfloor("doctor")
     assert well.returncode == 0, well.stdout
     assert "runs are stored in" in well.stdout
@@ -314,7 +316,7 @@ def test_the_doctor_says_what_is_wrong(shopfloor: Cli, tmp_path: Path, env: dict
     assert "Not a directory" in ill.stdout
 
 
-def test_a_run_of_no_agent_has_no_signals(shopfloor: Cli) -> None:
+def test_a_run_without_an_agent_has_no_agent_events(shopfloor: Cli) -> None:
     assert shopfloor("run", "--command", "true").returncode == 0
     done = shopfloor("events", "last")
     assert (done.returncode, done.stdout) == (0, "")

@@ -34,7 +34,7 @@ def test_a_run_whose_own_streams_are_closed_is_recorded_to_its_end(env, transcri
 
 
 @pytest.mark.parametrize("words", ["show last", "tail last", "tree last", "verify last", "list", "nosuch"])
-def test_no_command_shows_a_traceback_where_nobody_can_read_it(env, shopfloor, words):
+def test_no_command_prints_a_traceback_when_its_output_is_closed(env, shopfloor, words):
     shopfloor("run", "--command", "echo hi")
     for closing in (">&-", ">&- 2>&-", ">/dev/full"):
         done = bash(f"shopfloor {words} {closing}", env)
@@ -54,13 +54,13 @@ def test_the_exit_code_is_the_commands_even_where_our_closing_line_cannot_be_wri
     assert bash(line, env).returncode == code
 
 
-def test_a_signal_without_a_name_is_told_by_its_number(shopfloor, transcripts):
+def test_a_signal_without_a_name_is_reported_by_its_number(shopfloor, transcripts):
     done = shopfloor("run", "--command", "echo hi; kill -40 $$")
     assert done.returncode == 168
     assert events_of(only_path(transcripts()))[-1]["payload"]["error"]["message"] == "killed by signal 40"
 
 
-def test_what_we_are_told_to_ignore_stays_ignored(env, transcripts):
+def test_an_ignored_signal_stays_ignored(env, transcripts):
     done = bash("nohup shopfloor run -q --command 'echo hi; sleep 1' & sleep 0.7; kill -HUP $!; wait $!", env)
     assert done.returncode == 0, done.stderr
     assert events_of(only_path(transcripts()))[-1]["payload"]["status"] == "completed"
@@ -74,7 +74,7 @@ def test_quitting_from_the_keyboard_cancels_too(start, transcripts):
     assert events_of(only_path(transcripts()))[-1]["payload"]["status"] == "cancelled"
 
 
-def test_tail_from_the_end_of_a_finished_run_has_nothing_to_complain_of(shopfloor):
+def test_tail_from_the_end_of_a_finished_run_prints_no_warning(shopfloor):
     shopfloor("run", "--command", "echo hi")
     for after in ("6", "99"):
         done = shopfloor("tail", "last", "--after", after)
@@ -82,7 +82,7 @@ def test_tail_from_the_end_of_a_finished_run_has_nothing_to_complain_of(shopfloo
         assert "no outcome" not in done.stderr
 
 
-def test_a_long_line_in_many_pieces_is_shown_in_no_time_and_cut(shopfloor, env):
+def test_a_long_line_in_many_chunks_is_shown_quickly_and_truncated(shopfloor, env):
     shopfloor(
         "run",
         "-q",
@@ -104,7 +104,7 @@ def test_a_long_line_in_many_pieces_is_shown_in_no_time_and_cut(shopfloor, env):
         ('"error":"exit code 1"', '"error":"a\\nb\\u001b[2J"'),
     ],
 )
-def test_nothing_in_a_file_drives_the_terminal(shopfloor, tmp_path, old, new):
+def test_control_characters_in_a_file_are_escaped(shopfloor, tmp_path, old, new):
     text = (GOLDEN / "parent.jsonl").read_text()
     assert old in text
     file = tmp_path / "hostile.jsonl"
@@ -115,20 +115,20 @@ def test_nothing_in_a_file_drives_the_terminal(shopfloor, tmp_path, old, new):
         assert "\nb" not in done.stdout
 
 
-def test_one_line_that_cannot_be_read_does_not_hide_the_others(shopfloor, tmp_path):
+def test_an_unreadable_line_does_not_hide_the_others(shopfloor, tmp_path):
     lines = (GOLDEN / "command.jsonl").read_bytes().splitlines(keepends=True)
     lines[2] = lines[2].replace(b"hello", b"hel\xff")
     lines[3] = lines[3].replace(b'"path":"command"', b'"path":null')
     file = tmp_path / "damaged.jsonl"
     file.write_bytes(b"".join(lines))
-    for command, told in (("show", "✗ failed"), ("tail", "✗ failed"), ("tree", "✗ failed")):
+    for command, outcome in (("show", "✗ failed"), ("tail", "✗ failed"), ("tree", "✗ failed")):
         done = shopfloor(command, str(file))
-        assert told in done.stdout
+        assert outcome in done.stdout
         assert "warning: event 4 cannot be shown" in done.stderr
         assert done.returncode == 0
 
 
-def test_what_is_no_file_is_not_waited_for(shopfloor, tmp_path, env):
+def test_a_pipe_or_device_is_not_read_as_a_transcript(shopfloor, tmp_path, env):
     pipe = tmp_path / "pipe.jsonl"
     os.mkfifo(pipe)
     link = tmp_path / "zero.jsonl"
@@ -148,7 +148,7 @@ def test_verifying_a_file_without_line_ends_takes_no_more_memory_than_a_line(tmp
     file = tmp_path / "endless.jsonl"
     with file.open("wb") as made:
         made.truncate(600_000_000)
-    # Not getrusage, which counts what the process was before it became another program.
+    # Not getrusage: its maximum includes the process before `exec`.
     script = (
         "import re, sys; from pathlib import Path; from shopfloor.cli.main import main;"
         " code = main(['verify', sys.argv[1]]);"
@@ -160,14 +160,14 @@ def test_verifying_a_file_without_line_ends_takes_no_more_memory_than_a_line(tmp
     assert int(done.stdout.split()[-1]) < 300_000
 
 
-def test_verify_goes_on_after_a_file_that_cannot_be_read(shopfloor, tmp_path):
+def test_verify_continues_after_an_unreadable_file(shopfloor, tmp_path):
     done = shopfloor("verify", str(tmp_path / "none.jsonl"), str(GOLDEN / "command.jsonl"))
     assert "6 events, complete" in done.stdout
     assert done.returncode == 4
     assert "no transcripts in" in shopfloor("verify", "--all").stdout
 
 
-def test_many_bad_lines_are_not_told_one_by_one(shopfloor, tmp_path):
+def test_many_bad_lines_are_not_reported_one_by_one(shopfloor, tmp_path):
     file = tmp_path / "junk.jsonl"
     file.write_bytes((GOLDEN / "command.jsonl").read_bytes() + b"junk\n" * 5000)
     done = shopfloor("show", str(file))
@@ -181,7 +181,7 @@ def test_a_command_that_destroys_its_own_record_is_not_called_completed(shopfloo
     assert "another process deleted or truncated" in done.stderr or "another process truncated" in done.stderr
 
 
-def test_a_process_that_hides_is_at_least_told_of(shopfloor, transcripts):
+def test_a_process_that_cannot_be_stopped_is_reported(shopfloor, transcripts):
     mark = f"hiding-{os.getpid()}-{time.time_ns()}"
     done = shopfloor("run", "--command", f"env -i setsid sh -c 'sleep 30; : {mark}' & echo hi")
     assert "a process that it started still runs and cannot be stopped" in done.stderr
@@ -198,25 +198,25 @@ def test_a_process_that_hides_is_at_least_told_of(shopfloor, transcripts):
         (["run", "--command", "true", "--grace", "inf"], {}),
     ],
 )
-def test_what_cannot_be_meant_is_a_usage_error(shopfloor, env, words, extra):
+def test_invalid_option_values_are_a_usage_error(shopfloor, env, words, extra):
     env.update(extra)
     done = shopfloor(*words)
     assert done.stderr.startswith("error[usage]: ")
 
 
-def test_a_folder_that_is_gone_is_a_clear_error(env, tmp_path):
+def test_a_deleted_working_folder_is_a_clear_error(env, tmp_path):
     done = bash(f"mkdir {tmp_path}/gone; cd {tmp_path}/gone; rmdir {tmp_path}/gone; shopfloor run --command true", env)
     assert done.stderr.splitlines()[-2] == "error[usage]: the current folder does not exist any more"
 
 
-def test_a_terminal_that_knows_no_unicode_gets_question_marks(shopfloor, env):
+def test_a_terminal_without_unicode_gets_question_marks(shopfloor, env):
     shopfloor("run", "--command", "echo ✓")
     env["PYTHONIOENCODING"] = "ascii"
     for command in ("show", "tail", "tree", "status"):
         assert shopfloor(command, "last").returncode == 0
 
 
-def test_a_storage_that_cannot_be_read_says_so(shopfloor, env):
+def test_an_unreadable_storage_is_a_clear_error(shopfloor, env):
     Path(env["SHOPFLOOR_STORAGE"]).mkdir()
     Path(env["SHOPFLOOR_STORAGE"], "transcripts").write_text("in the way")
     for words in (["show", "last"], ["show", "abcd"], ["verify", "--all"]):
@@ -225,6 +225,6 @@ def test_a_storage_that_cannot_be_read_says_so(shopfloor, env):
         assert done.returncode == 6
 
 
-def test_any_case_of_last_is_the_last_run(shopfloor):
+def test_last_is_accepted_in_any_case(shopfloor):
     shopfloor("run", "--command", "echo hi")
     assert json.loads(shopfloor("show", "LAST", "--json", "--limit", "1").stdout)["seq"] == 1

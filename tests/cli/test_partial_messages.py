@@ -53,7 +53,7 @@ def texts(path: Path) -> list[tuple[str, str | None]]:
 
 
 def pieces(path: Path) -> list[dict]:
-    """The blocks that are pieces of the newest message that has any, of which none is lost or told twice."""
+    """The blocks that are pieces of the newest message that has any, none of them lost or repeated."""
     written = [one for one in messages(path) if one["blocks"] and "offset" in one["blocks"][0]]
     blocks = [block for one in written for block in one["blocks"] if one["message_id"] == written[-1]["message_id"]]
     length = 0
@@ -86,7 +86,7 @@ def is_fine(shopfloor: Cli) -> bool:
 
 
 @pytest.mark.req("TR-56")
-def test_what_was_shown_before_ctrl_c_is_on_record(start, transcripts, shopfloor):
+def test_text_shown_before_ctrl_c_is_recorded(start, transcripts, shopfloor):
     process = start(*GREETS)
     seen = shown(process, "word-010 ")
     process.send_signal(signal.SIGINT)
@@ -102,9 +102,7 @@ def test_what_was_shown_before_ctrl_c_is_on_record(start, transcripts, shopfloor
 
 
 @pytest.mark.req("TR-56", "TR-58")
-def test_what_a_host_that_is_killed_had_written_is_shown_and_the_next_attempt_goes_on(
-    start, env, transcripts, shopfloor, server
-):
+def test_text_of_a_killed_host_is_shown_and_the_next_attempt_continues(start, env, transcripts, shopfloor, server):
     process = start(*GREETS)
     wait_until(lambda: "word-040" in typed(transcripts()), "what was typed on record")
     process.kill()
@@ -129,7 +127,7 @@ def test_what_a_host_that_is_killed_had_written_is_shown_and_the_next_attempt_go
 
 
 @pytest.mark.req("TR-56")
-def test_a_message_that_comes_to_a_halt_is_on_record_all_the_same(start, env, transcripts):
+def test_a_message_that_stops_halfway_is_recorded(start, env, transcripts):
     """Nothing more comes that could have it written."""
     env["SHOPFLOOR_SCRIPT_DELAY_MS"] = "20000"
     process = start("run", "hello", "-i", "NAME=Ada")
@@ -139,9 +137,7 @@ def test_a_message_that_comes_to_a_halt_is_on_record_all_the_same(start, env, tr
 
 
 @pytest.mark.req("TR-57")
-def test_a_message_that_completes_has_the_same_text_and_at_most_one_piece_per_second(
-    env, transcripts, shopfloor, tmp_path
-):
+def test_a_complete_message_has_the_same_text_and_at_most_one_chunk_per_second(env, transcripts, shopfloor, tmp_path):
     env["SHOPFLOOR_SCRIPT_DELAY_MS"] = "12"
     done = shopfloor(*GREETS)
     log = only_path(transcripts())
@@ -152,7 +148,7 @@ def test_a_message_that_completes_has_the_same_text_and_at_most_one_piece_per_se
     events = [event for event in events_of(log) if event["type"] == "message.assistant"]
     times = [event["timestamp"] for event in events if "offset" in event["payload"]["blocks"][0]]
     assert times
-    # The clock that stamps events is another one than that which measures the second.
+    # Timestamps of events and the measured second come from different clocks.
     assert all(ms_between(earlier, later) >= 990 for earlier, later in pairwise(times))
     assert all("usage" not in one for one in messages(log) if "offset" in one["blocks"][0])
     jq = ["jq", "-r", 'select(.type == "message.assistant") | .payload.blocks[] | select(.type == "text") | .text']
@@ -163,7 +159,7 @@ def test_a_message_that_completes_has_the_same_text_and_at_most_one_piece_per_se
 
 
 @pytest.mark.req("TR-59")
-def test_a_secret_that_is_typed_while_pieces_are_written_is_in_none_of_them(start, env, transcripts, shopfloor):
+def test_a_secret_streamed_in_deltas_is_in_no_chunk(start, env, transcripts, shopfloor):
     env["SECRET"] = " ".join(WORDS.split()[5:190])
     process = start(*GREETS, "--mask-env", "SECRET")
     wait_until(lambda: typed(transcripts()), "a piece")

@@ -1,7 +1,8 @@
-"""What runs wait for, and how they are answered: also by way of the run that called them, and with no server."""
+"""Pending calls and their answers: of a run, of its sub-runs, with a server and without."""
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,19 +25,19 @@ from shopfloor import Run, worker
 
 @worker
 async def asks(run) -> str:
-    """Asks somebody."""
+    """Asks a question."""
     return "it is " + await run.ask("Which colour?", options=["red", "green"])
 
 
 @worker
 async def mother(run) -> str:
-    """Has somebody ask."""
+    """Calls a worker that asks."""
     return "she says " + await run.worker("asks")
 
 
 @worker
 async def grandmother(run) -> str:
-    """Has somebody have somebody ask."""
+    """Calls a worker that calls a worker that asks."""
     return await run.worker("mother")
 
 
@@ -49,7 +50,7 @@ async def works(run: Run, FILE: str) -> None:
 
 @worker
 async def asks_and_works(run: Run, FILE: str, SUB_RUN: bool) -> None:
-    """Asks in one branch, and goes on in the other."""
+    """Asks in one branch and works in the other."""
     await asyncio.gather(run.ask("Well?"), run.worker("works", {"FILE": FILE}) if SUB_RUN else works(run, FILE))
 '''
 
@@ -75,7 +76,7 @@ def server(start, env) -> Iterator:
 
 @pytest.fixture
 def waiting(shopfloor, workers) -> str:
-    """A run that waits, and nobody is at it."""
+    """The id of a waiting run without a host."""
     done = shopfloor("run", "-q", "asks", *workers, stdin=subprocess.DEVNULL)
     assert done.returncode == 75, done.stderr
     return shopfloor("list", "--json").stdout.split('"id": "')[1][:36]
@@ -83,9 +84,7 @@ def waiting(shopfloor, workers) -> str:
 
 @pytest.mark.req("SF-27")
 @pytest.mark.parametrize("sub_run", ["true", "false"])
-def test_who_follows_a_run_that_asks_stays_until_nothing_of_it_works_any_more(
-    shopfloor, server, workers, tmp_path, sub_run
-):
+def test_a_follower_of_a_waiting_run_stays_until_no_branch_works(shopfloor, server, workers, tmp_path, sub_run):
     up = server(*workers)
     by_command, by_sdk = tmp_path / "command", tmp_path / "sdk"
     words = ("run", "asks-and-works", *workers, "-i", f"FILE={by_command}", "-i", f"SUB_RUN={sub_run}")
@@ -103,47 +102,47 @@ def test_who_follows_a_run_that_asks_stays_until_nothing_of_it_works_any_more(
     assert by_sdk.read_text() == "done"
 
 
-# Below.
+# Sub-runs
 
 
-def test_the_status_of_a_run_says_which_sub_run_waits_and_for_what(shopfloor, server, workers):
+def test_the_status_of_a_run_names_the_waiting_sub_run_and_its_question(shopfloor, server, workers):
     up = server(*workers)
     run_id = shopfloor("dispatch", "-q", "grandmother").stdout.strip()
     wait_until(lambda: [one["status"] for one in up.runs()] == ["waiting"] * 3, "all to wait")
     child = next(one["id"] for one in up.runs() if one["name"] == "asks")
     shown = [line.strip() for line in shopfloor("status", run_id).stdout.splitlines()]
     place = shown.index(f"sub-run {child[:8]} waits for Which colour? (1. red / 2. green)")
-    assert shown[place + 1].startswith(f"shopfloor answer {child[:8]} ")
+    assert shown[place + 1] == f"shopfloor answer {child[:8]} 'TEXT'"
     (call,) = up.http.get("/api/agents/workers/detail", params={"worker_id": run_id}).json()["awaits"]
     assert (call["run_id"], call["kind"], call["answered"]) == (child, "question", False)
     asked = shopfloor("result", run_id)
     assert (asked.returncode, f"sub-run {child[:8]} waits for" in asked.stderr) == (75, True)
     assert shopfloor("answer", run_id, "2").returncode == 0
     assert shopfloor("result", run_id, "--wait").stdout == "she says it is green\n"
-    assert shopfloor("answer", run_id, "--list").stdout == f"run {run_id[:8]} waits for no answer: it is done\n"
+    assert shopfloor("answer", run_id, "--list").stdout == f"run {run_id[:8]} waits for no answer: it is completed\n"
 
 
-def test_whoever_runs_a_worker_is_told_that_its_sub_run_waits(start, shopfloor, workers):
+def test_run_reports_that_a_sub_run_waits(start, shopfloor, workers):
     process = start("run", "mother", *workers, stdin=subprocess.DEVNULL)
     assert process.stderr is not None
     lines = iter(lambda: process.stderr.readline().decode(), "")
-    told = next(line for line in lines if "waits for" in line)
-    assert told.startswith("sub-run ")
-    command = next(lines).split()
+    line = next(line for line in lines if "waits for" in line)
+    assert line.startswith("sub-run ")
+    command = shlex.split(next(lines).replace("TEXT", "red"))
     assert command[:2] == ["shopfloor", "answer"]
-    assert shopfloor(*command[1:4], "red").returncode == 0
+    assert shopfloor(*command[1:]).returncode == 0
     out, _ = process.communicate(timeout=TIMEOUT_SECONDS)
     assert (process.returncode, out) == (0, b"she says it is red\n")
 
 
-# With no server.
+# Without a server
 
 
-def test_an_answer_that_nobody_has_taken_up_yet_is_said_and_a_second_one_refused(shopfloor, server, workers, waiting):
+def test_an_unread_answer_is_reported_and_a_second_one_refused(shopfloor, server, workers, waiting):
     first = shopfloor("answer", waiting, "red")
     assert "`shopfloor up` or `shopfloor resume` continues the run" in first.stderr
     shown = shopfloor("status", waiting).stdout
-    assert "answered, but the answer is not read yet: Which colour? (1. red / 2. green)" in shown
+    assert "answered, but the run has not read the answer yet: Which colour? (1. red / 2. green)" in shown
     assert "shopfloor answer" not in shown
     second = shopfloor("answer", waiting, "green")
     assert second.returncode == 5
@@ -152,19 +151,19 @@ def test_an_answer_that_nobody_has_taken_up_yet_is_said_and_a_second_one_refused
     assert shopfloor("result", waiting, "--wait").stdout == "it is red\n"
 
 
-# Options.
+# Options
 
 
-@pytest.mark.parametrize("said", ["3", "0", "blue", "-"])
-def test_what_is_no_option_is_refused_with_the_options(shopfloor, waiting, said):
-    refused = shopfloor("answer", waiting, said, input="blue\n")
+@pytest.mark.parametrize("answer", ["3", "0", "blue", "-"])
+def test_an_invalid_option_is_refused_with_the_valid_ones(shopfloor, waiting, answer):
+    refused = shopfloor("answer", waiting, answer, input="blue\n")
     assert refused.returncode == 2
     assert "is not one of the options" in refused.stderr
     assert "the options are 1. red, 2. green; --text TEXT sends any other answer" in refused.stderr
     assert "waits for Which colour?" in shopfloor("status", waiting).stdout
 
 
-def test_show_and_tail_say_what_a_run_waits_for(shopfloor, waiting):
+def test_show_and_tail_print_what_a_run_waits_for(shopfloor, waiting):
     shown = shopfloor("show", waiting).stdout
     assert "status  waiting" in shown
     assert "… waits for Which colour? (1. red / 2. green)" in shown
@@ -172,13 +171,13 @@ def test_show_and_tail_say_what_a_run_waits_for(shopfloor, waiting):
     assert "note: waits for Which colour?" in shopfloor("tail", waiting).stderr
 
 
-def test_an_answer_beside_the_options_is_given_as_a_text(shopfloor, server, workers, waiting):
+def test_the_option_text_sends_an_answer_outside_of_the_options(shopfloor, server, workers, waiting):
     assert shopfloor("answer", waiting, "--text", "3").returncode == 0
     server(*workers)
     assert shopfloor("result", waiting, "--wait").stdout == "it is 3\n"
 
 
-def test_at_a_terminal_a_number_that_is_no_options_is_asked_for_again(env, workers):
+def test_at_a_terminal_an_invalid_option_number_prompts_again(env, workers):
     seen = Terminal("run", "asks", *workers, env=env)
     try:
         seen.wait_for("(empty: leave it waiting): ")

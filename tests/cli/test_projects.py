@@ -102,7 +102,7 @@ def test_a_project_is_added_once_and_named_after_its_folder(shopfloor, tmp_path,
     assert shopfloor("projects").stdout == f"alpha  {alpha}\nother  {other}\n"
 
 
-def test_what_is_no_project_is_said_so(shopfloor, tmp_path):
+def test_a_folder_that_is_no_project_is_a_clear_error(shopfloor, tmp_path):
     missing = shopfloor("projects", "add", str(tmp_path / "none"))
     assert (missing.returncode, "does not exist" in missing.stderr) == (4, True)
     named = shopfloor("projects", "add", str(tmp_path), "--name", "No Name")

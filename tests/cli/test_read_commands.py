@@ -1,4 +1,4 @@
-"""`show`, `tail`, `tree`, `verify`, `schema`: reading what is on record, with the installed command."""
+"""`show`, `tail`, `tree`, `verify`, `schema`: reading records with the installed command."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def record(storage: Storage, run_id: str, *, parent: str | None = None, calls: t
 # show
 
 
-def test_what_can_be_done_about_a_failure_is_said_wherever_the_failure_is(shopfloor, storage):
+def test_the_hint_of_a_failure_is_shown_wherever_the_failure_is(shopfloor, storage):
     run_id = new_run_id()
     error = RunError(code="storage_full", message="no room", hint="free some space")
     storage.announce(run_id)
@@ -104,7 +104,7 @@ def test_show_json_gives_the_bytes_of_the_log(shopfloor, transcripts):
     assert [json.loads(line)["seq"] for line in after] == [3, 4]
 
 
-def test_show_folds_long_output_and_says_so(shopfloor):
+def test_show_folds_long_output_with_a_note(shopfloor):
     shopfloor("run", "--command", "seq 1 1000; head -c 5000 /dev/zero | tr '\\0' x")
     folded = shopfloor("show", "last").stdout
     assert "976 lines folded; --full shows them" in folded
@@ -114,13 +114,13 @@ def test_show_folds_long_output_and_says_so(shopfloor):
     assert "x" * 5000 in full
 
 
-def test_show_colours_where_it_is_asked_to(shopfloor, env):
+def test_show_uses_colors_on_request(shopfloor, env):
     shopfloor("run", "--command", "echo oops >&2; false")
     assert "\x1b[31m" in shopfloor("show", "last", "--color", "always").stdout
     assert "\x1b" not in shopfloor("show", "last", "--color", "never").stdout
 
 
-def test_show_lets_nothing_in_a_transcript_drive_the_terminal(shopfloor):
+def test_show_escapes_control_characters_in_a_transcript(shopfloor):
     shopfloor("run", "--command", "printf '\\033]0;title\\007\\033[2J\\302\\233 \\342\\200\\256 done'")
     shown = shopfloor("show", "last").stdout
     assert "␛]0;title␇␛[2J" in shown
@@ -152,7 +152,7 @@ def test_show_renders_every_kind_of_event_and_block(shopfloor, storage):
         recorder.append(CallStarted(name="sub", kind="call_workflow", try_=1), path="sub", child_run_id=child)
     shown = shopfloor("show", run_id).stdout
     for text in (
-        "▸ loop.3.think (try 2)",
+        "▸ loop / 3 / think (try 2)",
         "system  be brief",
         "> please",
         "thinking  hm",
@@ -167,7 +167,7 @@ def test_show_renders_every_kind_of_event_and_block(shopfloor, storage):
 
 
 @pytest.mark.req("TR-17")
-def test_show_passes_on_what_it_does_not_know_and_says_so(shopfloor, tmp_path):
+def test_show_prints_unknown_events_and_blocks_with_a_warning(shopfloor, tmp_path):
     lines = (GOLDEN / "command.jsonl").read_text().splitlines()
     lines[2] = lines[2].replace('"message.user"', '"message.video"')
     lines[3] = lines[3].replace('"type":"text","fidelity":"router","text":"oops', '"type":"hologram","text":"oops')
@@ -202,7 +202,7 @@ def test_tail_follows_a_run_of_another_process_to_its_outcome(start, transcripts
     assert err == b""
 
 
-def test_tail_shows_text_as_it_comes(start):
+def test_tail_shows_text_while_it_is_written(start):
     writer = start("run", "--command", "echo first; sleep 60")
     assert writer.stdout.readline() == b"first\n"
     reader = start("tail", "last")
@@ -215,7 +215,7 @@ def test_tail_shows_text_as_it_comes(start):
     assert reader.returncode == 0
 
 
-def test_tail_of_a_run_whose_writer_was_killed_ends_and_says_so(start):
+def test_tail_ends_with_a_note_when_the_writer_was_killed(start):
     writer = start("run", "--command", "echo first; sleep 60")
     assert writer.stdout.readline() == b"first\n"
     reader = start("tail", "last")
@@ -230,7 +230,7 @@ def test_tail_of_a_run_whose_writer_was_killed_ends_and_says_so(start):
 @pytest.mark.parametrize("words", [[], ["--full"], ["--json"]], ids=["folded", "full", "json"])
 def test_show_takes_no_more_memory_for_a_large_file_than_for_a_small_one(env, tmp_path, words):
     def peak(megabytes: int) -> int:
-        """The most memory that `show` had, in MB, for a file of this size: output of one command."""
+        """The peak memory of `show` in MB, for a log of this size with the output of one command."""
         file = tmp_path / f"{megabytes}.jsonl"
         text = TextBlock(fidelity="router", text="a line of output\n" * 4_000 + "x" * 64_000, stream="stdout")
         with Recorder(file, new_run_id(), durability=Durability.OS) as recorder:
@@ -250,7 +250,7 @@ def test_show_takes_no_more_memory_for_a_large_file_than_for_a_small_one(env, tm
 
 
 @pytest.mark.req("TR-13", "TR-36", "TR-37", "TR-38", "TR-39")
-def test_tree_draws_sub_runs_of_any_depth_from_the_files(shopfloor, storage):
+def test_tree_shows_sub_runs_of_any_depth_from_the_files(shopfloor, storage):
     ids = [new_run_id() for _ in range(4)]
     missing = new_run_id()
     record(storage, ids[0], calls=(ids[1], missing))
@@ -271,7 +271,7 @@ def test_tree_draws_sub_runs_of_any_depth_from_the_files(shopfloor, storage):
     ]
 
 
-def test_tree_is_not_stopped_by_depth_nor_by_a_loop_in_the_links(shopfloor, storage):
+def test_tree_handles_deep_trees_and_cyclic_links(shopfloor, storage):
     ids = [new_run_id() for _ in range(1200)]
     for number, run_id in enumerate(ids):
         child = ids[(number + 1) % len(ids)]
@@ -300,14 +300,14 @@ def test_tree_of_the_worked_example_nests_steps_by_their_paths(shopfloor, tmp_pa
     lines = shopfloor("tree", str(tmp_path / f"{run_id}.jsonl")).stdout.splitlines()
     assert [line.split(" [")[0].split(" → ")[0] for line in lines[1:]] == [
         "├─ ✓ checks",
-        "│  ├─ ✓ checks.lint",
-        "│  └─ ✓ checks.titles · 297 ms",
-        "├─ ✗ each.0.count",
-        "└─ ✓ each.0.count (try 2)",
+        "│  ├─ ✓ lint",
+        "│  └─ ✓ titles · 297 ms",
+        "├─ ✗ each / 0 / count",
+        "└─ ✓ each / 0 / count (try 2)",
     ]
 
 
-def test_tree_leaves_out_the_most_of_a_long_loop_and_says_so(shopfloor, storage):
+def test_tree_omits_most_of_a_long_loop_with_a_note(shopfloor, storage):
     run_id = new_run_id()
     with Recorder(storage.log_path(run_id), run_id) as recorder:
         recorder.append(RunStarted(name="w", kind="worker", attempt=1, host="h"))
@@ -335,7 +335,7 @@ def test_verify_names_the_line_and_the_rule_that_is_broken(shopfloor, tmp_path):
 
 
 @pytest.mark.req("WT-63")
-def test_verify_reports_what_a_reader_might_pass_over(shopfloor, tmp_path):
+def test_verify_reports_damage_that_readers_skip(shopfloor, tmp_path):
     lines = (GOLDEN / "command.jsonl").read_bytes().splitlines(keepends=True)
     at = json.loads(lines[1])["timestamp"].encode()
     call = json.loads((GOLDEN / "claude-code.jsonl").read_bytes().splitlines()[0])
@@ -357,7 +357,7 @@ def test_verify_reports_what_a_reader_might_pass_over(shopfloor, tmp_path):
         assert (done.returncode, [line.split(": ")[1] for line in done.stdout.splitlines()]) == (1, [rule]), done.stdout
 
 
-def test_verify_holds_a_kept_file_to_its_mode(shopfloor, transcripts):
+def test_verify_checks_the_mode_of_a_stored_file(shopfloor, transcripts):
     shopfloor("run", "--command", "true")
     (path,) = transcripts()
     path.chmod(0o644)
@@ -366,7 +366,7 @@ def test_verify_holds_a_kept_file_to_its_mode(shopfloor, transcripts):
     assert done.returncode == 1
 
 
-def test_verify_of_a_run_that_is_being_written_is_no_complaint(start, shopfloor):
+def test_verify_of_a_run_that_is_being_written_reports_no_problem(start, shopfloor):
     writer = start("run", "--command", "echo first; sleep 60")
     assert writer.stdout.readline() == b"first\n"
     done = shopfloor("verify", "last")
@@ -434,7 +434,7 @@ def test_help_all_has_the_options_that_help_leaves_out(shopfloor):
     assert {line for line in short.splitlines() if line} <= set(full.splitlines())
 
 
-def test_help_is_there_for_everything(shopfloor):
+def test_every_command_has_help(shopfloor):
     overview = shopfloor("--help")
     assert overview.returncode == 0
     for name in ("run", "show", "tail", "tree", "verify", "schema"):

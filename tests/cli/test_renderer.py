@@ -1,4 +1,4 @@
-"""How a run is shown while it happens: what goes where, and what is kept apart."""
+"""Live rendering of a run: which stream gets what, and lines that do not mix."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def text(name: str, *pieces: str) -> list[StreamEvent]:
     return [TextStart(id=name), *(TextDelta(id=name, delta=piece) for piece in pieces), TextEnd(id=name)]
 
 
-def test_texts_that_are_said_at_the_same_time_are_told_one_after_another() -> None:
+def test_texts_streamed_at_the_same_time_are_printed_one_after_another() -> None:
     events: list[StreamEvent] = [
         TextStart(id="a:0"),
         TextDelta(id="a:0", delta="one "),
@@ -50,7 +50,7 @@ def test_texts_that_are_said_at_the_same_time_are_told_one_after_another() -> No
     assert written(RunRenderer(RenderOptions()), events)["stdout"] == "one two\nother\nthird text\n"
 
 
-def test_the_output_is_not_said_twice() -> None:
+def test_the_output_is_not_printed_twice() -> None:
     result = WorkerResult(worker_id="x", output="hello")
     assert written(RunRenderer(RenderOptions()), [*text("a:0", "hel", "lo"), result])["stdout"] == "hello\n"
     assert written(RunRenderer(RenderOptions()), [*text("a:0", "other"), result])["stdout"] == "other\nhello\n"
@@ -61,31 +61,32 @@ def test_the_output_is_not_said_twice() -> None:
     assert written(RunRenderer(RenderOptions()), [WorkerResult(worker_id="x")])["stdout"] == ""
 
 
-def test_what_a_command_of_the_worker_prints_is_beside_the_text() -> None:
+def test_the_output_of_a_workers_command_goes_to_stderr() -> None:
     events = text("seq-4:0", "building\n")
     assert written(RunRenderer(RenderOptions()), events) == {"stdout": "", "stderr": "building\n"}
     assert written(RunRenderer(RenderOptions(quiet=True)), events) == {"stdout": "", "stderr": ""}
 
 
 def test_steps_and_tools_are_lines_that_are_indented_as_they_are_nested() -> None:
-    now = [0.0]
-    live = RunRenderer(RenderOptions(), clock=lambda: now[0])
+    live = RunRenderer(RenderOptions())
     written(live, [BlockStart(block_id="each", block_name="Each", block_type="for_each")])
     written(live, [BlockStart(block_id="each.0.build", block_name="Build", block_type="command")])
-    now[0] = 1.25
+    build = BlockEnd(
+        block_id="each.0.build", block_name="Build", block_type="command", error="exit code 3", duration_ms=1250
+    )
     events: list[StreamEvent] = [
         ToolInputAvailable(tool_call_id="1", tool_name="search", input={"query": "tea\n"}),
         ToolOutputError(tool_call_id="1", tool_name="search", error="no network"),
-        BlockEnd(block_id="each.0.build", block_name="Build", block_type="command", error="exit code 3"),
+        build,
     ]
     assert written(live, events)["stderr"].splitlines() == [
         '→ search {"query": "tea\\n"}',
         "✗ search no network",
-        "    ✗ Build · 1.2 s · exit code 3",
+        "    ✗ Build · exit code 3 · 1.2 s",
     ]
 
 
-def test_on_a_terminal_nothing_can_drive_it_and_lines_are_never_mixed() -> None:
+def test_on_a_terminal_control_characters_are_escaped_and_lines_do_not_mix() -> None:
     live = RunRenderer(RenderOptions(stdout_is_terminal=True, progress=True, style=Style(enabled=False)))
     drawn = b"".join(piece.data for piece in live.tick()).decode()
     assert drawn.startswith("\r\x1b[K⠙ 0 ")
@@ -96,11 +97,11 @@ def test_on_a_terminal_nothing_can_drive_it_and_lines_are_never_mixed() -> None:
     assert lines == [("stdout", b"\n"), ("stderr", b"a note\n")]
 
 
-def test_piped_text_is_as_it_was_said() -> None:
+def test_piped_text_is_unchanged() -> None:
     assert written(RunRenderer(RenderOptions()), text("a:0", "red \x1b[31m"))["stdout"] == "red \x1b[31m\n"
 
 
-def test_json_is_the_events_themselves_also_those_of_a_later_version() -> None:
+def test_json_prints_events_unchanged_including_those_of_later_versions() -> None:
     live = RunRenderer(RenderOptions(as_json=True))
     events: list[StreamEvent | UnknownEvent] = [
         UnknownEvent("hologram", {"type": "hologram", "size": 3}),

@@ -67,7 +67,7 @@ def test_the_transcript_has_the_shape_of_the_worked_example(shopfloor, transcrip
     assert {event["run_id"] for event in made} == {path.stem}
 
     def stable(value):
-        """The event without what differs from run to run."""
+        """The event without the fields that differ between runs."""
         if isinstance(value, dict):
             changing = {"run_id", "root_run_id", "timestamp", "queued_at", "host", "pid", "cwd", "duration_ms"}
             return {key: "*" if key in changing else stable(item) for key, item in value.items()}
@@ -76,18 +76,18 @@ def test_the_transcript_has_the_shape_of_the_worked_example(shopfloor, transcrip
     assert [stable(event) for event in made] == [stable(event) for event in example]
 
 
-def test_quiet_says_nothing_of_its_own(shopfloor):
+def test_quiet_prints_only_the_output_of_the_command(shopfloor):
     done = shopfloor("run", "-q", "--command", "echo out; echo err >&2")
     assert (done.stdout, done.stderr, done.returncode) == ("out\n", "err\n", 0)
 
 
-def test_the_command_runs_in_the_folder_it_is_given(shopfloor, tmp_path):
+def test_the_command_runs_in_the_folder_of_the_option_cwd(shopfloor, tmp_path):
     folder = tmp_path / "a folder"
     folder.mkdir()
     assert shopfloor("run", "-q", "--command", "pwd", "--cwd", str(folder)).stdout.strip() == str(folder)
 
 
-def test_owner_and_channel_are_on_record(shopfloor, transcripts):
+def test_owner_and_channel_are_recorded(shopfloor, transcripts):
     shopfloor("run", "--command", "true", "--owner", "ada", "--channel", "discord:1:2", "--channel-name", "#general")
     payload = events_of(only_path(transcripts()))[0]["payload"]
     assert (payload["agent_id"], payload["channel_id"], payload["channel_name"]) == ("ada", "discord:1:2", "#general")
@@ -111,7 +111,7 @@ def test_output_appears_in_the_log_while_the_command_runs(start, transcripts):
 
 
 @pytest.mark.req("TR-4")
-def test_bytes_that_are_hard_to_write_down_are_kept(shopfloor, transcripts):
+def test_unusual_bytes_are_recorded_unchanged(shopfloor, transcripts):
     nasty = (
         "nul \0 separator \u2028 bom \ufeff escape \x1b[31m emoji \U0001f600 html <script>".encode() + b" bad \xff\xc3("
     )
@@ -125,7 +125,7 @@ def test_bytes_that_are_hard_to_write_down_are_kept(shopfloor, transcripts):
     assert kept == nasty
 
 
-def test_a_character_torn_between_two_pieces_is_whole_in_the_log(shopfloor, transcripts):
+def test_a_character_split_between_two_chunks_is_complete_in_the_log(shopfloor, transcripts):
     done = shopfloor("run", "-q", "--command", "printf '\\342\\202'; sleep 0.2; printf '\\254 done'")
     assert done.stdout == "€ done"
     assert output_of(events_of(only_path(transcripts())), "stdout") == "€ done"
@@ -139,14 +139,14 @@ def test_a_command_killed_by_a_signal_says_so(shopfloor, transcripts):
     assert events[-1]["payload"]["error"]["message"] == "killed by SIGSEGV"
 
 
-def test_a_program_that_is_not_there_is_the_shells_127(shopfloor):
+def test_a_missing_program_has_the_shells_exit_code_127(shopfloor):
     done = shopfloor("run", "--command", "no-such-program-here")
     assert done.returncode == 127
     assert "not found" in done.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_cancels_and_leaves_a_whole_transcript(start, shopfloor, transcripts, env, number):
+def test_a_signal_cancels_the_run_and_the_transcript_is_complete(start, shopfloor, transcripts, env, number):
     env["SF_TEST"] = f"cancel-{os.getpid()}-{number}"
     script = "sleep 300 & setsid sleep 301 & (setsid sh -c 'sleep 302; true' &) ; echo ready; sleep 303"
     process = start("run", "--command", script)
@@ -166,7 +166,7 @@ def test_a_signal_cancels_and_leaves_a_whole_transcript(start, shopfloor, transc
     assert shopfloor("verify", "last").returncode == 0
 
 
-def test_what_the_command_says_when_it_is_asked_to_stop_is_recorded(start, transcripts):
+def test_the_output_of_a_command_that_is_being_stopped_is_recorded(start, transcripts):
     process = start(
         "run", "--command", "trap 'echo cleaning up; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
     )
@@ -223,7 +223,7 @@ def test_a_broken_pipe_ends_the_command_as_in_a_shell(env, transcripts):
     assert events_of(only_path(transcripts()))[-1]["payload"]["status"] == "cancelled"
 
 
-def test_what_a_command_leaves_behind_is_ended_with_the_run(shopfloor, env, transcripts):
+def test_remaining_processes_of_a_command_are_ended_with_the_run(shopfloor, env, transcripts):
     env["SF_TEST"] = f"leftover-{os.getpid()}"
     done = shopfloor("run", "--command", "sleep 300 & setsid sleep 301 & echo main is done")
     assert done.returncode == 0
@@ -232,7 +232,7 @@ def test_what_a_command_leaves_behind_is_ended_with_the_run(shopfloor, env, tran
     assert events_of(only_path(transcripts()))[-1]["payload"]["status"] == "completed"
 
 
-def test_late_output_of_a_background_process_is_still_heard(shopfloor):
+def test_late_output_of_a_background_process_is_recorded(shopfloor):
     assert shopfloor("run", "-q", "--command", "(sleep 0.2; echo late) & echo now").stdout == "now\nlate\n"
 
 
@@ -257,7 +257,7 @@ def test_a_masked_variable_is_nowhere_in_the_transcript(shopfloor, env, transcri
     assert "[masked] [masked]" in text
 
 
-def test_a_masked_value_that_is_printed_in_two_pieces_is_masked_too(shopfloor, env, transcripts):
+def test_a_masked_value_printed_in_two_chunks_is_masked(shopfloor, env, transcripts):
     env["SECRET_WORD"] = "correct-horse-battery"
     script = "printf 'it is correct-ho'; sleep 0.3; printf 'rse-battery.'"
     done = shopfloor(

@@ -23,7 +23,7 @@ def _two_of_a_name(env: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("command", ["show", "status", "result", "cancel", "tree", "delete", "answer --list"])
-def test_a_name_that_fits_several_runs_is_refused_with_the_runs_that_it_fits(shopfloor, command: str):
+def test_an_ambiguous_prefix_is_refused_with_the_matching_runs(shopfloor, command: str):
     name, *options = command.split()
     refused = shopfloor(name, "aaaa", *options)
     assert refused.returncode == 2

@@ -22,7 +22,7 @@ def test_a_pipe_is_passed_on_with_its_end(shopfloor: Cli) -> None:
 
 
 @pytest.mark.req("TR-68")
-def test_a_file_is_passed_on_from_where_it_has_been_read_to(env: dict[str, str], tmp_path: Path) -> None:
+def test_a_file_on_stdin_is_passed_on_from_its_current_offset(env: dict[str, str], tmp_path: Path) -> None:
     file = tmp_path / "lines"
     file.write_text("one\ntwo\nthree\n")
     line = f"{{ read -r first; {SHOPFLOOR} run -q --command 'read -r x; echo got $x'; read -r last; echo $last; }} < {file}"
@@ -71,15 +71,15 @@ def test_large_input_is_passed_on_in_flat_memory(env: dict[str, str]) -> None:
 
 
 @pytest.mark.req("TR-68")
-def test_input_that_the_command_does_not_read_holds_up_nobody(env: dict[str, str], transcripts) -> None:
+def test_unread_input_does_not_block_the_run(env: dict[str, str], transcripts) -> None:
     line = f"head -c {LARGE} /dev/zero | {SHOPFLOOR} run -q --command 'echo done'; echo ${{PIPESTATUS[@]}}"
     done = subprocess.run(["bash", "-c", line], env=env, capture_output=True, text=True, timeout=60)
-    # 141: whoever wrote it was told that nobody reads any more.
+    # 141: the writer of the pipe got SIGPIPE.
     assert done.stdout == "done\n141 0\n", done.stderr
     assert events_of(only_path(transcripts()))[-1]["payload"]["status"] == "completed"
 
 
-def test_the_command_of_a_worker_reads_nothing(env: dict[str, str], tmp_path: Path) -> None:
+def test_the_command_of_a_worker_has_empty_stdin(env: dict[str, str], tmp_path: Path) -> None:
     folder = tmp_path / "workers" / "reads"
     folder.mkdir(parents=True)
     (folder / "worker.yaml").write_text(

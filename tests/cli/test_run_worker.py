@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -23,7 +25,7 @@ from shopfloor import worker
 
 @worker(slug="asks")
 async def asks(run) -> str:
-    """Asks somebody."""
+    """Asks a question."""
     await run.log_question("is this noted?")
     return "it is " + await run.ask("Which colour?", options=["red", "green"])
 '''
@@ -113,10 +115,10 @@ def server(start, env) -> Iterator:
         one.http.close()
 
 
-# What is written where
+# Streams
 
 
-def test_what_a_worker_says_goes_to_stdout_and_all_else_to_stderr(shopfloor, transcripts):
+def test_the_text_of_a_worker_goes_to_stdout_and_everything_else_to_stderr(shopfloor, transcripts):
     done = shopfloor("run", "hello", "-i", "NAME=Ada")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("Hello, Ada! ")
@@ -131,12 +133,12 @@ def test_what_a_worker_says_goes_to_stdout_and_all_else_to_stderr(shopfloor, tra
     assert (outcome["status"], outcome["result"] + "\n") == ("completed", done.stdout)
 
 
-def test_quiet_says_nothing_but_what_the_worker_says(shopfloor):
+def test_quiet_prints_only_the_output_of_the_worker(shopfloor):
     done = shopfloor("run", "-q", "hello", "-i", "NAME=Ada")
     assert (done.stdout[:10], done.stderr, done.returncode) == ("Hello, Ada", "", 0)
 
 
-def test_json_gives_every_event_of_the_stream_on_a_line(shopfloor, transcripts):
+def test_json_prints_every_event_of_the_stream_on_a_line(shopfloor, transcripts):
     done = shopfloor("run", "hello", "-i", "NAME=Ada", "--json")
     events = [json.loads(line) for line in done.stdout.splitlines()]
     kinds = [event["type"] for event in events]
@@ -147,14 +149,14 @@ def test_json_gives_every_event_of_the_stream_on_a_line(shopfloor, transcripts):
     assert done.stderr.startswith("shopfloor: completed in ")
 
 
-def test_an_output_that_was_not_said_is_printed_at_the_end(shopfloor, tmp_path):
+def test_an_output_that_was_not_streamed_is_printed_at_the_end(shopfloor, tmp_path):
     (tmp_path / "notes.txt").write_text("one\ntwo\nthree\n")
     done = shopfloor("run", "file-report", "-i", "FILE=notes.txt", "-i", "LINES=2", cwd=tmp_path)
     assert json.loads(done.stdout)["beginning"].split() == ["one", "two"]
     assert "one" in done.stderr
 
 
-def test_a_run_that_fails_says_why_and_exits_with_its_code(shopfloor, workers):
+def test_a_failed_run_prints_its_error_and_exits_with_its_code(shopfloor, workers):
     done = shopfloor("run", "fails", "--workers", str(workers))
     assert done.returncode == 1
     assert "oops\n" in done.stderr
@@ -164,7 +166,7 @@ def test_a_run_that_fails_says_why_and_exits_with_its_code(shopfloor, workers):
     assert closing.startswith("shopfloor: failed in ")
 
 
-def test_whoever_stops_reading_cancels_the_run(env, transcripts):
+def test_a_closed_output_cancels_the_run(env, transcripts):
     env["SHOPFLOOR_SCRIPT_DELAY_MS"] = "50"
     script = f"{SHOPFLOOR} run -q --json hello -i NAME=Ada | head -1; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", script], env=env, capture_output=True, text=True, timeout=60, check=False)
@@ -172,10 +174,10 @@ def test_whoever_stops_reading_cancels_the_run(env, transcripts):
     assert events_of(only_path(transcripts()))[-1]["payload"]["error"]["message"] == "the output was closed"
 
 
-# What a worker is given
+# Inputs
 
 
-def test_values_become_what_the_worker_takes(shopfloor, transcripts, tmp_path):
+def test_values_are_converted_to_the_types_of_the_inputs(shopfloor, transcripts, tmp_path):
     (tmp_path / "name.txt").write_text("notes.txt")
     shopfloor("run", "file-report", "-i", "FILE=@name.txt", "-i", "LINES=2", cwd=tmp_path)
     assert events_of(only_path(transcripts()))[0]["payload"]["input"] == {"FILE": "notes.txt", "LINES": 2}
@@ -187,12 +189,12 @@ def test_input_may_be_one_json_object(shopfloor, transcripts):
     assert done.returncode == 0, done.stderr
     payload = events_of(only_path(transcripts()))[0]["payload"]
     assert payload["input"] == {"NAME": "Ada"}
-    said = (payload["agent_id"], payload["channel_id"], payload["channel_name"], payload["task"])
-    assert said == ("ada", "chat:1", "#general", "say hello")
+    origin = (payload["agent_id"], payload["channel_id"], payload["channel_name"], payload["task"])
+    assert origin == ("ada", "chat:1", "#general", "say hello")
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         (["hello"], "validation_error", "`NAME` is missing"),
         (["hello", "-i", "NAME"], "validation_error", "has no value: write -i"),
@@ -207,14 +209,14 @@ def test_input_may_be_one_json_object(shopfloor, transcripts):
         (["--command", "true", "-i", "NAME=a"], "usage", "-i can only be used with a worker"),
     ],
 )
-def test_words_that_do_not_fit_are_refused_before_anything_runs(shopfloor, transcripts, words, code, said):
+def test_invalid_arguments_are_refused_before_anything_runs(shopfloor, transcripts, words, code, message):
     done = shopfloor("run", *words)
     assert done.stderr.startswith(f"error[{code}]: ")
-    assert said in done.stderr
+    assert message in done.stderr
     assert (done.returncode, done.stdout, transcripts()) == (2, "", [])
 
 
-def test_a_command_that_was_taken_for_a_worker_gets_the_right_words(shopfloor):
+def test_a_command_passed_as_a_worker_gets_a_hint_about_the_option_command(shopfloor):
     done = shopfloor("run", "echo hi")
     assert done.stderr == (
         "error[not_found_error]: there is no worker `echo hi`\nhint: to run a command: shopfloor run --command 'echo hi'\n"
@@ -235,18 +237,18 @@ def test_a_tool_is_executed_by_the_command_that_was_named_for_it(shopfloor, tmp_
     assert "a page about tea" in done.stdout
 
 
-def test_what_a_tools_command_complains_of_is_the_calls_error(shopfloor):
+def test_the_stderr_of_a_tools_command_is_the_error_of_the_call(shopfloor):
     tool = "web-search=echo 'no network' >&2; exit 3"
     done = shopfloor("run", "research-assistant", "-i", "TOPIC=tea", "--tool", tool)
     assert "✗ web-search no network\n" in done.stderr
     assert done.returncode == 0
 
 
-def test_a_tool_that_a_sub_run_asks_for_is_executed_too(shopfloor, workers, transcripts, tmp_path):
-    search = f"web-search=tee -a {shlex.quote(str(tmp_path / 'given.json'))} >/dev/null; echo '{{\"found\": 3}}'"
+def test_a_client_tool_called_by_a_sub_run_is_executed(shopfloor, workers, transcripts, tmp_path):
+    search = f"web-search=tee -a {shlex.quote(str(tmp_path / 'input.json'))} >/dev/null; echo '{{\"found\": 3}}'"
     done = shopfloor("run", "delegates", "--workers", str(workers), "--tool", search, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert json.loads((tmp_path / "given.json").read_text())["query"]
+    assert json.loads((tmp_path / "input.json").read_text())["query"]
     parent, child = sorted(map(events_of, transcripts()), key=lambda events: "parent" in events[0]["payload"])
     (result,) = [event["payload"] for event in child if event["type"] == "tool.result"]
     assert (result["name"], result["output"]) == ("web-search", {"found": 3})
@@ -254,7 +256,7 @@ def test_a_tool_that_a_sub_run_asks_for_is_executed_too(shopfloor, workers, tran
     assert parent[-1]["payload"]["result"] == child[-1]["payload"]["result"]
 
 
-def test_what_goes_wrong_with_a_tool_of_a_sub_run_is_told_to_that(shopfloor, workers, transcripts):
+def test_a_failed_tool_of_a_sub_run_is_an_error_in_the_sub_run(shopfloor, workers, transcripts):
     words = ("--tool", "web-search=echo 'no network' >&2; exit 3")
     done = shopfloor("run", "delegates", "--workers", str(workers), *words)
     assert done.returncode == 0, done.stderr
@@ -262,7 +264,7 @@ def test_what_goes_wrong_with_a_tool_of_a_sub_run_is_told_to_that(shopfloor, wor
     assert [event["payload"]["error"] for event in events if event["type"] == "tool.result"] == ["no network"]
 
 
-def test_a_tool_that_no_run_asked_for_is_named_at_the_end(shopfloor):
+def test_a_tool_option_that_no_run_called_is_reported_at_the_end(shopfloor):
     done = shopfloor("run", "hello", "-i", "NAME=Ada", "--tool", "web-search=cat")
     assert (done.returncode, done.stderr.splitlines()[-1]) == (
         0,
@@ -276,7 +278,8 @@ def test_without_a_terminal_a_run_is_left_waiting_with_the_commands_that_answer_
     lines = done.stderr.splitlines()
     place = lines.index('waits for web-search {"query": "tea"}')
     command = lines[place + 1].strip()
-    assert command.startswith("shopfloor answer ")
+    # The command has no call id, because only one call is pending.
+    assert re.fullmatch(r"shopfloor answer [0-9a-f]{8} 'TEXT'", command)
     assert lines[place + 2].startswith("shopfloor: waiting · ")
     run = command.split()[2]
     assert command in shopfloor("status", run).stdout
@@ -289,7 +292,48 @@ def test_without_a_terminal_a_run_is_left_waiting_with_the_commands_that_answer_
     wait_until(lambda: [one["status"] for one in up.runs()] == ["done"], "the row")
 
 
-def test_at_a_terminal_somebody_is_asked_for_the_result_of_a_tool(terminal, transcripts):
+SLOW_APPROVAL = """
+steps:
+  Read the plan:
+    block: command
+    command: sleep 0.2
+  Approve it:
+    block: tool-call
+    tool: ask
+    input: {question: "Go?"}
+"""
+
+
+def test_the_terminal_names_and_times_steps_as_the_log_does(shopfloor, transcripts, tmp_path):
+    (tmp_path / "workers" / "approval").mkdir(parents=True)
+    (tmp_path / "workers" / "approval" / "worker.yaml").write_text(SLOW_APPROVAL)
+    first = shopfloor("run", "approval", cwd=tmp_path, stdin=subprocess.DEVNULL)
+    assert shopfloor("answer", "last", "yes").returncode == 0
+    second = shopfloor("resume", "last", cwd=tmp_path)
+    printed = [line for line in (first.stderr + second.stderr).splitlines() if line.startswith("✓ ")]
+    shown = shopfloor("show", "last").stdout.splitlines()
+    assert printed == [line.partition("✓ ")[1] + line.partition("✓ ")[2] for line in shown if "  ✓ " in line][:-1]
+    assert [line.split(" · ")[0] for line in printed] == ["✓ Read the plan", "✓ Approve it"]
+    started, result, ended = (
+        next(
+            event
+            for event in events_of(only_path(transcripts()))
+            if event["type"] == kind and "approve" in event["path"]
+        )
+        for kind in ("step.started", "tool.result", "step.completed")
+    )
+    waited = datetime.fromisoformat(result["timestamp"]) - datetime.fromisoformat(started["timestamp"])
+    # Both processes worked on this step: its duration includes the wait.
+    assert ended["payload"]["duration_ms"] >= waited / timedelta(milliseconds=1)
+    total = shown[-1].split(" · ")[1]
+    assert f"shopfloor: completed in {total} · " in second.stderr
+    tree = shopfloor("tree", "last").stdout
+    assert "✓ Read the plan [command] · " in tree
+    assert f"completed · {total}" in tree
+    assert f"completed · {total}" in shopfloor("status", "last").stdout
+
+
+def test_at_a_terminal_the_user_is_prompted_for_the_result_of_a_tool(terminal, transcripts):
     seen = terminal("run", "research-assistant", "-i", "TOPIC=tea")
     seen.wait_for('tool call web-search {"query": "tea"}')
     seen.wait_for("result as JSON or text (empty: leave it waiting): ")
@@ -319,7 +363,7 @@ def test_at_a_terminal_an_empty_answer_leaves_the_run_waiting(terminal):
     assert "  shopfloor answer " in seen.shown
 
 
-# Leaving
+# Interruption
 
 
 def test_ctrl_c_cancels_the_run(start, env, transcripts):
@@ -327,9 +371,9 @@ def test_ctrl_c_cancels_the_run(start, env, transcripts):
     process = start("run", "hello", "-i", "NAME=Ada")
     assert process.stdout.read(1) == b"H"
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert b"shopfloor: cancelled in " in said
+    assert b"shopfloor: cancelled in " in errors
     outcome = events_of(only_path(transcripts()))[-1]["payload"]
     assert (outcome["status"], outcome["error"]["message"]) == ("cancelled", "cancelled by SIGINT")
 
@@ -342,7 +386,7 @@ def test_ctrl_c_at_a_question_cancels_the_run(terminal, workers, transcripts):
     assert events_of(only_path(transcripts()))[-1]["payload"]["status"] == "cancelled"
 
 
-def test_a_second_ctrl_c_leaves_at_once(start, workers, shopfloor):
+def test_a_second_ctrl_c_exits_at_once(start, workers, shopfloor):
     process = start("run", "stubborn", "--workers", str(workers))
     while b"ready" not in process.stderr.readline():
         assert process.poll() is None
@@ -391,17 +435,17 @@ def test_a_server_that_the_environment_names_executes_the_run(server, shopfloor,
     assert "a server executes the run, with the workers of its projects" in shopfloor("run", "nothing").stderr
 
 
-def test_a_detached_run_goes_on_by_itself(server, shopfloor):
+def test_a_detached_run_continues_by_itself(server, shopfloor):
     server()
     done = shopfloor("run", "hello", "-i", "NAME=Ada", "--detach")
     run_id = done.stdout.strip()
     assert shopfloor("result", run_id, "--wait").stdout.startswith("Hello, Ada! ")
 
 
-# What is kept out of the record
+# Masking
 
 
-def test_what_is_masked_is_in_no_log_of_the_run_and_its_sub_runs(shopfloor, env, workers, transcripts):
+def test_a_masked_value_is_in_no_log_of_the_run_and_its_sub_runs(shopfloor, env, workers, transcripts):
     env["SECRET_WORD"] = "correct-horse-battery"
     done = shopfloor("run", "prints", "--workers", str(workers), "--mask-env", "SECRET_WORD")
     assert done.returncode == 0, done.stderr
@@ -413,7 +457,7 @@ def test_what_is_masked_is_in_no_log_of_the_run_and_its_sub_runs(shopfloor, env,
     assert "correct-horse" not in "".join(path.read_text() for path in transcripts())
 
 
-def test_nothing_is_masked_by_a_server_that_cannot_be_told_so_it_is_refused(shopfloor, transcripts):
+def test_masking_is_refused_where_a_server_would_execute_the_run(shopfloor, transcripts):
     done = shopfloor("run", "hello", "-i", "NAME=Ada", "--mask-keys", "--detach")
     assert done.returncode == 2
     assert "error[unsupported_option]" in done.stderr
@@ -422,7 +466,7 @@ def test_nothing_is_masked_by_a_server_that_cannot_be_told_so_it_is_refused(shop
 
 
 @pytest.mark.req("SDK-48")
-def test_a_script_is_named_from_the_folder_of_its_worker(shopfloor, tmp_path):
+def test_a_script_path_is_relative_to_the_folder_of_its_worker(shopfloor, tmp_path):
     folder = tmp_path / "workers" / "scripted"
     (folder / "scripts").mkdir(parents=True)
     (folder / "worker.yaml").write_text(

@@ -1,4 +1,4 @@
-"""`shopfloor up` and what asks it: the installed command as a server, and runs of other processes beside it."""
+"""`shopfloor up` and its clients: the installed command as a server, and runs of other processes beside it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def server(start, env):
 
 
 @pytest.mark.req("WT-6")
-def test_a_run_of_another_terminal_appears_while_it_runs_and_when_it_ends(server, start):
+def test_a_run_from_another_terminal_is_listed_while_it_runs_and_after_it(server, start):
     up = server()
     assert up.runs() == []
     run = start("run", "--command", "echo first; sleep 60")
@@ -90,6 +90,9 @@ def test_two_runs_and_a_server_on_one_storage(server, start, shopfloor, transcri
             problem for line in path.read_bytes().splitlines(keepends=True) for problem in verifier.line(line)
         ] == []
     assert shopfloor("list", "--json").stdout.count('"status": "done"') == 2
+    # The API's word for `completed` is `done`; the option takes both.
+    assert shopfloor("list", "--status", "completed").stdout == shopfloor("list", "--status", "done").stdout
+    assert shopfloor("list", "--status", "completed").stdout.count("  completed  ") == 2
 
 
 def test_lists_are_the_same_with_a_server_and_without_one(server, shopfloor):
@@ -108,7 +111,7 @@ def test_lists_are_the_same_with_a_server_and_without_one(server, shopfloor):
     assert "exit code 4" in shopfloor("status", "last").stdout
 
 
-def test_a_run_whose_host_was_killed_is_ended_by_the_server_with_an_error_that_says_so(server, start, transcripts):
+def test_the_server_ends_a_run_whose_host_was_killed_with_an_error(server, start, transcripts):
     up = server()
     run = start("run", "--command", "echo first; sleep 60")
     assert run.stdout.readline() == b"first\n"
@@ -204,7 +207,7 @@ def test_one_storage_has_one_server(server, shopfloor):
     assert done.stderr.startswith("error[server_running]: a server is already running")
     assert f"hint: it is at {up.url}; `shopfloor login` prints a link to log in, or" in done.stderr
     assert done.returncode == 5
-    # The one that is there is found as before.
+    # The existing run is found as before.
     assert f"a server is running at {up.url}" in shopfloor("doctor").stdout
 
 
@@ -238,7 +241,7 @@ def test_examples_are_recorded_once(server, env):
     wait_until(lambda: len(again.runs()) == count, "the same examples")
 
 
-def test_rebuild_gives_the_same_rows_even_where_the_database_was_lost(server, shopfloor, env):
+def test_rebuild_restores_the_same_rows_even_without_a_database(server, shopfloor, env):
     for command in ("echo one", "exit 3", "kill -9 $$", "printf '\\377'"):
         shopfloor("run", "--command", command, text=False)
     up = server()
@@ -255,12 +258,12 @@ def test_rebuild_gives_the_same_rows_even_where_the_database_was_lost(server, sh
 def test_rebuild_beside_a_server_is_refused(server, shopfloor, env):
     server()
     assert shopfloor("rebuild").stderr.startswith("error[server_running]: a server is using the database")
-    # Also where nobody can tell where it is.
+    # Also if its address is not known.
     Path(env["SHOPFLOOR_STORAGE"], "server.json").unlink()
     assert shopfloor("rebuild").stderr.startswith("error[server_running]: a server is using the database")
 
 
-def test_runs_are_listed_by_their_worker_by_how_long_ago_they_began_and_by_their_caller(shopfloor):
+def test_runs_are_filtered_by_worker_start_time_and_parent(shopfloor):
     assert shopfloor("run", "repo-report", "-q").returncode == 0
     assert shopfloor("run", "hello", "-i", "NAME=Ada", "-q").returncode == 0
 
@@ -280,7 +283,7 @@ def test_runs_are_listed_by_their_worker_by_how_long_ago_they_began_and_by_their
 
 
 @pytest.mark.req("WT-16")
-def test_prune_deletes_what_ended_long_ago_and_keeps_what_is_pinned(server, shopfloor, transcripts):
+def test_prune_deletes_old_runs_and_keeps_pinned_ones(server, shopfloor, transcripts):
     shopfloor("run", "--command", "echo pinned")
     shopfloor("run", "--command", "echo old")
     up = server()
@@ -302,7 +305,7 @@ def test_prune_deletes_what_ended_long_ago_and_keeps_what_is_pinned(server, shop
 
 
 @pytest.mark.req("WT-61")
-def test_prune_asks_first_tells_what_would_go_and_keeps_what_failed(shopfloor, env, transcripts):
+def test_prune_confirms_reports_what_would_be_deleted_and_keeps_failed_runs(shopfloor, env, transcripts):
     for command in ("echo fine", "exit 3"):
         shopfloor("run", "--command", command)
     both = [path.stem for path in transcripts()]
@@ -347,7 +350,7 @@ def test_a_database_of_a_later_version_is_refused(shopfloor, env):
     assert "rebuild" in done.stderr
 
 
-def test_a_database_from_before_the_first_version_is_made_anew_from_the_logs(shopfloor, env):
+def test_a_database_older_than_the_first_version_is_rebuilt_from_the_logs(shopfloor, env):
     import sqlite3
 
     shopfloor("run", "--command", "echo kept")
@@ -363,7 +366,7 @@ def test_a_database_from_before_the_first_version_is_made_anew_from_the_logs(sho
 
 
 @pytest.mark.req("WT-26")
-def test_a_locked_database_does_not_hold_up_a_run_and_the_rows_catch_up(server, start, env):
+def test_a_locked_database_does_not_delay_a_run_and_the_rows_catch_up(server, start, env):
     import sqlite3
 
     up = server()
@@ -399,12 +402,12 @@ def test_a_run_is_deleted_over_http_only_when_it_has_ended_and_a_failed_one_by_f
     assert up.http.delete(f"/api/runs/{failed['id']}").status_code == 404
 
 
-def test_a_hundred_clients_that_do_not_read_are_not_noticed_by_the_writer(server, start, transcripts):
+def test_a_hundred_clients_that_do_not_read_do_not_slow_the_writer(server, start, transcripts):
     import socket
 
     up = server()
     script = (
-        "i=0; while [ $i -lt 2000 ]; do i=$((i+1)); echo line $i of a run that a hundred watch and nobody reads; done"
+        "i=0; while [ $i -lt 2000 ]; do i=$((i+1)); echo line $i of a run with a hundred clients that do not read; done"
     )
     first = start("run", "-q", "--command", "echo first; sleep 1; " + script, stdout=-3)
     wait_until(lambda: len(up.runs()) == 1, "the row")
@@ -433,11 +436,11 @@ def test_a_hundred_clients_that_do_not_read_are_not_noticed_by_the_writer(server
 
 
 @pytest.mark.parametrize("cursor", ["x", "WyIyMDI2IiwgOTk5OTk5OTk5OTk5OTk5OTk5OTk5OTldIA=="])
-def test_a_cursor_that_cannot_be_is_a_clear_error(shopfloor, cursor):
+def test_an_invalid_cursor_is_a_clear_error(shopfloor, cursor):
     assert shopfloor("list", "--cursor", cursor).stderr.startswith("error[invalid_parameter]")
 
 
-def test_the_page_above_an_event_past_the_end_is_the_last_one(server, shopfloor):
+def test_the_page_before_an_event_past_the_end_is_the_last_one(server, shopfloor):
     shopfloor("run", "--command", "echo hello")
     up = server()
     wait_until(lambda: len(up.runs(status="done")) == 1, "the row")
@@ -445,7 +448,7 @@ def test_the_page_above_an_event_past_the_end_is_the_last_one(server, shopfloor)
     assert ([event["seq"] for event in page["events"]], page["more"]) == ([4, 5, 6], True)
 
 
-def test_a_server_elsewhere_is_asked_for_all_that_files_here_would_tell(
+def test_read_commands_query_the_remote_server_instead_of_local_files(
     server, shopfloor, start, env, tmp_path, transcripts
 ):
     shopfloor("run", "--command", "echo hello from afar; exit 3")
@@ -470,7 +473,7 @@ def test_a_server_elsewhere_is_asked_for_all_that_files_here_would_tell(
     followed = shopfloor("tail", "last", "--json", env=elsewhere, text=False).stdout
     run.communicate(timeout=TIMEOUT_SECONDS)
     assert followed == next(one for one in transcripts() if one != path).read_bytes()
-    # It was no agent's run; that it is refused by its whole id tells that it was found.
+    # The run has no agent. An error with the complete id shows that the run was found.
     assert (
         path.stem in shopfloor("run", "--provider", "codex", "Go on.", "--resume", path.stem[:6], env=elsewhere).stderr
     )

@@ -30,24 +30,24 @@ async def sleeps(run) -> str:
 
 @worker
 async def asks(run) -> str:
-    """Asks somebody."""
+    """Asks a question."""
     return "it is " + await run.ask("Which colour?", options=["red", "green"])
 
 
 @worker
 async def mother(run) -> str:
-    """Has somebody ask."""
+    """Calls a worker that asks."""
     return "she says " + await run.worker("asks")
 
 
 @worker
 async def both(run) -> None:
-    """Asks, has somebody sleep, and fails when it is told to."""
+    """Asks, calls a worker that sleeps, and fails on request."""
 
     async def fails() -> None:
         while not os.path.exists(os.environ["BEGAN"] + ".fail"):
             await asyncio.sleep(0.02)
-        raise ValueError("told to")
+        raise ValueError("requested")
 
     await asyncio.gather(run.ask("Well?"), run.worker("sleeps"), fails())
 '''
@@ -122,7 +122,7 @@ def test_the_commands_agree_on_the_status_of_a_run_also_when_its_server_was_kill
 
 
 @pytest.mark.req("WT-59")
-def test_what_a_run_waits_for_stands_in_the_list_and_in_the_tree(shopfloor, server):
+def test_list_and_tree_show_what_a_run_waits_for(shopfloor, server):
     up = server()
     asks = shopfloor("dispatch", "-q", "asks").stdout.strip()
     mother = shopfloor("dispatch", "-q", "mother").stdout.strip()
@@ -142,7 +142,7 @@ def test_what_a_run_waits_for_stands_in_the_list_and_in_the_tree(shopfloor, serv
 
 
 @pytest.mark.req("WT-59")
-def test_the_tree_shows_a_sub_run_that_works_as_working_and_nothing_of_an_ended_run_as_open(shopfloor, server, env):
+def test_the_tree_shows_an_active_sub_run_as_running_and_no_step_of_an_ended_run_as_open(shopfloor, server, env):
     up = server()
     both = shopfloor("dispatch", "-q", "both").stdout.strip()
     wait_until(lambda: Path(env["BEGAN"]).exists(), "the sleeper")
@@ -152,11 +152,11 @@ def test_the_tree_shows_a_sub_run_that_works_as_working_and_nothing_of_an_ended_
     wait_until(lambda: {run["status"] for run in up.runs()} == {"failed", "cancelled"}, "the failure")
     lines = sorted(shopfloor("tree", both).stdout.splitlines()[1:], key=lambda line: line[5:])
     assert lines[0][3:] == "■ ask · Well?"
-    assert "told to" in next(run["error"]["message"] for run in up.runs(status="cancelled"))
+    assert "requested" in next(run["error"]["message"] for run in up.runs(status="cancelled"))
 
 
 @pytest.mark.req("SF-26")
-def test_an_answer_that_a_run_cannot_take_up_yet_is_no_open_question_anywhere(shopfloor, server, tmp_path):
+def test_an_answered_call_of_a_held_run_is_an_open_question_nowhere(shopfloor, server, tmp_path):
     up = server()
     asks = shopfloor("dispatch", "-q", "asks").stdout.strip()
     wait_until(lambda: [run["status"] for run in up.runs()] == ["waiting"], "the question")
@@ -174,7 +174,7 @@ def test_an_answer_that_a_run_cannot_take_up_yet_is_no_open_question_anywhere(sh
     assert question not in shopfloor("list", "--status", "waiting").stdout
     root, ask = shopfloor("tree", asks).stdout.splitlines()
     assert held in root
-    assert ask == f"└─ ? ask · answered, but the answer is not read yet: {question}"
+    assert ask == f"└─ ? ask · answered, but the run has not read the answer yet: {question}"
     again = shopfloor("answer", asks, "green")
     assert again.returncode == 5
     assert "the first answer counts; the run continues when the definition of its worker is restored" in again.stderr
@@ -182,7 +182,7 @@ def test_an_answer_that_a_run_cannot_take_up_yet_is_no_open_question_anywhere(sh
 
 
 @pytest.mark.req("WT-60")
-def test_an_answer_is_no_second_attempt_and_a_killed_server_is_one(shopfloor, server):
+def test_an_answer_starts_no_new_attempt_but_a_killed_server_does(shopfloor, server):
     up = server()
     asks = shopfloor("dispatch", "-q", "asks").stdout.strip()
     sleeps = shopfloor("dispatch", "-q", "sleeps").stdout.strip()

@@ -1,4 +1,4 @@
-"""A storage that others can write, or whose database is damaged: refused, with what to do about it."""
+"""Storages that others can write or whose database is damaged: each is refused with a hint."""
 
 from __future__ import annotations
 
@@ -19,9 +19,7 @@ COMMANDS = [("list",), ("up", "--port", "0"), ("rebuild",), ("dispatch", "hello"
 
 @pytest.mark.req("SF-10")
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
-def test_a_storage_that_everybody_can_write_is_refused(
-    shopfloor: Cli, env: dict[str, str], words: tuple[str, ...]
-) -> None:
+def test_a_world_writable_storage_is_refused(shopfloor: Cli, env: dict[str, str], words: tuple[str, ...]) -> None:
     folder = Path(env["SHOPFLOOR_STORAGE"])
     folder.mkdir()
     folder.chmod(EVERYBODY)

@@ -49,7 +49,7 @@ SCRIPT_PROBLEMS = [
 ]
 THREAD = "  Begin: {block: start-thread, model: script/hello}\n"
 BROKEN = {
-    # slug: (worker.yaml, the line of the problem, what is said of it)
+    # slug: (worker.yaml, the line of the problem, the reason)
     "agent-provider": ("steps:\n  A: {block: agent, provider: codx, text: hi}\n", 2, "there is no provider 'codx'"),
     "agent-of-a-model": ("steps:\n  A: {block: agent, provider: openai, text: hi}\n", 2, "there is no provider"),
     "agent-tools": (
@@ -208,7 +208,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def checked(here: Path) -> list[str]:
-    """What one call of the command says of all of them."""
+    """The lines that one call of the command prints for all of them."""
     env = {**os.environ, "SHOPFLOOR_STORAGE": str(here / "storage")}
     done = subprocess.run([SHOPFLOOR, "workers", "check"], cwd=here, env=env, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (1, "")
@@ -232,17 +232,17 @@ def refusal(engine: SyncEngine, slug: str) -> str | None:
 
 @pytest.mark.req("SDK-49")
 @pytest.mark.parametrize("slug", BROKEN)
-def test_what_a_run_refuses_the_check_has_said(checked: list[str], engine: SyncEngine, slug: str) -> None:
+def test_check_reports_everything_that_a_run_refuses(checked: list[str], engine: SyncEngine, slug: str) -> None:
     _, line, reason = BROKEN[slug]
-    said = [one for one in checked if one.startswith(f"workers/{slug}/")]
-    assert len(said) == 1, said
-    assert said[0].startswith(f"workers/{slug}/worker.yaml:{line}: ")
-    assert reason in said[0]
+    found = [one for one in checked if one.startswith(f"workers/{slug}/")]
+    assert len(found) == 1, found
+    assert found[0].startswith(f"workers/{slug}/worker.yaml:{line}: ")
+    assert reason in found[0]
     assert refusal(engine, slug) is not None
 
 
 @pytest.mark.req("SDK-49")
-def test_all_refusals_of_a_provider_and_of_a_script_are_told_at_once(tmp_path: Path) -> None:
+def test_all_problems_of_a_provider_and_of_a_script_are_reported_at_once(tmp_path: Path) -> None:
     folder = tmp_path / "workers" / "many"
     folder.mkdir(parents=True)
     (folder / "worker.yaml").write_text(
@@ -268,7 +268,7 @@ def test_braces_of_other_tools_are_text(tmp_path: Path) -> None:
     assert done.stdout == "1 worker is fine\n"
 
 
-def test_a_worker_that_cannot_be_read_at_all_is_a_problem_among_the_others(tmp_path: Path) -> None:
+def test_an_unreadable_worker_is_listed_with_the_other_problems(tmp_path: Path) -> None:
     sources = {"interrupts": "raise KeyboardInterrupt", "leaves": "raise SystemExit(3)", "broken": "1 / 0"}
     for slug, source in sources.items():
         (tmp_path / "workers" / slug).mkdir(parents=True)

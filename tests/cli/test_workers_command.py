@@ -17,7 +17,7 @@ def here(tmp_path: Path) -> Path:
     return folder
 
 
-def test_list_shows_each_worker_with_where_it_is_from(shopfloor, here):
+def test_list_shows_the_origin_of_each_worker(shopfloor, here):
     shopfloor("workers", "new", "mine", cwd=here)
     done = shopfloor("workers", "list", cwd=here)
     assert done.returncode == 0, done.stderr
@@ -27,7 +27,7 @@ def test_list_shows_each_worker_with_where_it_is_from(shopfloor, here):
     assert lines[2][:3] == ["mine", "yaml", "workers/mine"]
 
 
-def test_list_is_there_for_programs(shopfloor, here):
+def test_list_has_json_for_programs(shopfloor, here):
     found = json.loads(shopfloor("workers", "list", "--json", cwd=here).stdout)
     assert [worker["slug"] for worker in found] == EXAMPLES
     assert found[1]["input_schema"]["required"] == ["NAME"]
@@ -47,9 +47,9 @@ def test_a_broken_worker_does_not_hide_the_others(shopfloor, here):
     assert "hint: shopfloor workers check " in shown.stderr
 
 
-def test_show_draws_what_a_worker_takes_and_does(shopfloor, here):
+def test_show_prints_the_inputs_and_steps_of_a_worker(shopfloor, here):
     shown = shopfloor("workers", "show", "repo-report", cwd=here).stdout
-    assert "  FILES  array, default ['README.md'" in shown
+    assert '  FILES  array, default ["README.md"' in shown
     assert "  ├─ Look around [parallel]\n  │  ├─ Folder\n  │  │  └─ List files [command]" in shown
     assert "  │  └─ Report on it [run-worker] worker file-report · output REPORT" in shown
     research = shopfloor("workers", "show", "research-assistant", cwd=here).stdout
@@ -60,7 +60,7 @@ def test_show_draws_what_a_worker_takes_and_does(shopfloor, here):
 
 
 @pytest.mark.req("SDK-30")
-def test_show_of_what_is_not_there_says_what_is(shopfloor, here):
+def test_show_of_a_missing_worker_suggests_a_name(shopfloor, here):
     done = shopfloor("workers", "show", "helo", cwd=here)
     assert done.returncode == 4
     assert done.stderr == (
@@ -69,7 +69,7 @@ def test_show_of_what_is_not_there_says_what_is(shopfloor, here):
     )
 
 
-def test_check_says_file_line_and_reason(shopfloor, here):
+def test_check_reports_file_line_and_reason(shopfloor, here):
     folder = here / "workers" / "bad"
     (folder / "prompts").mkdir(parents=True)
     (folder / "worker.yaml").write_text(
@@ -86,7 +86,7 @@ def test_check_says_file_line_and_reason(shopfloor, here):
     assert shopfloor("workers", "check", ".", cwd=folder).returncode == 1
 
 
-def test_check_says_how_many_are_fine(shopfloor, here):
+def test_check_reports_how_many_workers_are_fine(shopfloor, here):
     assert shopfloor("workers", "check", cwd=here).stdout == "4 workers are fine\n"
     assert shopfloor("workers", "check", "hello", cwd=here).stdout == "1 worker is fine\n"
     assert shopfloor("workers", "check", "helo", cwd=here).returncode == 4
@@ -94,7 +94,7 @@ def test_check_says_how_many_are_fine(shopfloor, here):
 
 
 @pytest.mark.parametrize("words", [[], ["--python"]])
-def test_new_makes_a_worker_that_is_fine(shopfloor, here, words):
+def test_new_creates_a_worker_that_passes_the_check(shopfloor, here, words):
     made = shopfloor("workers", "new", "find-sources", *words, cwd=here)
     assert made.returncode == 0, made.stderr
     assert made.stdout.splitlines()[-1] == "try it: shopfloor run find-sources -i NAME=Ada"
@@ -103,7 +103,7 @@ def test_new_makes_a_worker_that_is_fine(shopfloor, here, words):
     assert "NAME  string, required" in shopfloor("workers", "show", "find-sources", cwd=here).stdout
 
 
-def test_new_writes_over_nothing(shopfloor, here):
+def test_new_overwrites_no_file(shopfloor, here):
     assert shopfloor("workers", "new", "mine", "--in", "team", cwd=here).stdout.endswith("-i NAME=Ada --workers team\n")
     (here / "team" / "mine" / "worker.yaml").write_text("own work")
     again = shopfloor("workers", "new", "mine", "--in", "team", cwd=here)
@@ -112,7 +112,7 @@ def test_new_writes_over_nothing(shopfloor, here):
     assert shopfloor("workers", "new", "Not A Slug", cwd=here).returncode == 2
 
 
-def test_workers_are_also_looked_for_where_somebody_says(shopfloor, here):
+def test_workers_are_found_in_the_folders_of_the_option_workers(shopfloor, here):
     shopfloor("workers", "new", "mine", "--in", "team", cwd=here)
     (here / "own.py").write_text("from shopfloor.engine.workers import worker\n\n@worker\nasync def own(run): ...\n")
     done = shopfloor("workers", "list", "--workers", "team", "--workers", "own.py", "--json", cwd=here)
@@ -122,7 +122,7 @@ def test_workers_are_also_looked_for_where_somebody_says(shopfloor, here):
     assert shopfloor("workers", "list", "--workers", "no_such_module", cwd=here).returncode == 2
 
 
-def test_storage_may_be_said_before_the_command_or_after_it(shopfloor, here, tmp_path):
+def test_the_option_storage_is_accepted_before_and_after_the_command(shopfloor, here, tmp_path):
     (tmp_path / "place" / "workers" / "beside").mkdir(parents=True)
     (tmp_path / "place" / "workers" / "beside" / "worker.yaml").write_text(
         "steps: {A: {block: command, command: ls}}\n"

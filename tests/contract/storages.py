@@ -20,6 +20,7 @@ from tests.sample_events import ROOT, started
 from shopfloor.adapters.bus import InProcessBus
 from shopfloor.adapters.local import (
     LocalAudit,
+    LocalBlobs,
     LocalBus,
     LocalHosts,
     LocalLogFeed,
@@ -29,6 +30,7 @@ from shopfloor.adapters.local import (
 )
 from shopfloor.adapters.memory import (
     MemoryAudit,
+    MemoryBlobs,
     MemoryFleetEvents,
     MemoryHosts,
     MemoryLogFeed,
@@ -43,7 +45,20 @@ from shopfloor.adapters.memory import (
 from shopfloor.adapters.sqlite import SqliteFleetEvents, SqliteQueue, SqliteStore
 from shopfloor.limits import FLEET_EVENTS_KEPT
 from shopfloor.log import Entry, Masking
-from shopfloor.ports import Audit, Bus, FleetEvents, Hosts, LogFeed, LogReader, Logs, Queue, Store, Tokens, Watchers
+from shopfloor.ports import (
+    Audit,
+    Blobs,
+    Bus,
+    FleetEvents,
+    Hosts,
+    LogFeed,
+    LogReader,
+    Logs,
+    Queue,
+    Store,
+    Tokens,
+    Watchers,
+)
 from shopfloor.record import Storage, read
 
 TIMEOUT_SECONDS: Final = 30.0
@@ -92,6 +107,9 @@ class StorageUnderTest(HostsUnderTest, Protocol):
 
     @property
     def audit(self) -> Audit: ...
+
+    @property
+    def blobs(self) -> Blobs: ...
 
     def logs(self, *, mask: Masking | None = None, bus: Bus | None = None) -> Logs:
         """Return a new adapter, as every process has its own; it publishes on `bus` if given."""
@@ -184,6 +202,7 @@ class LocalStorage:
         self.feed = LocalLogFeed(self._storage)
         self.hosts = LocalHosts(self._storage)
         self.audit = LocalAudit(self._storage.audit)
+        self.blobs = LocalBlobs(self._storage.blobs)
 
     def logs(self, *, mask: Masking | None = None, bus: Bus | None = None) -> Logs:
         return LocalLogs(self._storage, bus=bus or self.bus, mask=mask)
@@ -256,6 +275,7 @@ class MemoryOnly:
         self.feed = MemoryLogFeed(self._storage)
         self.hosts = MemoryHosts(self._storage)
         self.audit = MemoryAudit()
+        self.blobs = MemoryBlobs()
         self._tokens = MemoryTokens()
 
     def logs(self, *, mask: Masking | None = None, bus: Bus | None = None) -> Logs:

@@ -13,7 +13,7 @@ from tests.contract.view_changes import assistant_message, at, batched_changes, 
 
 from shopfloor.adapters.sqlite import SqliteQueue, SqliteStore
 from shopfloor.errors import ConflictError
-from shopfloor.log import RunStarted, new_run_id
+from shopfloor.log import ClientInfo, RunStarted, new_run_id
 from shopfloor.ports import Channel, ControlMessage, Queue, QueuedRun, RunFilter, Store, ViewUpdate
 from shopfloor.views import RunRow, WaitState
 
@@ -38,6 +38,7 @@ def dispatch(task: str = "build it", **more: Any) -> QueuedRun:
         "agent_id": "ada",
         "channel_id": "chat:1",
         "channel_name": "#general",
+        "client": ClientInfo(name="claude-code", version="2.1.0", session_id="s1"),
         "queued_at": at(1),
         "definition": {"slug": "builder", "steps": [{"id": "s", "ünï": [1, 2.5, None]}]},
         "definition_hash": "abc",
@@ -234,6 +235,7 @@ async def test_a_run_is_listed_as_queued_from_its_dispatch_on(queue: Queue, stor
     assert (item.row.queued_at, item.row.started_at, item.row.last_seq) == (at(1), at(1), 0)
     assert (item.row.parent_run_id, item.event_count, item.has_transcript) == (order.parent_run_id, 0, False)
     assert item.channel_name == "#general"
+    assert item.row.client == order.started.client
     assert await store.channels() == [Channel(id="chat:1", name="#general")]
     for wanted in ({"statuses": ("queued",)}, {"search": "brass"}, {"channel_id": "chat:1"}, {"agent_id": "ada"}):
         assert await statuses(store, **wanted) == {order.run_id: "queued"}

@@ -29,7 +29,7 @@ from shopfloor.errors import InvalidParameter
 from shopfloor.limits import SEARCH_CHUNK_CHARS
 from shopfloor.log import Awaits, CallStarted, Cost, Event, RunError, Session, StepStarted, Usage, new_run_id
 from shopfloor.ports import Channel, RunFilter, RunItem, RunPage, Store, ViewUpdate
-from shopfloor.views import HIT_BEGIN, HIT_END, SearchChunk
+from shopfloor.views import HIT_BEGIN, HIT_END, Notes, SearchChunk
 
 pytestmark = pytest.mark.anyio
 
@@ -141,6 +141,16 @@ async def test_any_text_comes_back_as_it_went_in(store: Store, text: str) -> Non
     assert item.channel_name == text
     assert [data for _, _, data, _ in timeline] == [item.data for item in single_change(events).timeline]
     assert await listed_ids(store, channel_id=text) == [run_id]
+
+
+async def test_a_run_has_the_notes_of_its_worker(store: Store) -> None:
+    question = {"question": "Which one?"}
+    noted = (("update_summary", {"summary": "deciding"}), ("log_question", question))
+    calls = [msgspec.structs.replace(tool_call(name, fields), name=name) for name, fields in noted]
+    await store.apply([single_change(run("note", *calls, status=None))])
+    (item,) = (await store.list_runs(ALL, limit=1)).items
+    assert item.row.notes == Notes(summary="deciding", questions=("Which one?",))
+    assert (await item_of(store, item.row.id)).row.notes == item.row.notes
 
 
 async def test_a_waiting_run_lists_its_pending_calls(store: Store) -> None:

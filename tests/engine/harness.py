@@ -25,6 +25,7 @@ from shopfloor.adapters.bus import InProcessBus
 from shopfloor.adapters.local import LocalHost
 from shopfloor.adapters.memory import (
     MemoryAudit,
+    MemoryBlobs,
     MemoryFleetEvents,
     MemoryHosts,
     MemoryLogFeed,
@@ -52,6 +53,8 @@ class EngineHarness(ABC):
         self.storage = storage
         """The storage of workers and processes. Only `FileEngineHarness` has its logs there too."""
         self.folder = folder
+        self.plugins: tuple[Path, ...] = ()
+        """Folders of plugins."""
 
     def add_worker(self, slug: str, yaml: str, **prompts: str) -> str:
         """Write a YAML worker; return its slug."""
@@ -127,7 +130,7 @@ class EngineHarness(ABC):
         **options: Any,
     ) -> AsyncGenerator[RunningEngine]:
         """Run a host inside the context. `wrap_adapters` may replace adapters by those of a test."""
-        workers = WorkerSettings(folders=(self.folder,), slots=slots)
+        workers = WorkerSettings(folders=(self.folder,), slots=slots, plugins=self.plugins)
         async with AsyncExitStack() as opened:
             backend = wrap_adapters(await opened.enter_async_context(self.backend(mask=mask)))
             host = opened.enter_context(self.host())
@@ -172,6 +175,7 @@ class MemoryEngineHarness(EngineHarness):
     def __init__(self, storage: Storage, folder: Path) -> None:
         super().__init__(storage, folder)
         self._memory = MemoryStorage()
+        self._blobs = MemoryBlobs()
         self.drop_database()
 
     def run_ids(self) -> list[str]:
@@ -204,6 +208,7 @@ class MemoryEngineHarness(EngineHarness):
             reader=MemoryLogReader(self._memory, bus),
             bus=bus,
             audit=MemoryAudit(),
+            blobs=self._blobs,
             tokens=MemoryTokens(),
             watchers=MemoryWatchers(),
             fleet_events=MemoryFleetEvents(self._store),

@@ -33,6 +33,11 @@ def bash(agent_tools: AgentTools) -> list[Turn]:
     return [Turn(say=[Text(text="I will run a command."), command]), _text_turn("The command printed hello-from-tool.")]
 
 
+def record(agent_tools: AgentTools) -> list[Turn]:
+    """Run the script `record` of the agent's folder."""
+    return [Turn(say=[agent_tools.shell("./record")]), _text_turn("The script ran.")]
+
+
 def parallel(agent_tools: AgentTools) -> list[Turn]:
     slow, quick = agent_tools.shell("echo first; sleep 0.5; echo first-end"), agent_tools.shell("echo second")
     return [Turn(say=[Text(text="Two at once."), slow, quick]), _text_turn("Both ran.")]
@@ -151,7 +156,7 @@ def unauthorised(agent_tools: AgentTools) -> list[Turn]:
 
 
 _ALL: tuple[Callable[[AgentTools], list[Turn]], ...] = (
-    *(text, bash, parallel, thinking, fail, long, touch, files, agents, long_agents, loop, echo),
+    *(text, bash, record, parallel, thinking, fail, long, touch, files, agents, long_agents, loop, echo),
     *(stalled, rl_once, rl_forever, limited, overloaded, unauthorised),
 )
 SCENARIOS = {scenario.__name__: scenario for scenario in _ALL}

@@ -23,7 +23,18 @@ ITEM_OF_SEED = [
     *("event_count", "has_transcript"),
 ]
 MORE_OF_ITEM = [
-    *("agent_id", "parent_run_id", "root_run_id", "name", "kind", "duration_ms", "tool_calls", "usage", "cost_usd"),
+    *(
+        "agent_id",
+        "client",
+        "parent_run_id",
+        "root_run_id",
+        "name",
+        "kind",
+        "duration_ms",
+        "tool_calls",
+        "usage",
+        "cost_usd",
+    ),
     *("tree_usage", "tree_cost_usd", "error", "pinned", "provider", "model", "children", "waits_for"),
     *("asks", "interrupted", "interruptions", "search_stopped_at", "snippet"),
 ]
@@ -31,7 +42,18 @@ DETAIL_OF_SEED = {
     *("id", "task", "result", "status", "worker_type", "channel_id", "channel_name", "started_at", "completed_at"),
     "transcript",
 }
-MORE_OF_DETAIL = {"awaits", "transcript_omitted", "queued_at", "host", "attempt", "last_seq"}
+MORE_OF_DETAIL = {
+    "awaits",
+    "summary",
+    "questions",
+    "decisions",
+    "artifacts",
+    "transcript_omitted",
+    "queued_at",
+    "host",
+    "attempt",
+    "last_seq",
+}
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 
@@ -79,6 +101,7 @@ def test_a_list_item_describes_its_run(client: httpx.Client, runs: RecordedRuns)
         "event_count": 5,
         "has_transcript": True,
         "agent_id": "ada",
+        "client": None,
         "parent_run_id": None,
         "root_run_id": runs.done,
         "name": "tester",

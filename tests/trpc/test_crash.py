@@ -18,7 +18,7 @@ import pytest
 from tests.timeouts import TIMEOUT_SECONDS, wait_until
 from tests.trpc.stock_client import stock_client
 
-from shopfloor.client import Address, find_server
+from shopfloor.client import Address, find_storage_server
 from shopfloor.log import decode
 from shopfloor.record import Storage, read
 from shopfloor.views import FleetEventState, encode_fleet_event, fleet_event_step
@@ -56,7 +56,7 @@ def running_server(env: dict[str, str], port: int) -> Iterator[subprocess.Popen[
 def wait_for_server(storage: Storage, process: subprocess.Popen[bytes]) -> Address:
     def address() -> Address | None:
         assert process.poll() is None, "the server did not start"
-        found = find_server(storage, named=False)
+        found = find_storage_server(storage)
         return found if found is not None and found.pid == process.pid else None
 
     wait_until(address, "the server")

@@ -15,6 +15,7 @@ from shopfloor.log import (
     Awaits,
     CallCompleted,
     CallStarted,
+    ClientInfo,
     Cost,
     Event,
     Note,
@@ -247,7 +248,7 @@ def test_an_attempt_after_an_answer_is_shown_as_resumed_at_any_stored_state():
         row, (state, rows) = row_of(events[:place]), timeline_fold(Timeline(), events[:place])
         _, more = timeline_fold(state, events[place:], row.waits)
         statuses = [one.data["status"] for one in rows + more if one.event_type == "status"]
-        assert statuses == ["starting", "s", "going on", "going on"]
+        assert statuses == ["starting", "s", "resumed", "resumed"]
 
 
 # the timeline
@@ -411,6 +412,7 @@ def test_the_row_of_a_queued_run_has_the_fields_of_its_first_event():
         agent_id="ada",
         channel_id="c",
         channel_name="#c",
+        client=ClientInfo(name="codex"),
         queued_at=format_timestamp(1),
     )
     queued = queued_row(events[0].run_id, first)

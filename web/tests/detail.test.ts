@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import type { RunDetail, Usage } from "@/api";
 import {
   cancelReason,
+  clientText,
   costText,
   isActive,
   isCancellation,
@@ -28,6 +29,7 @@ function run(change: Partial<RunDetail>): RunDetail {
     event_count: 3,
     has_transcript: true,
     agent_id: null,
+    client: null,
     parent_run_id: null,
     root_run_id: null,
     name: "fixer",
@@ -56,6 +58,10 @@ function run(change: Partial<RunDetail>): RunDetail {
     attempt: 1,
     last_seq: 3,
     awaits: [],
+    summary: null,
+    questions: [],
+    decisions: [],
+    artifacts: [],
     ...change,
   };
 }
@@ -104,6 +110,14 @@ describe("what ended with a run that was cancelled", () => {
 
   it("is also what was stopped because another branch failed", () => {
     expect(isCancellation(null, "stopped because the sibling `bad` failed", "cancelled")).toBe(true);
+  });
+});
+
+describe("client", () => {
+  it("has its version where that is known", () => {
+    expect(clientText({ name: "claude-code", version: "2.1.0", session_id: "s1" })).toBe("claude-code 2.1.0");
+    expect(clientText({ name: "cursor", version: null })).toBe("cursor");
+    expect(clientText({ name: "cursor" })).toBe("cursor");
   });
 });
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { LogEvent, Page } from "@/api";
-import { rowsOf } from "@/views/transcript";
+import { rowsOf } from "@/views/transcriptRows";
 import { answerOf, isAnswerable, isBrokenJson, optionsOf, questionOf, reasonOf } from "@/views/pendingCalls";
 import { searchReducer } from "@/components/transcript/useTranscriptSearch";
 import { noteText } from "@/components/transcript/labels";

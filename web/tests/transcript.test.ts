@@ -22,8 +22,8 @@ import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import type { EventOf, LogEvent, Page } from "@/api";
 import { asText } from "@/views/json";
-import { isSameRow, canExpand, type Row, type Rows } from "@/views/transcriptRows";
-import { rowShowing, rowsOf } from "@/views/transcript";
+import { isSameRow, canExpand, type Row, type Rows } from "@/views/rowTypes";
+import { rowShowing, rowsOf } from "@/views/transcriptRows";
 import archives from "./golden/archives.json";
 
 const LOGS = [

@@ -7,15 +7,15 @@ import asyncio
 import json
 import socket
 import sys
+from importlib.util import find_spec
 from typing import Any, cast
 
 import uvicorn
 
-from plugin.agent import Session
 from plugin.jobs import Job, JobStore
 from plugin.memory import Memory
 from plugin.server import create_app
-from plugin.service import Params, WorkerService
+from plugin.service import Params, Work, WorkerService
 from plugin.settings import JOBS, MEMORY, ROOT
 
 PORT_TAKEN = 2
@@ -25,10 +25,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="plugin", description="Serve this worker plugin on 127.0.0.1.")
     parser.add_argument("--port", type=int, required=True)
     port = parser.parse_args().port
-    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    if find_spec("claude_agent_sdk") is None:
+        sys.stderr.write("claude-agent-sdk is not installed: run `pip install claude-agent-sdk`\n")
+        return 1
+    # With the protocol named, asyncio sets TCP_NODELAY; without it each answer takes 40 ms longer.
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind(("127.0.0.1", port))
+        # At once: until then another process can bind the same port.
+        listening.listen()
     except OSError as error:
         sys.stderr.write(f"cannot listen on port {port}: {error.strerror}\n")
         return PORT_TAKEN
@@ -41,18 +47,25 @@ async def _serve(listening: socket.socket) -> None:
     jobs, memory = JobStore(JOBS), Memory(MEMORY)
     jobs.load()
 
-    def session(job: Job, config: Params) -> Session:
+    def session(job: Job, config: Params) -> Work:
+        # Imported for the first job: loading the SDK takes a second or more, and the host waits five for this plugin.
+        from plugin.agent import Session
+
         return Session(jobs, job, memory, config)
 
-    service = WorkerService(jobs, session)
+    def is_stopping() -> bool:
+        return server.should_exit
+
+    service = WorkerService(jobs, session, is_stopping)
     config = uvicorn.Config(
         create_app(service, manifest["name"], manifest["version"]),
         log_level="warning",
         access_log=False,
         lifespan="off",
     )
+    server = uvicorn.Server(config)
     try:
-        await uvicorn.Server(config).serve(sockets=[listening])
+        await server.serve(sockets=[listening])
     finally:
         await service.close()
 

@@ -81,7 +81,7 @@ async def _answer(message: Any, methods: dict[str, Method]) -> Response:
     method = methods.get(request["method"])
     if method is None:
         return _error(request["id"], METHOD_NOT_FOUND, f"there is no method {request['method']!r}")
-    params: Any = request.get("params") or {}
+    params: Any = request.get("params", {})
     if not isinstance(params, dict):
         return _error(request["id"], INVALID_PARAMS, "params must be an object")
     try:

@@ -30,11 +30,15 @@ class Work(Protocol):
 
 
 class WorkerService:
-    """Starts, lists, cancels and deletes jobs. `work` creates what works on a job."""
+    """Starts, lists, cancels and deletes jobs. `work` creates what works on a job.
 
-    def __init__(self, jobs: JobStore, work: Callable[[Job, Params], Work]) -> None:
+    `is_stopping`: whether the plugin is being stopped. Its agents may get the same signal.
+    """
+
+    def __init__(self, jobs: JobStore, work: Callable[[Job, Params], Work], is_stopping: Callable[[], bool]) -> None:
         self._jobs = jobs
         self._work = work
+        self._is_stopping = is_stopping
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._slots = asyncio.Semaphore(CONCURRENT_JOBS)
 
@@ -117,12 +121,17 @@ class WorkerService:
             await asyncio.wait(tasks, timeout=CANCEL_SECONDS)
 
     async def _run(self, job: Job, task: str, config: Params) -> None:
-        work = self._work(job, config)
+        work: Work | None = None
         try:
             async with self._slots:
+                # In a thread, because it may load modules: other requests are answered meanwhile.
+                work = await asyncio.to_thread(self._work, job, config)
                 output = await work.run(task)
         except Exception as error:  # noqa: BLE001 - whatever fails is the job's outcome
-            self._jobs.end(job, "failed", error=str(error) or type(error).__name__, cost_usd=work.cost_usd)
+            # An agent that ends with the plugin was interrupted: the next start says so.
+            if not self._is_stopping():
+                cost_usd = work.cost_usd if work is not None else None
+                self._jobs.end(job, "failed", error=str(error) or type(error).__name__, cost_usd=cost_usd)
         else:
             self._jobs.end(job, "completed", output=output, cost_usd=work.cost_usd)
         finally:

@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 from typing import Any
 
 from shopfloor.cli.arguments import RUN_HELP, Parser
-from shopfloor.cli.client_session import resolve_run_id, run_with_client
+from shopfloor.cli.client_session import resolve_run_id, run_status, run_with_client
 from shopfloor.cli.pending_calls import (
     call_summary,
     fetch_pending_calls,
@@ -23,6 +23,7 @@ from shopfloor.cli.tool_commands import parse_json_or_text
 from shopfloor.client import Client
 from shopfloor.errors import ConflictError, RunEnded, UsageError
 from shopfloor.limits import PREVIEW_CHARS
+from shopfloor.ports import one_shot_job
 
 EXAMPLES = """\
   shopfloor answer last --list                   list the pending calls
@@ -71,7 +72,7 @@ def run(args: Namespace) -> int:
         detail, calls = await fetch_pending_calls(client, run_id)
         if args.list:
             return list(pending_call_lines(run_id, calls)) or [
-                f"run {run_id[:8]} waits for no answer: it is {detail['status']}"
+                f"run {run_id[:8]} waits for no answer: it is {run_status(detail)}"
             ]
         call = _select_call(calls, call_id, detail)
         if call.get("answered"):
@@ -139,9 +140,12 @@ def _select_call(calls: list[dict[str, Any]], call_id: str | None, detail: dict[
         return calls[0]
     if calls:
         raise _ambiguous_call(calls, detail["id"])
+    if detail["completed_at"] is None and detail["worker_type"] == "plugin":
+        raise one_shot_job(detail["id"])
     kind = RunEnded if detail["completed_at"] is not None else ConflictError
     raise kind(
-        f"run {detail['id'][:8]} waits for no answer: it is {detail['status']}", hint="`shopfloor status` shows the run"
+        f"run {detail['id'][:8]} waits for no answer: it is {run_status(detail)}",
+        hint="`shopfloor status` shows the run",
     )
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, Final, NoReturn, Protocol, cast
 
 from shopfloor.cli.style import escape_controls
-from shopfloor.errors import InvalidEvent, UsageError, missing_working_directory
+from shopfloor.error_factories import missing_working_directory
+from shopfloor.errors import InvalidEvent, UsageError
 from shopfloor.limits import LONGEST_SPAN_SECONDS, UNPARSED_LINE_WARNINGS
 from shopfloor.log import Entry, Event, decode
 from shopfloor.record import Problem, Storage
@@ -151,9 +152,26 @@ class Parser(argparse.ArgumentParser):
                 words.append({"?": f"[{word}]", "*": f"[{word}...]", "+": f"{word}..."}.get(str(action.nargs), word))
         return " ".join(words)
 
+    def parse_args(self, *arguments: Any, **settings: Any) -> Any:
+        """Parse the arguments. Options may stand before an optional argument, as in `run WORKER -i A=B TASK`."""
+        values, words = self.parse_known_args(*arguments, **settings)
+        is_escaped = words[:1] == ["--"]
+        rest = words[1:] if is_escaped else words
+        for action in self._actions:
+            is_missing = action.nargs == "?" and not action.option_strings and getattr(values, action.dest) is None
+            if is_missing and rest and (is_escaped or rest[0] == "-" or not rest[0].startswith("-")):
+                setattr(values, action.dest, rest.pop(0))
+        if rest:
+            advice = "" if rest[0].startswith("-") else "put a text of several words in quotes, or "
+            self._refuse(f"unrecognized arguments: {' '.join(rest)}", advice)
+        return values
+
     def error(self, message: str) -> NoReturn:
         """Raise `UsageError` instead of exiting."""
-        raise UsageError(message, hint=f"run `{self.prog} --help` for the arguments and options")
+        self._refuse(message)
+
+    def _refuse(self, message: str, advice: str = "") -> NoReturn:
+        raise UsageError(message, hint=f"{advice}run `{self.prog} --help` for the arguments and options")
 
 
 class CommandParser(Parser):

@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 
 from shopfloor.cli.arguments import RUN_HELP, Parser
-from shopfloor.cli.client_session import resolve_run_id, run_with_client, wait_for_outcome
+from shopfloor.cli.client_session import API_COMPLETED, resolve_run_id, run_with_client, wait_for_outcome
 from shopfloor.cli.renderer import summary_line
 from shopfloor.cli.watch import WAITING_EXIT
 from shopfloor.client import Client
@@ -43,6 +43,6 @@ def run(args: Namespace) -> int:
     if detail is None:
         print(f"shopfloor: run {run_id[:8]} was asked to stop and is still running", file=sys.stderr)
         return WAITING_EXIT
-    status = "completed before it could be cancelled" if detail["status"] == "done" else detail["status"]
+    status = "completed before it could be cancelled" if detail["status"] == API_COMPLETED else detail["status"]
     print(summary_line(status, run_id, detail["duration_ms"]))
     return 0

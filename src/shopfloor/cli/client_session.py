@@ -18,10 +18,15 @@ from shopfloor.cli.shutdown import receive_signals, schedule_exit, schedule_exit
 from shopfloor.errors import RunNotFound, ShopfloorError, UnexpectedError
 from shopfloor.limits import OUTCOME_POLL_SECONDS
 from shopfloor.log import Entry, Masking
+from shopfloor.views import INTERRUPTED
 from shopfloor.wiring import WorkerSettings, open_client
 
 if TYPE_CHECKING:
     from shopfloor.client import Api, Client
+
+
+API_COMPLETED = "done"
+"""The API's word for the status `completed`."""
 
 
 def is_remote() -> bool:
@@ -160,6 +165,13 @@ async def resolve_run_id(api: Api, args: Namespace, run_ref: str) -> str:
         if is_remote():
             raise
         return storage_from_args(args).find(run_ref)
+
+
+def run_status(run: dict[str, Any]) -> str:
+    """Return the status to show: `interrupted` for a run with status `running` that no process works on."""
+    if run.get("interrupted"):
+        return INTERRUPTED
+    return "completed" if run["status"] == API_COMPLETED else str(run["status"])
 
 
 async def wait_for_outcome(client: Client, run_id: str) -> dict[str, Any]:

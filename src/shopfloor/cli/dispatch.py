@@ -13,6 +13,7 @@ from shopfloor.cli.client_session import run_with_client
 from shopfloor.cli.renderer import render_options_from_args
 from shopfloor.cli.run_options import (
     add_run_options,
+    add_task_argument,
     find_worker_info,
     has_server,
     known_workers,
@@ -30,6 +31,7 @@ from shopfloor.limits import QUEUED_POLL_SECONDS
 
 EXAMPLES = """\
   shopfloor dispatch hello -i NAME=Ada    print the run id and return
+  shopfloor dispatch counter 'a b c'      with a task, its one text input
   shopfloor dispatch repo-report --wait   watch the run until it ends
   shopfloor dispatch hello -i NAME=Ada --idempotency-key greet-ada
                                           dispatched twice, it is still one run"""
@@ -40,6 +42,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
     """Return the parser of the command's arguments."""
     parser = Parser(name, summary, examples=EXAMPLES, advanced=_ADVANCED)
     parser.add_argument("worker", metavar="WORKER", help="worker to run; `shopfloor workers list` lists them")
+    add_task_argument(parser)
     parser.add_argument("--cwd", metavar="DIR", help="folder to run in (default: the current folder)")
     parser.add_argument("--wait", action="store_true", help="watch the run until it ends")
     parser.add_argument("--json", action="store_true", help="with --wait: print the events as JSON, one per line")

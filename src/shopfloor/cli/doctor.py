@@ -14,7 +14,8 @@ import msgspec
 from shopfloor.cli.arguments import Parser, storage_from_args
 from shopfloor.cli.providers import provider_lines, server_differences
 from shopfloor.cli.style import Style
-from shopfloor.errors import ShopfloorError, StorageError, storage_error
+from shopfloor.error_factories import storage_error
+from shopfloor.errors import ShopfloorError, StorageError
 from shopfloor.limits import DISK_LOW_WATER_BYTES
 from shopfloor.record import Storage, make_folder
 from shopfloor.version import __version__

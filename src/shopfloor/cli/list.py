@@ -14,7 +14,7 @@ from typing import Any, cast
 import anyio
 
 from shopfloor.cli.arguments import Parser, add_color_option, duration_seconds, positive_int, storage_from_args
-from shopfloor.cli.client_session import resolve_run_id
+from shopfloor.cli.client_session import API_COMPLETED, resolve_run_id, run_status
 from shopfloor.cli.style import Style, escape_json_for_terminal, format_age, format_duration, one_line
 from shopfloor.log import format_timestamp
 from shopfloor.views import HIT_BEGIN, HIT_END, INTERRUPTED
@@ -35,7 +35,7 @@ DETAILS = """\
 --search finds whole words in the texts of a run, and any part of a word in its
 task."""
 _COLORS = {
-    "done": "green",
+    "completed": "green",
     "failed": "red",
     "cancelled": "yellow",
     "running": "cyan",
@@ -46,7 +46,7 @@ _STATUS_CHARS = len(INTERRUPTED)
 _BRACKETS = str.maketrans({HIT_BEGIN: "[", HIT_END: "]"})
 _WORKER_CHARS = 24
 _TIMES = "2h, 7d or 2026-11-15T10:00:00Z"
-_STATUSES = ("all", "queued", "running", "waiting", "done", "failed", "cancelled")
+_STATUSES = ("all", "queued", "running", "waiting", "completed", "failed", "cancelled")
 
 
 def parser(name: str, summary: str) -> ArgumentParser:
@@ -56,7 +56,11 @@ def parser(name: str, summary: str) -> ArgumentParser:
     )
     parser.add_argument("--owner", metavar="NAME", help="only runs of this owner")
     parser.add_argument(
-        "--status", choices=_STATUSES, default="all", metavar="STATUS", help=f"one of {', '.join(_STATUSES)}"
+        "--status",
+        choices=(*_STATUSES, API_COMPLETED),
+        default="all",
+        metavar="STATUS",
+        help=f"one of {', '.join(_STATUSES)}",
     )
     parser.add_argument("--worker", metavar="NAME", help="only runs of this worker")
     parser.add_argument("--type", metavar="NAME", help="only runs of this worker type, e.g. command")
@@ -80,7 +84,7 @@ def run(args: Namespace) -> int:
             return await api.get(
                 "/api/agents/workers",
                 agent_id=args.owner,
-                status=args.status,
+                status=API_COMPLETED if args.status == "completed" else args.status,
                 worker=args.worker,
                 worker_type=args.type,
                 channel_id=args.channel,
@@ -130,11 +134,6 @@ def table(runs: list[dict[str, Any]], style: Style, width: int) -> list[str]:
         lines.append(f"{run['id'][:8]}  {shown}  {times}  {style.paint(worker, 'dim')}  {task}")
         lines += (style.paint(f"          {one_line(line, width - 10)}", "dim") for line in _extra_lines(run))
     return lines
-
-
-def run_status(run: dict[str, Any]) -> str:
-    """Return the status to show: `interrupted` for a run with status `running` that no process works on."""
-    return INTERRUPTED if run.get("interrupted") else str(run["status"])
 
 
 def _extra_lines(run: dict[str, Any]) -> Iterator[str]:

@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 import anyio
 
 from shopfloor.cli.arguments import Parser, storage_from_args
-from shopfloor.client import find_server
+from shopfloor.client import find_storage_server
 from shopfloor.errors import ServerUnreachable
 from shopfloor.wiring import access_control
 
@@ -26,7 +26,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
 def run(args: Namespace) -> int:
     """Create a login code and print the link."""
     storage = storage_from_args(args)
-    address = find_server(storage, named=False)
+    address = find_storage_server(storage)
     if address is None:
         raise ServerUnreachable(f"no server is running on {storage.root}", hint="start one with `shopfloor up`")
     print(f"{address.url}/login?code={anyio.run(access_control(storage).make_login_code)}")

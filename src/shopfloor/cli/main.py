@@ -9,14 +9,8 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, NoReturn, Protocol, cast
 
-from shopfloor.errors import (
-    ShopfloorError,
-    UnexpectedError,
-    UsageError,
-    missing_working_directory,
-    sole_error,
-    storage_error,
-)
+from shopfloor.error_factories import missing_working_directory, storage_error
+from shopfloor.errors import ShopfloorError, UnexpectedError, UsageError, sole_error
 
 if TYPE_CHECKING:
     import io
@@ -49,6 +43,8 @@ GROUPS: dict[str, dict[str, str]] = {
         "projects": "List, add and remove folders whose workers the server runs",
         "login": "Print a one-time link that logs a browser in",
         "tokens": "List, create and revoke access tokens and browser sessions",
+        "mcp": "Let another agent hand work to the workers: the MCP server that it starts",
+        "prompt": "Print what an agent must know to hand work to the workers",
         "audit": "Show who did what, from where and when",
     },
     "Maintain": {
@@ -68,7 +64,7 @@ EXAMPLES = """\
   shopfloor run --provider codex 'fix test 3'  hand a task to an agent
   shopfloor run --command 'pytest -q'          record a command
   shopfloor show last                          read the newest transcript
-  shopfloor tail 5f3a                          watch the run whose id begins so"""
+  shopfloor tail 5f3a                          watch the run 5f3a…"""
 
 
 class CommandModule(Protocol):

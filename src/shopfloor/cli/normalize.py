@@ -15,7 +15,8 @@ import msgspec
 
 from shopfloor.cli.arguments import QUIET_HELP, Parser, resolve_folder
 from shopfloor.decoding import json_decoder
-from shopfloor.errors import FileMissing, LogExists, MultipleRuns, ProviderNotFound, storage_error
+from shopfloor.error_factories import storage_error
+from shopfloor.errors import FileMissing, LogExists, MultipleRuns, ProviderNotFound
 from shopfloor.limits import READ_CHUNK_BYTES
 from shopfloor.log import AssistantMessage, RunCompleted, StreamBlock, decode
 from shopfloor.ports import AgentExit

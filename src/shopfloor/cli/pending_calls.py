@@ -100,8 +100,15 @@ def is_answerable(call: Mapping[str, Any]) -> bool:
     return call["kind"] != DEFINITION_CHANGED
 
 
-def pending_call_lines(run_id: str, calls: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield a line for each pending call of the run or its sub-runs, and the command that answers it."""
+def pending_call_lines(
+    run_id: str, calls: Sequence[Mapping[str, Any]], *, all_calls: Sequence[Mapping[str, Any]] | None = None
+) -> Iterator[str]:
+    """Yield a line for each pending call of the run or its sub-runs, and the command that answers it.
+
+    `all_calls` are all pending calls of the run, if `calls` are only some. The command names the call only if several
+    are pending.
+    """
+    unanswered = [call for call in all_calls or calls if is_answerable(call) and not call.get("answered")]
     for call in calls:
         waiting_id = waiting_run_id(call, run_id)
         prefix = "" if waiting_id == run_id else f"sub-run {waiting_id[:8]} "
@@ -113,12 +120,13 @@ def pending_call_lines(run_id: str, calls: list[dict[str, Any]]) -> Iterator[str
             yield f"{prefix}{unread_answer_text(call_summary(call))}"
         else:
             yield f"{prefix}waits for {call_summary(call)}"
-            yield f"  shopfloor answer {waiting_id[:8]} {escape_controls(call['call_id'])} 'TEXT'"
+            name = f"{escape_controls(call['call_id'])} " if len(unanswered) > 1 else ""
+            yield f"  shopfloor answer {waiting_id[:8]} {name}'TEXT'"
 
 
 def unread_answer_text(question: str) -> str:
     """Return the text for a question whose answer the run has not read yet."""
-    return f"answered, but the answer is not read yet: {question}"
+    return f"answered, but the run has not read the answer yet: {question}"
 
 
 def waiting_run_id(call: Mapping[str, Any], run_id: str) -> str:

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
-from collections.abc import Callable
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from shlex import quote
 
 import anyio
 import msgspec
 
 from shopfloor.cli.arguments import PLUGINS_OPTION, Parser, resolve_folder, storage_from_args
-from shopfloor.cli.style import Style, escape_controls
+from shopfloor.cli.client_session import is_remote
+from shopfloor.cli.style import Style, escape_controls, escape_json_for_terminal, one_line
+from shopfloor.client import Address, Api, find_server
+from shopfloor.decoding import convert
 from shopfloor.errors import PluginNotFound, UsageError
-from shopfloor.ports import PluginInfo
+from shopfloor.ports import PluginInfo, PluginStatus
 from shopfloor.record import Storage
 from shopfloor.wiring import allow_plugin, check_plugin, create_plugin, list_plugins, plugin_templates
 
 EXAMPLES = """\
-  shopfloor plugins                      list the plugins, and why one cannot be used
+  shopfloor plugins                      list the plugins and their state
   shopfloor plugins new reviewer         copy the researcher as plugins/reviewer
   shopfloor plugins check reviewer       start it and try the whole protocol
   shopfloor plugins allow plugins/other  let a plugin of this project be started"""
@@ -70,18 +77,51 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list(args: argparse.Namespace) -> int:
-    infos = list_plugins(storage_from_args(args), _named_folders(args))
+    address = find_server(storage_from_args(args))
+    infos = _all_plugins(args, address)
     if args.json:
-        print(json.dumps(msgspec.to_builtins(infos), ensure_ascii=False))
+        print(escape_json_for_terminal(json.dumps(msgspec.to_builtins(infos), ensure_ascii=False)))
         return 0
-    width = max([len(info.name) for info in infos], default=0)
-    for info in infos:
-        kind = "worker" if info.is_worker else "tools"
-        about = f"{info.status}: {info.error}" if info.error else f"{kind:<6}  {info.description}"
-        print(escape_controls(f"{info.name.ljust(width)}  {about}"))
+    for line in _table(infos, Style.from_choice("auto"), shutil.get_terminal_size((120, 24)).columns):
+        print(line)
     if not infos:
         print("no plugins; `shopfloor plugins new NAME` creates one in plugins/")
+    elif address is None:
+        print("no server is running: a plugin is started when a run needs it", file=sys.stderr)
     return 0
+
+
+def _all_plugins(args: argparse.Namespace, address: Address | None) -> list[PluginInfo]:
+    """List the plugins of this folder and of the server, each once. The server knows the state of its own."""
+    served = asyncio.run(_fetch_plugins(address)) if address is not None else []
+    found = [] if is_remote() else list_plugins(storage_from_args(args), _named_folders(args))
+    folders = {info.folder for info in served}
+    return sorted([*served, *(info for info in found if info.folder not in folders)], key=lambda info: info.name)
+
+
+async def _fetch_plugins(address: Address) -> list[PluginInfo]:
+    api = Api(address.url, address.token)
+    try:
+        return convert((await api.get("/api/plugins"))["plugins"], list[PluginInfo])
+    finally:
+        await api.close()
+
+
+_COLORS: dict[PluginStatus, str] = {"ready": "green", "error": "red", "not_allowed": "yellow"}
+
+
+def _table(infos: Sequence[PluginInfo], style: Style, width: int) -> Iterator[str]:
+    """Yield a line per plugin: name, state, kind, description; below it why the plugin cannot be used."""
+    names = max([len(info.name) for info in infos], default=0)
+    for info in infos:
+        name = style.paint(escape_controls(info.name).ljust(names), "bold")
+        state = style.paint(info.status.replace("_", " ").ljust(11), _COLORS.get(info.status, "dim"))
+        # Without a manifest nothing is known of the plugin.
+        kind = "worker" if info.is_worker else "tools" if info.version else ""
+        description = one_line(info.description, max(20, width - names - 24))
+        yield f"{name}  {state}  {kind:<6}  {description}".rstrip()
+        if info.error:
+            yield from (f"    {line}" for line in escape_controls(info.error).splitlines())
 
 
 def _new(args: argparse.Namespace) -> int:
@@ -92,8 +132,10 @@ def _new(args: argparse.Namespace) -> int:
     allow_plugin(storage_from_args(args), folder)
     print(escape_controls(f"created {folder}"))
     readable = [name for name in ("prompt.md", "server.py", "server.mjs") if (folder / name).exists()]
-    print(f"change {readable[0]} and guild-member.json, then try it:")
-    print(escape_controls(f"  shopfloor plugins check {args.name}"))
+    print(f"change {readable[0]} and guild-member.json, then:")
+    named = "" if folder.parent == Path.cwd() / "plugins" else f" --plugins {quote(args.into)}"
+    print(escape_controls(f"  shopfloor plugins check {args.name}{named}   try the whole protocol"))
+    print(escape_controls(f"  shopfloor run {args.name} 'your task'{named}"))
     return 0
 
 

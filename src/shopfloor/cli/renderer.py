@@ -149,11 +149,11 @@ class RunRenderer:
             case BlockStart(block_id=block_id, block_name=name):
                 self._steps[block_id] = name, self._clock()
                 return []
-            case BlockEnd(block_id=block_id, block_name=name, error=error):
-                _, since = self._steps.pop(block_id, ("", self._clock()))
-                took = format_duration(round((self._clock() - since) * 1000))
-                line = f"{'  ' * block_id.count('.')}{'✗' if error else '✓'} {one_line(name, PREVIEW_CHARS)} · {took}"
-                return self.note(f"{line} · {one_line(error, PREVIEW_CHARS)}" if error else line, is_error=bool(error))
+            case BlockEnd(block_id=block_id, block_name=name, error=error, duration_ms=duration_ms):
+                self._steps.pop(block_id, None)
+                line = f"{'  ' * block_id.count('.')}{'✗' if error else '✓'} {one_line(name, PREVIEW_CHARS)}"
+                details = (one_line(error or "", PREVIEW_CHARS), format_duration(duration_ms))
+                return self.note(" · ".join(filter(None, [line, *details])), is_error=bool(error))
             case ToolInputAvailable(tool_name=tool, input=arguments):
                 return self.note(f"→ {preview(tool, arguments)}")
             case ToolOutputAvailable(tool_name=tool, output=output):

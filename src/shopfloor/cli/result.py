@@ -20,6 +20,8 @@ EXAMPLES = """\
   shopfloor result last               text unchanged, other values as JSON
   shopfloor result 5f3a --wait        wait until the run has ended
   shopfloor result 5f3a --json | jq   always JSON
+  shopfloor result 5f3a --artifacts   the files that were submitted with it
+  shopfloor result 5f3a --artifact report.md > report.md
 
 Exit codes: 0 completed, 75 not ended yet, otherwise that of the run's error."""
 
@@ -30,11 +32,18 @@ def parser(name: str, summary: str) -> ArgumentParser:
     parser.add_argument("run", metavar="RUN", help=RUN_HELP)
     parser.add_argument("--wait", action="store_true", help="wait until the run has ended")
     parser.add_argument("--json", action="store_true", help="print JSON also if the output is text")
+    files = parser.add_mutually_exclusive_group()
+    files.add_argument("--artifacts", action="store_true", help="list the artifacts of the run instead")
+    files.add_argument("--artifact", metavar="NAME", help="print this artifact of the run instead")
     return parser
 
 
 def run(args: Namespace) -> int:
     """Print the output, or the error of a failed run; return its exit code."""
+    if args.artifact is not None:
+        return _print_artifact(args)
+    if args.artifacts:
+        return _print_artifacts(args)
 
     async def fetch(client: Client) -> tuple[dict[str, Any], dict[str, Any] | None]:
         run_id = await resolve_run_id(client.api, args, args.run)
@@ -53,6 +62,40 @@ def run(args: Namespace) -> int:
     if outcome["status"] != "completed":
         return _print_failure(outcome)
     _print(outcome.get("result"), as_json=args.json)
+    return 0
+
+
+def _print_artifacts(args: Namespace) -> int:
+    async def fetch(client: Client) -> list[dict[str, Any]]:
+        run_id = await resolve_run_id(client.api, args, args.run)
+        if args.wait:
+            await wait_for_outcome(client, run_id)
+        return (await client.api.get(f"/api/runs/{run_id}/artifacts"))["artifacts"]
+
+    artifacts = run_with_client(args, fetch)
+    if args.json:
+        print(escape_json_for_terminal(json.dumps(artifacts, ensure_ascii=False)))
+        return 0
+    for artifact in artifacts:
+        size = artifact["size_bytes"]
+        shown = f"{size:,} bytes" if size is not None else "in the folder of the plugin"
+        print(f"{escape_controls(artifact['name'])}  {shown}")
+    return 0
+
+
+def _print_artifact(args: Namespace) -> int:
+    async def fetch(client: Client) -> bytes:
+        run_id = await resolve_run_id(client.api, args, args.run)
+        if args.wait:
+            await wait_for_outcome(client, run_id)
+        return await client.api.artifact(run_id, args.artifact)
+
+    content = run_with_client(args, fetch)
+    if sys.stdout.isatty():
+        print(escape_controls(content.decode("utf-8", "replace")))
+    else:
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
     return 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import sys
 from argparse import ArgumentParser, Namespace
@@ -12,7 +13,13 @@ import anyio
 
 from shopfloor.cli.arguments import QUIET_HELP, Parser, resolve_folder, storage_from_args
 from shopfloor.cli.output_writer import OutputWriter
-from shopfloor.cli.run_options import add_masking_options, add_run_options, masking_from_args
+from shopfloor.cli.run_options import (
+    add_masking_options,
+    add_run_options,
+    add_task_argument,
+    calling_agent,
+    masking_from_args,
+)
 from shopfloor.cli.style import format_duration
 from shopfloor.engine import Cancellation, CommandOutcome, CommandRequest, StepCommand, run_command, shell_argv
 from shopfloor.errors import UsageError, exit_code_of
@@ -22,19 +29,22 @@ from shopfloor.record import Durability
 from shopfloor.wiring import CommandPorts, local_command_ports
 
 _USAGE = (
-    "shopfloor run [OPTIONS] WORKER [-i NAME=VALUE]...",
+    "shopfloor run [OPTIONS] WORKER [TASK] [-i NAME=VALUE]...",
     "shopfloor run [OPTIONS] --provider NAME PROMPT",
     "shopfloor run [OPTIONS] --command LINE",
 )
 EXAMPLES = """\
   shopfloor run hello -i NAME=Ada
+  shopfloor run research-assistant 'the history of tea'
   shopfloor run --provider claude-code 'fix the failing test'
   shopfloor run --provider codex --read-only --max-budget 0.50 - < task.md
   shopfloor run --command 'pytest -q'"""
 DETAILS = """\
   shopfloor run hello -i NAME=@name.txt > greeting.txt
       read an input from a file; lists and objects are written as JSON
-  shopfloor run research-assistant -i TOPIC=tea --tool web-search=./search.sh
+  shopfloor run counter - < chapter.txt
+      read the task from stdin; the task is the one text input of the worker
+  shopfloor run research-assistant tea --tool web-search=./search.sh
       execute a tool of the worker with your command: it gets the arguments as
       JSON on stdin, and what it prints is the result
   shopfloor run repo-report --json | jq -r .type
@@ -92,6 +102,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
         nargs="?",
         help="worker to run (`shopfloor workers list` lists them); with --provider, the task (- for stdin)",
     )
+    add_task_argument(parser)
     parser.add_argument("--provider", metavar="NAME", help="run an agent or model API on PROMPT")
     parser.add_argument("--command", metavar="LINE", help="run a shell command")
     parser.add_argument("--cwd", metavar="DIR", help="folder to run in (default: the current folder)")
@@ -217,6 +228,7 @@ def _command_request(args: Namespace, ports: CommandPorts) -> CommandRequest:
         owner=args.owner or "command",
         channel_id=args.channel,
         channel_name=args.channel_name or args.channel,
+        client=calling_agent(os.environ),
     )
 
 

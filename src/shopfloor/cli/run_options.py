@@ -7,8 +7,9 @@ import os
 import shutil
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
@@ -16,7 +17,8 @@ from shopfloor.cli.arguments import PLUGINS_OPTION, WORKERS_OPTION, OptionGroup,
 from shopfloor.cli.client_session import is_remote
 from shopfloor.decoding import convert
 from shopfloor.errors import InputError, InvalidInput, ShopfloorError, UsageError, WorkerNotFound
-from shopfloor.log import Masking
+from shopfloor.log import ClientInfo, Masking
+from shopfloor.views import describe_inputs, input_from_task
 from shopfloor.wiring import WorkerSettings
 
 if TYPE_CHECKING:
@@ -54,8 +56,16 @@ class WorkerInfo(msgspec.Struct, frozen=True):
 
     slug: str
     input_schema: dict[str, Any] = {}
+    """Empty if the worker is unknown or broken."""
     tools: list[str] = []
     client_tools: list[str] = []
+
+
+def add_task_argument(parser: ArgumentParser) -> None:
+    """Add the argument TASK, as `args.text`."""
+    parser.add_argument(
+        "text", metavar="TASK", nargs="?", help="task for a worker with one text input, instead of -i (- for stdin)"
+    )
 
 
 def add_run_options(parser: ArgumentParser) -> OptionGroup:
@@ -95,15 +105,33 @@ def parse_worker_input(args: Namespace, worker: WorkerInfo) -> dict[str, Any]:
     """Return the input of the run. The values after `-i` get the types of the worker's input schema."""
     from shopfloor.engine import Definition, parse_input_arguments
 
-    from_json = _parse_input_json(args.input_json)
     properties = cast("dict[str, dict[str, Any]]", worker.input_schema.get("properties", {}))
     fields = {name: {"type": _field_type(schema)} for name, schema in properties.items()}
     from_words = parse_input_arguments(convert({"slug": worker.slug, "input": fields}, Definition), args.input)
-    if duplicates := from_json.keys() & from_words.keys():
+    sources = {"--input-json": _parse_input_json(args.input_json), "-i": from_words, "TASK": _task_input(args, worker)}
+    for (first, values), (second, others) in combinations(sources.items(), 2):
+        if duplicates := values.keys() & others.keys():
+            raise InvalidInput(
+                f"input {min(duplicates)} is set twice: by {first} and by {second}", hint="remove one of the two"
+            )
+    return {name: value for values in sources.values() for name, value in values.items()}
+
+
+def _task_input(args: Namespace, worker: WorkerInfo) -> dict[str, Any]:
+    """Return the input that has the argument TASK; empty without the argument."""
+    # The server has the better error for a worker without a schema: it is unknown or broken.
+    if args.text is None or not worker.input_schema:
+        return {}
+    task = read_stdin() if args.text == "-" else args.text
+    if not task.strip():
+        raise UsageError("the task is empty", hint=f"e.g. shopfloor run {worker.slug} 'your task'")
+    try:
+        return input_from_task(task, worker.slug, worker.input_schema)
+    except InvalidInput:
+        inputs = describe_inputs(worker.input_schema)
         raise InvalidInput(
-            f"input {min(duplicates)} is set twice: by --input-json and by -i", hint="remove one of the two"
-        )
-    return from_json | from_words
+            f"the worker `{worker.slug}` has no single text input for TASK", hint=f"use -i for its inputs: {inputs}"
+        ) from None
 
 
 def _field_type(schema: dict[str, Any]) -> str:
@@ -133,7 +161,25 @@ def run_request_fields(args: Namespace) -> dict[str, Any]:
         "channel_id": args.channel,
         "channel_name": args.channel_name or args.channel,
         "cwd": _working_directory(args),
+        "client": calling_agent(os.environ),
     }
+
+
+_SESSION_VARIABLES: Final = {"CLAUDE_CODE_SESSION_ID": "claude-code", "CODEX_THREAD_ID": "codex"}
+"""The variables with which agents tell the commands that they run the id of their session."""
+
+
+def calling_agent(environment: Mapping[str, str]) -> ClientInfo | None:
+    """Return the agent whose session runs this command; None without one, and if several could be it.
+
+    An agent that another agent started has the variables of both, and nothing shows which of them is the inner one.
+    """
+    found = [
+        ClientInfo(name=name, session_id=session_id)
+        for variable, name in _SESSION_VARIABLES.items()
+        if (session_id := environment.get(variable))
+    ]
+    return found[0] if len(found) == 1 else None
 
 
 def _working_directory(args: Namespace) -> str | None:

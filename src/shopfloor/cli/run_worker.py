@@ -84,6 +84,11 @@ def run_provider(args: Namespace) -> int:
         raise ProviderNotFound(f"unknown provider {args.provider!r}", hint=f"the providers are {', '.join(names)}")
     if args.command is not None:
         raise UsageError("--provider and --command cannot be used together", hint="choose one of them")
+    if args.text is not None:
+        raise UsageError(
+            f"--provider takes one prompt, got also {args.text!r}",
+            hint="put the prompt in quotes, and name no worker: --provider names the agent",
+        )
     if args.max_turns is not None and args.max_turns < 1:
         raise UsageError(f"--max-turns must be at least 1, got {args.max_turns}")
     if args.max_budget is not None and not 0 < args.max_budget < float("inf"):

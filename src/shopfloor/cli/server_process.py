@@ -8,26 +8,27 @@ import subprocess
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from shopfloor.cli import pending_calls
 from shopfloor.cli.arguments import storage_from_args
-from shopfloor.client import Address, find_server
-from shopfloor.errors import ConflictError, ServerRunning, ServerUnreachable, storage_error
+from shopfloor.client import Address, find_storage_server, server_from_environment
+from shopfloor.error_factories import storage_error
+from shopfloor.errors import ConflictError, ServerRunning, ServerUnreachable
 from shopfloor.limits import SERVER_DOWN_SECONDS, SERVER_POLL_SECONDS, SERVER_START_SECONDS
 from shopfloor.record import Storage, is_locked, make_folder, open_for_append
 
 UP_COMMAND = "shopfloor up --detach"
 
 
-def start_server(storage: Storage, words: Sequence[str]) -> Address:
+def start_server(storage: Storage, words: Sequence[str], env: Mapping[str, str] | None = None) -> Address:
     """Start `shopfloor` with these arguments in a new process session; return its address when it listens.
 
     Its standard error goes to `server.log`. Raises `ServerUnreachable`, with the reason, if the process ends before it
     listens or does not listen in time.
     """
-    running = find_server(storage, named=False)
+    running = find_storage_server(storage)
     if running is not None:
         raise ServerRunning(
             f"a server is already running on {storage.root}",
@@ -43,6 +44,7 @@ def start_server(storage: Storage, words: Sequence[str]) -> Address:
             stdout=subprocess.DEVNULL,
             stderr=log,
             start_new_session=True,
+            env=env,
         )
     finally:
         os.close(log)
@@ -58,6 +60,34 @@ def start_server(storage: Storage, words: Sequence[str]) -> Address:
     return address
 
 
+def ensure_server(storage: Storage, words: Sequence[str], env: Mapping[str, str]) -> Address:
+    """Return the address of the server to use; start one in the background if none is running.
+
+    If the default port is taken, the server gets a free one. Raises `ServerUnreachable`, with the reason, if the server
+    does not start.
+    """
+    address = _wait_for_starting(storage)
+    if address is not None:
+        return address
+    for arguments in (words, [*words, "--port", "0"]):
+        try:
+            return start_server(storage, arguments, env)
+        except (ServerRunning, ServerUnreachable) as error:
+            # Another process may have started one at the same time.
+            address, failure = _wait_for_starting(storage), error
+            if address is not None:
+                return address
+    raise failure
+
+
+def _wait_for_starting(storage: Storage) -> Address | None:
+    """Return the address of the server; wait for it if the server is starting."""
+    if (address := server_from_environment()) is not None:
+        return address
+    _wait_until(lambda: find_storage_server(storage) or not is_locked(storage.server_lock), SERVER_START_SECONDS)
+    return find_storage_server(storage)
+
+
 def offer_server(args: Namespace) -> bool:
     """Ask the user whether to start a server; return True if it was started. Without a terminal, return False."""
     if args.quiet or not pending_calls.is_interactive():
@@ -66,15 +96,16 @@ def offer_server(args: Namespace) -> bool:
     if sys.stdin.readline().strip().lower() not in ("", "y", "yes"):
         return False
     storage = storage_from_args(args)
-    workers = [word for source in args.workers for word in ("--workers", source)]
-    address = start_server(storage, ["up", "--storage", str(storage.root), *workers])
+    options = [word for source in args.workers for word in ("--workers", source)]
+    options += [word for folder in args.plugins for word in ("--plugins", folder)]
+    address = start_server(storage, ["up", "--storage", str(storage.root), *options])
     print(f"shopfloor: started a server at {address.url}; `shopfloor down` stops it", file=sys.stderr)
     return True
 
 
 def stop_server(storage: Storage) -> str | None:
     """Stop the server of a storage and wait for its end; return its URL, or None if no server is running."""
-    address = find_server(storage, named=False)
+    address = find_storage_server(storage)
     if address is None:
         if is_locked(storage.server_lock):
             raise ConflictError("a server is starting", hint="try again in a moment")
@@ -107,7 +138,7 @@ def _open_log(storage: Storage) -> int:
 
 def _address(storage: Storage, pid: int) -> Address | None:
     """Return the address of the server with this process id, not of a server that started at the same time."""
-    address = find_server(storage, named=False)
+    address = find_storage_server(storage)
     return address if address is not None and address.pid == pid else None
 
 
@@ -126,9 +157,18 @@ def _has_open(pid: int, path: Path) -> bool:
     if not Path("/proc/self/fd").exists():
         return True
     try:
-        return str(path.resolve()) in {str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir()}
+        links = list(Path(f"/proc/{pid}/fd").iterdir())
     except OSError:
         return False
+    return any(_target(link) == path.resolve() for link in links)
+
+
+def _target(link: Path) -> Path | None:
+    """Return the target of a link; None if the file was closed meanwhile."""
+    try:
+        return link.readlink()
+    except OSError:
+        return None
 
 
 def _wait_until(condition: Callable[[], object], timeout_seconds: float) -> bool:

@@ -17,7 +17,7 @@ from shopfloor.cli.arguments import (
     positive_int,
 )
 from shopfloor.cli.client_session import is_remote, read_remote_log
-from shopfloor.cli.style import Style, escape_controls, write_json
+from shopfloor.cli.style import Style, escape_controls, format_client, write_json
 from shopfloor.cli.transcript import TranscriptFormatter, outcome_text
 from shopfloor.errors import TranscriptBroken
 from shopfloor.log import Entry, Event, RunCompleted, RunStarted
@@ -108,7 +108,11 @@ def _header(first: Event, last: Event, style: Style, log_status: LogStatus | Non
     if isinstance(started, RunStarted):
         owner = started.agent_id if started.agent_id != started.name else None
         parts = [started.name, owner and f"for {owner}", started.channel_name and f"from {started.channel_name}"]
-        rows = [("worker", " · ".join(part for part in parts if part)), ("task", started.task)]
+        rows = [
+            ("worker", " · ".join(part for part in parts if part)),
+            ("client", format_client(started.client)),
+            ("task", started.task),
+        ]
     rows.append(("parent", first.parent_run_id))
     if isinstance(ended, RunCompleted):
         rows.append(("status", outcome_text(ended)))

@@ -10,12 +10,20 @@ from typing import Any, NamedTuple, cast
 import anyio
 
 from shopfloor.cli.arguments import RUN_HELP, Parser, ReadWarnings, add_color_option, storage_from_args
-from shopfloor.cli.client_session import resolve_run_id
-from shopfloor.cli.list import run_status
+from shopfloor.cli.client_session import resolve_run_id, run_status
 from shopfloor.cli.pending_calls import fetch_answered_calls, get_pending_calls, pending_call_lines
-from shopfloor.cli.style import Style, escape_controls, escape_json_for_terminal, format_age, format_duration, one_line
+from shopfloor.cli.style import (
+    Style,
+    escape_controls,
+    escape_json_for_terminal,
+    format_age,
+    format_client,
+    format_duration,
+    one_line,
+)
+from shopfloor.decoding import convert
 from shopfloor.limits import PREVIEW_CHARS
-from shopfloor.log import RunStarted, ToolCall, ToolResult
+from shopfloor.log import ClientInfo, RunStarted, ToolCall, ToolResult
 from shopfloor.record import Problem, has_active_host, read
 from shopfloor.views import WaitState, display_status, wait_state_step
 from shopfloor.wiring import open_api
@@ -119,6 +127,8 @@ def run(args: Namespace) -> int:
         print(f"  {style.paint(name.ljust(8), 'dim')}{escape_controls(value)}")
     for line in pending_call_lines(detail["id"], get_pending_calls(detail)):
         print(f"  {line}")
+    for line in _note_lines(detail, style):
+        print(f"  {line}")
     events = cast("list[dict[str, Any]]", timeline["events"])
     if len(events) > _SHOWN_ROWS:
         print(style.paint(f"  … {len(events) - _SHOWN_ROWS:,} earlier", "dim"))
@@ -145,11 +155,28 @@ def _facts(detail: dict[str, Any]) -> list[tuple[str, str]]:
         "started": f"{detail['started_at']} ({format_age(detail['started_at'])})",
         "owner": detail["agent_id"],
         "channel": detail["channel_name"],
+        "client": format_client(convert(detail.get("client"), ClientInfo | None)),
         "parent": detail["parent_run_id"],
+        "summary": one_line(detail["summary"] or "", PREVIEW_CHARS),
         "cost": _cost(detail),
         "tokens": _tokens(detail),
     }
     return [(name, str(value)) for name, value in facts.items() if value]
+
+
+def _note_lines(detail: dict[str, Any], style: Style) -> list[str]:
+    """Return the questions and decisions that the worker recorded, and the artifacts, one line each."""
+    questions = [(_label("question", style), question) for question in detail["questions"]]
+    decisions = [
+        (_label("decision", style), f"{one_line(each['question'], PREVIEW_CHARS)} → {each['decision']}")
+        for each in detail["decisions"]
+    ]
+    artifacts = [(_label("artifact", style), artifact["name"]) for artifact in detail["artifacts"]]
+    return [f"{label}  {one_line(text, 2 * PREVIEW_CHARS)}" for label, text in (*questions, *decisions, *artifacts)]
+
+
+def _label(name: str, style: Style) -> str:
+    return style.paint(name, "dim")
 
 
 def _cost(detail: dict[str, Any]) -> str | None:

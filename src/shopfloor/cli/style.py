@@ -7,6 +7,8 @@ import sys
 from datetime import UTC, datetime
 from typing import Final
 
+from shopfloor.log import ClientInfo
+
 _CODES: Final = {"bold": "1", "dim": "2", "italic": "3", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _VISIBLE: Final = {number: 0x2400 + number for number in range(32) if chr(number) not in "\n\t"} | {
     0x7F: 0x2421,
@@ -90,3 +92,11 @@ def format_age(timestamp: str) -> str:
         if seconds >= size:
             return f"{int(seconds // size)} {unit}"
     return "just now"
+
+
+def format_client(client: ClientInfo | None) -> str | None:
+    """Return the client of a run with its version and session: `claude-code 2.1.0 · session 5f3a`."""
+    if client is None:
+        return None
+    program = f"{client.name} {client.version}" if client.version else client.name
+    return f"{program} · session {client.session_id}" if client.session_id else program

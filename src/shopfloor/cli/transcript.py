@@ -108,6 +108,8 @@ class TranscriptFormatter:
         self._stderr = False
         self._partial = PartialMessages()
         self._waits = WaitState()
+        self._step_names: dict[str, str] = {}
+        """The names of the open steps, by path."""
 
     def lines(self, events: Iterable[Event], later: Iterable[Event] = ()) -> Iterator[str]:
         """Yield the lines of events. `later` events are not shown; they are read only to settle partial messages."""
@@ -243,8 +245,10 @@ class TranscriptFormatter:
             case StepStarted() | CallStarted() as step:
                 child = f" → run {escape_controls(event.child_run_id)}" if event.child_run_id else ""
                 again = f" (try {step.try_})" if step.try_ > 1 else ""
-                return [self._paint(f"▸ {escape_controls(event.path)}{again}{child}", "cyan")]
+                self._step_names[event.path] = step.name
+                return [self._paint(f"▸ {self._step_title(event.path, step.name)}{again}{child}", "cyan")]
             case StepCompleted() | CallCompleted() as step:
+                self._step_names.pop(event.path, None)
                 return [self._step_end(event.path, step), *self._ended_processes(step)]
             case ToolCall() as call:
                 waits = f" (waits for {escape_controls(call.awaits.kind)})" if call.awaits else ""
@@ -257,10 +261,17 @@ class TranscriptFormatter:
             case _:
                 return ()
 
+    def _step_title(self, path: str, name: str) -> str:
+        """Return the names of a step and of the steps around it. A loop's index has no name and stays as it is."""
+        *outer, _ = path.split(".")
+        paths = (".".join(outer[: depth + 1]) for depth in range(len(outer)))
+        names = [self._step_names.get(path, key) for path, key in zip(paths, outer, strict=True)]
+        return one_line(" / ".join([*names, name]), PREVIEW_CHARS)
+
     def _step_end(self, path: str, step: StepCompleted | CallCompleted) -> str:
         sign, look = ("✗", "red") if step.error else ("✓", "green")
         parts = [
-            f"{sign} {escape_controls(path)}",
+            f"{sign} {self._step_title(path, step.name)}",
             one_line(step.error or "", PREVIEW_CHARS),
             format_duration(step.duration_ms),
         ]

@@ -53,7 +53,7 @@ def run(args: Namespace) -> int:
         if not ((file == path or is_run_id(run_id)) and file.exists()):
             return None
         found = outline(warnings.decode_events(read(file, on_problem=warnings)))
-        runs[found.run_id] = _Run(found, file)
+        runs[found.run_id] = _Run(found, file, frozenset(step.path for step in found.steps.values()))
         return found
 
     rows = list(tree(path.stem, load, siblings=None if args.full else TREE_SIBLINGS))
@@ -77,6 +77,7 @@ def _mark_answered(args: Namespace, path: Path, runs: Mapping[str, _Run]) -> Non
 class _Run(NamedTuple):
     outline: Outline
     path: Path
+    step_paths: frozenset[str]
 
     @property
     def has_active_host(self) -> bool:
@@ -111,11 +112,20 @@ def _step_label(step: Step, style: Style, run: _Run, called: _Run | None) -> str
         run.outline.state_of(step, called and called.outline), has_active_host=active.has_active_host
     )
     again = f" (try {step.try_})" if step.try_ > 1 else ""
-    name = style.paint(f"{_SIGNS[state]} {one_line(step.path, PREVIEW_CHARS)}{again}", _COLORS[state])
+    name = style.paint(f"{_SIGNS[state]} {one_line(_title(step, run), PREVIEW_CHARS)}{again}", _COLORS[state])
     kind = "" if step.kind in (step.name, "call_workflow") else f"[{one_line(step.kind, PREVIEW_CHARS)}]"
     head = f"{name} {style.paint(kind, 'dim')}".rstrip()
     texts = (one_line(text or "", PREVIEW_CHARS) for text in (step.asks, step.error))
     return _parts(head, *texts, style.paint(format_duration(step.duration_ms), "dim"))
+
+
+def _title(step: Step, run: _Run) -> str:
+    """Return the name of a step, after the parts of its path that have no row of their own, such as a loop's index."""
+    *outer, _ = step.path.split(".")
+    start = len(outer)
+    while start and ".".join(outer[:start]) not in run.step_paths:
+        start -= 1
+    return " / ".join([*outer[start:], step.name])
 
 
 def _run_label(known: _Run, style: Style) -> str:

@@ -209,6 +209,8 @@ _WORKERS: dict[str, dict[str, Any]] = {
     "repo-report": {},
     # No client executes its web search, so the run waits and can be answered.
     "research-assistant": {"TOPIC": "the history of tea"},
+    # A plugin, if the server is started in a folder that has it.
+    "word-count": {"task": "Tea was first drunk as a medicine, and became a drink much later."},
 }
 
 
@@ -224,7 +226,10 @@ def make_example_runs(args: Namespace) -> None:
 
 
 async def _dispatch_workers(client: Client) -> None:
+    known = {worker["slug"] for worker in (await client.api.get("/api/workers"))["workers"]}
     for worker, worker_input in _WORKERS.items():
+        if worker not in known:
+            continue
         body = {"worker": worker, "input": worker_input, "channel_id": "examples", "cwd": os.fspath(Path.cwd())}
         await client.api.post("/api/runs", body)
 

@@ -11,7 +11,8 @@ from typing import BinaryIO
 
 from shopfloor.cli.arguments import Parser, storage_from_args
 from shopfloor.cli.style import escape_controls
-from shopfloor.errors import FileMissing, ShopfloorError, UsageError, storage_error
+from shopfloor.error_factories import storage_error
+from shopfloor.errors import FileMissing, ShopfloorError, UsageError
 from shopfloor.limits import LOG_LINE_BYTES, LOG_MODE, READ_CHUNK_BYTES
 from shopfloor.log import RULES, RuleViolation, Verifier, is_run_id
 from shopfloor.record import is_locked

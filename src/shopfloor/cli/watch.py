@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import anyio
 
 from shopfloor.cli import pending_calls
-from shopfloor.cli.client_session import wait_for_outcome
+from shopfloor.cli.client_session import API_COMPLETED, wait_for_outcome
 from shopfloor.cli.output_writer import OutputWriter
 from shopfloor.cli.pending_calls import (
     PendingCall,
@@ -75,8 +75,6 @@ class RunWatcher:
         self._options = options
         self._renderer = RunRenderer(options)
         self._cancel_on_signal = cancel_on_signal
-        self._started_at: float | None = None
-        """When the start of the run was reported."""
         self._run_id: str | None = None
         self._pending: dict[str, PendingCall] = {}
         """The calls that the run is waiting for, by call id."""
@@ -168,8 +166,10 @@ class RunWatcher:
             events = continue_run(self._run_id, results)
         if self._code is not None and self._cancel_on_signal and self._run_id is not None and self._result is None:
             detail = await wait_for_outcome(client, self._run_id)
-            self._result = WorkerResult(worker_id=self._run_id, error=self._stop_reason)
-            self._finish = finish("stop" if detail["status"] == "done" else "cancelled")
+            self._result = WorkerResult(
+                worker_id=self._run_id, error=self._stop_reason, duration_ms=detail["duration_ms"]
+            )
+            self._finish = finish("stop" if detail["status"] == API_COMPLETED else "cancelled")
 
     async def _render_until_pause(self, events: EventStream) -> bool:
         """Render these events; return whether the run then waits for an answer."""
@@ -190,7 +190,6 @@ class RunWatcher:
         match event:
             case Start(execution_id=run_id):
                 self._run_id = run_id
-                self._started_at = self._started_at or time.monotonic()
             case ToolRequest(tool_calls=calls) | ClientToolRequest(tool_calls=calls):
                 self._pending |= {call.tool_call_id: call for call in calls}
                 self.requested_tools |= {call.tool_name for call in calls}
@@ -229,11 +228,14 @@ class RunWatcher:
             is_silent = time.monotonic() - self._last_event_at >= FOLLOW_SILENCE_SECONDS
             if self._run_id is None or self._is_prompting or not is_silent:
                 continue
-            for call in await _fetch_pending_below(client, self._run_id):
+            calls = await _fetch_unanswered(client, self._run_id)
+            for call in calls:
+                if waiting_run_id(call, self._run_id) == self._run_id:
+                    continue
                 is_handled = call["kind"] == CLIENT_TOOL and call["name"] in self.tools
                 if call["call_id"] not in printed and not is_handled:
                     printed.add(call["call_id"])
-                    for line in pending_call_lines(self._run_id, [call]):
+                    for line in pending_call_lines(self._run_id, [call], all_calls=calls):
                         await self._write(self._renderer.note(line))
 
     async def _prompt_for_results(self) -> list[CallResult]:
@@ -310,8 +312,8 @@ class RunWatcher:
         if self._options.quiet and status == "waiting":
             return
         if not self._options.quiet:
-            took = None if self._started_at is None else round((time.monotonic() - self._started_at) * 1000)
-            lines = [*lines, summary_line(status, run_id, None if status == "waiting" else took, self._facts())]
+            duration_ms = self._result.duration_ms if self._result is not None else None
+            lines = [*lines, summary_line(status, run_id, duration_ms, self._facts())]
         for line in lines:
             await self._write(self._renderer.stderr_line(line))
 
@@ -325,12 +327,12 @@ class RunWatcher:
         return facts
 
 
-async def _fetch_pending_below(client: Client, run_id: str) -> list[dict[str, Any]]:
-    """Return the unanswered calls of the sub-runs of this run; none if the server does not answer."""
+async def _fetch_unanswered(client: Client, run_id: str) -> list[dict[str, Any]]:
+    """Return the unanswered calls of this run and its sub-runs; none if the server does not answer."""
     calls: list[dict[str, Any]] = []
     with suppress(ShopfloorError):
         _, calls = await fetch_pending_calls(client, run_id)
-    return [call for call in calls if waiting_run_id(call, run_id) != run_id and not call["answered"]]
+    return [call for call in calls if not call["answered"]]
 
 
 def error_lines(code: str, message: str, hint: str | None) -> list[str]:

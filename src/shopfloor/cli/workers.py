@@ -23,7 +23,7 @@ from shopfloor.cli.arguments import (
 )
 from shopfloor.cli.client_session import is_remote
 from shopfloor.cli.style import Style, escape_controls, escape_json_for_terminal, one_line
-from shopfloor.client import Address, Api, find_server
+from shopfloor.client import Address, Api, find_storage_server
 from shopfloor.engine import (
     EXAMPLE_WORKERS,
     Definition,
@@ -224,7 +224,11 @@ def definition_lines(definition: Definition, style: Style, *, origin: str) -> It
         yield style.paint("steps", "bold")
         yield from _step_lines(definition.steps, style, "  ")
     if definition.output is not None:
-        yield from _section("output", [one_line(str(definition.output), PREVIEW_CHARS)], style)
+        yield from _section("output", [one_line(_format_value(definition.output), PREVIEW_CHARS)], style)
+
+
+def _format_value(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _section(title: str, lines: list[str], style: Style) -> Iterator[str]:
@@ -238,7 +242,8 @@ def _input_line(name: str, field: InputField) -> str:
     if is_required(field):
         presence = "required"
     else:
-        presence = "optional" if field.default is None else f"default {one_line(repr(field.default), 60)}"
+        default = json.dumps(field.default, ensure_ascii=False)
+        presence = "optional" if field.default is None else f"default {one_line(default, 60)}"
     description = f"  {one_line(field.description, PREVIEW_CHARS)}" if field.description else ""
     return f"{escape_controls(name)}  {field.type}, {presence}{description}"
 
@@ -252,7 +257,8 @@ def _step_lines(steps: Mapping[str, Any], style: Style, indent: str) -> Iterator
     for number, (name, step) in enumerate(steps.items(), start=1):
         last = number == len(steps)
         kind = str(step.__struct_config__.tag)
-        fields = [f"{key} {one_line(str(value), 60)}" for key in _SHOWN_FIELDS if (value := getattr(step, key, None))]
+        values = {key: value for key in _SHOWN_FIELDS if (value := getattr(step, key, None))}
+        fields = [f"{key} {one_line(_format_value(value), 60)}" for key, value in values.items()]
         detail = style.paint(f"[{kind}] {' · '.join(fields)}".rstrip(), "dim")
         yield f"{indent}{'└─' if last else '├─'} {one_line(name, PREVIEW_CHARS)} {detail}"
         inner_indent = indent + ("   " if last else "│  ")
@@ -363,6 +369,8 @@ def _new(args: argparse.Namespace) -> int:
     into = resolve_folder(args.into)
     for path in create_worker(args.slug, into, python=args.python):
         print(f"created {_display_path(path)}")
+    if (EXAMPLE_WORKERS / args.slug).exists():
+        print(f"note: in this folder, {args.slug} now means this worker; it hides the packaged worker of the same name")
     server, is_known = find_server_and_worker(storage_from_args(args), args.slug)
     # A server that SHOPFLOOR_URL names executes the run itself and does not accept --workers.
     option = "" if is_remote() or into == Path.cwd() / "workers" else f" --workers {quote(_display_path(into))}"
@@ -403,7 +411,7 @@ def find_server_and_worker(storage: Storage, slug: str) -> tuple[Address | None,
 
     (None, False) if SHOPFLOOR_URL names another server, or the server does not answer.
     """
-    address = None if is_remote() else find_server(storage, named=False)
+    address = None if is_remote() else find_storage_server(storage)
     if address is None:
         return None, False
     try:

@@ -23,8 +23,8 @@ class Address(msgspec.Struct, frozen=True):
     """The process of the storage's own server; None if the server is a part of another program."""
 
 
-def address_of(url: str, token: str | None = None) -> Address:
-    """Return the address of the server at a URL, or at `…/login?token=…`, whose token is used if `token` is None.
+def parse_server_url(url: str, token: str | None = None) -> Address:
+    """Return the address in a server's URL, or in `…/login?token=…`, whose token is used if `token` is None.
 
     Raises UsageError for a login link with a code, which works in a browser only.
     """
@@ -41,19 +41,19 @@ def address_of(url: str, token: str | None = None) -> Address:
     return Address(url.rstrip("/"), token or "")
 
 
-def named_server() -> Address | None:
+def server_from_environment() -> Address | None:
     """Return the address in `$SHOPFLOOR_URL` and `$SHOPFLOOR_TOKEN`, or None if the former is not set."""
     url = os.environ.get("SHOPFLOOR_URL")
-    return address_of(url, os.environ.get("SHOPFLOOR_TOKEN")) if url else None
+    return parse_server_url(url, os.environ.get("SHOPFLOOR_TOKEN")) if url else None
 
 
-def find_server(storage: Storage, *, named: bool = True) -> Address | None:
-    """Return the address of the server to use, or None if none is running and the files must be read directly.
+def find_server(storage: Storage) -> Address | None:
+    """Return the server in the environment, or else the running server of the storage; None if there is neither."""
+    return server_from_environment() or find_storage_server(storage)
 
-    A server in the environment takes precedence, unless `named` is False: then only the storage's own server counts.
-    """
-    if named and (address := named_server()) is not None:
-        return address
+
+def find_storage_server(storage: Storage) -> Address | None:
+    """Return the running server of the storage, or None if no server runs there."""
     # Check the folder's permissions before trusting its content, such as the server's address.
     require_private_folder(storage.root)
     # A running server holds its lock; the address file alone may be left over from a crash.

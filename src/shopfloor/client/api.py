@@ -6,13 +6,14 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, Final, cast
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import msgspec
 
 from shopfloor.client.sse import Frame, frames
 from shopfloor.client.transport import Response, Transport, TransportError
 from shopfloor.decoding import decode_json, json_decoder
+from shopfloor.error_factories import ambiguous_run
 from shopfloor.errors import (
     BodyTooLarge,
     InvalidInput,
@@ -20,7 +21,6 @@ from shopfloor.errors import (
     RunNotFound,
     ServerUnreachable,
     ShopfloorError,
-    ambiguous_run,
     error_class,
 )
 from shopfloor.limits import REQUEST_BYTES
@@ -86,6 +86,14 @@ class Api:
     async def content(self, path: str, **params: Any) -> bytes:
         """Send a GET request and return the body of the response, which is JSON."""
         return await self._content("GET", path, **params)
+
+    async def artifact(self, run_id: str, name: str) -> bytes:
+        """Return the content of an artifact of a run."""
+        async with self.open_response("GET", f"/api/runs/{run_id}/artifacts/{quote(name)}") as response:
+            content = await read_body(response)
+        if response.status >= _FIRST_ERROR:
+            raise error_from_response(response, content)
+        return content
 
     async def log(self, run_id: str, *, after: int = 0, limit: int = _PAGE) -> tuple[list[Entry], bool]:
         """Return a page of a run's log, as it was written, and whether there is more."""

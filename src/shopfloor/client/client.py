@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from types import TracebackType
 from typing import Literal, Self
 
-from shopfloor.client.address import address_of
+from shopfloor.client.address import parse_server_url
 from shopfloor.client.api import Api
 from shopfloor.client.fleet import FleetUpdate, follow_events
 from shopfloor.client.transport import Transport
@@ -20,7 +20,7 @@ class Client:
     """
 
     def __init__(self, base_url: str, api_key: str | None = None, *, transport: Transport | None = None) -> None:
-        address = address_of(base_url, api_key)
+        address = parse_server_url(base_url, api_key)
         self.api = Api(address.url, address.token, transport=transport)
         self.workers = WorkersApi(self.api)
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from shopfloor.client.api import Api
-from shopfloor.client.replay import ReconnectBackoff
+from shopfloor.client.resumable_stream import ReconnectBackoff
 from shopfloor.decoding import decode_json, json_decoder
 from shopfloor.errors import ServerUnreachable
 

@@ -53,19 +53,31 @@ class Transport(Protocol):
 class AppTransport:
     """Calls an ASGI app in this process. Responses are streamed, and the app learns when the client disconnects."""
 
-    def __init__(self, app: App, token: str, tasks: anyio.abc.TaskGroup) -> None:
+    def __init__(
+        self,
+        app: App,
+        token: str,
+        tasks: anyio.abc.TaskGroup,
+        *,
+        client: tuple[str, int] = ("127.0.0.1", 0),
+        user_agent: str | None = None,
+    ) -> None:
+        """Create the transport. `client` and `user_agent` say on whose behalf requests are sent, for the audit log."""
         self._app = app
-        self._token = token
+        self._headers = {"host": _HOST, "authorization": f"Bearer {token}"}
+        if user_agent is not None:
+            self._headers["user-agent"] = user_agent
+        self._client = client
         self._tasks = tasks
 
     @asynccontextmanager
     async def send(self, method: str, target: str, body: bytes | None = None) -> AsyncGenerator[Response]:
         """Call the app in a task of its own. Leaving the context disconnects. Raises `TransportError`."""
-        headers = {"host": _HOST, "authorization": f"Bearer {self._token}"}
+        headers = self._headers
         if body is not None:
-            headers |= {"content-type": "application/json", "content-length": str(len(body))}
+            headers = headers | {"content-type": "application/json", "content-length": str(len(body))}
         exchange = _Exchange(body or b"")
-        self._tasks.start_soon(exchange.run, self._app, _scope(method, target, headers))
+        self._tasks.start_soon(exchange.run, self._app, _scope(method, target, headers, self._client))
         try:
             status, content_type = await exchange.read_head()
             yield Response(f"http://{_HOST}{target}", status, content_type, exchange.chunks())
@@ -76,7 +88,7 @@ class AppTransport:
         """Do nothing: nothing is open between requests."""
 
 
-def _scope(method: str, target: str, headers: Mapping[str, str]) -> _Message:
+def _scope(method: str, target: str, headers: Mapping[str, str], client: tuple[str, int]) -> _Message:
     path, _, query = target.partition("?")
     return {
         "type": "http",
@@ -88,8 +100,8 @@ def _scope(method: str, target: str, headers: Mapping[str, str]) -> _Message:
         "raw_path": path.encode("ascii"),
         "query_string": query.encode("ascii"),
         "root_path": "",
-        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
-        "client": ("127.0.0.1", 0),
+        "headers": [(name.encode(), value.encode("latin-1")) for name, value in headers.items()],
+        "client": client,
         "server": (_HOST, 80),
         "state": {},
     }

@@ -11,7 +11,7 @@ import msgspec
 
 from shopfloor.client.api import Api, failure_of, require_run_id
 from shopfloor.client.execution import ContinueRequest, Execution, FirstSegment, ReceivedEvent, ResumedRun, StartRequest
-from shopfloor.client.replay import follow_log, replay_log, retry_unreachable, with_seq
+from shopfloor.client.resumable_stream import follow_log, replay_log, retry_unreachable, with_seq
 from shopfloor.client.tools import CallResult, ToolHandlers, executed
 from shopfloor.decoding import convert
 from shopfloor.errors import (
@@ -23,6 +23,7 @@ from shopfloor.errors import (
     ToolFailed,
 )
 from shopfloor.limits import CANCEL_SECONDS
+from shopfloor.log import ClientInfo
 from shopfloor.views import (
     ClientToolRequest,
     ErrorEvent,
@@ -69,6 +70,7 @@ class WorkersApi:
         channel_name: str | None = None,
         idempotency_key: str | None = None,
         cwd: str | None = None,
+        client: ClientInfo | None = None,
     ) -> AsyncGenerator[StreamEvent | UnknownEvent]:
         """Run a worker and yield its events. A stream that pauses for a question continues once it is answered.
 
@@ -84,6 +86,7 @@ class WorkersApi:
             idempotency_key=idempotency_key,
             detach=detach,
             cwd=cwd,
+            client=client,
         )
         return self._stream_events(slug, first, tools, signal)
 
@@ -172,6 +175,7 @@ class WorkersApi:
         channel_id: str | None = None,
         channel_name: str | None = None,
         idempotency_key: str | None = None,
+        client: ClientInfo | None = None,
     ) -> str:
         """Start a run of a worker without waiting for it. Return the run's id."""
         options = {
@@ -180,6 +184,7 @@ class WorkersApi:
             "channel_id": channel_id,
             "channel_name": channel_name,
             "idempotency_key": idempotency_key,
+            "client": client,
         }
         fields = {name: value for name, value in options.items() if value is not None}
         response = await self._api.post("/api/runs", {"worker": slug, "input": input or {}, **fields})

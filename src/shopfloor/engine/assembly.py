@@ -13,7 +13,7 @@ from shopfloor.engine.definitions import Definitions
 from shopfloor.engine.engine_ports import StepContext, StoragePorts
 from shopfloor.engine.inbox import Inbox
 from shopfloor.engine.lifecycle import Lifecycle
-from shopfloor.engine.plugin_jobs import claimed_jobs
+from shopfloor.engine.plugin_jobs import job_claims
 from shopfloor.engine.registry import ClaimPolicy, RunRegistry
 from shopfloor.engine.resumption import Resumption
 from shopfloor.engine.run_service import RunService
@@ -61,7 +61,8 @@ def assemble(
         processes=agents.processes,
         agents=agents,
         plugins=plugins,
-        find_claimed_jobs=partial(claimed_jobs, ports.store, ports.reader),
+        blobs=ports.blobs,
+        find_job_claims=partial(job_claims, ports.store, ports.reader),
         call_worker=sub_runs.call,
         cwd=cwd,
     )

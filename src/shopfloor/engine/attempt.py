@@ -15,7 +15,7 @@ import msgspec
 from shopfloor.engine.abandonable_task import AbandonableTask
 from shopfloor.engine.cancellation import Cancellation
 from shopfloor.engine.error_mapping import NON_RETRYABLE, as_run_failed, failure_from_record
-from shopfloor.engine.replay_state import ConversationEvent, ReplayState, StepKey, StepRecord
+from shopfloor.engine.replay_state import ConversationEvent, ReplayState, StepKey, StepRecord, elapsed_ms
 from shopfloor.engine.slot_usage import Slot, SlotPool, SlotUsage
 from shopfloor.errors import (
     DatabaseDamaged,
@@ -92,7 +92,8 @@ class StepTry(msgspec.Struct):
     name: str
     kind: str
     try_: int
-    started_monotonic: float
+    started_monotonic: float | None
+    """None if a crash interrupted the try: how long it took is not known then."""
     branches: list[str] | None = None
     resumed: bool = False
     """Whether an earlier attempt has started this try, according to the log."""
@@ -279,7 +280,8 @@ class Attempt:
         resumed = repeatable and record is not None and record.done is None
         try_ = record.try_ if record is not None and resumed else await self._next_try(step_key, record, retry)
         while True:
-            step_try = StepTry(step_key, name, kind, try_, time.monotonic(), branches, resumed)
+            started = record.started_monotonic if record is not None and resumed else time.monotonic()
+            step_try = StepTry(step_key, name, kind, try_, started, branches, resumed)
             if not resumed and not starts_itself:
                 await self.begin(step_try)
             try:
@@ -346,7 +348,7 @@ class Attempt:
             session=step_result.session,
             rate_limits=step_result.limits,
             ended_processes=step_result.ended_processes or None,
-            duration_ms=round((time.monotonic() - step_try.started_monotonic) * 1000),
+            duration_ms=None if (start := step_try.started_monotonic) is None else elapsed_ms(start),
         )
         # Record the end even if the attempt is being interrupted.
         with anyio.CancelScope(shield=True):
@@ -368,9 +370,9 @@ class Attempt:
 
         Raises `OutcomeUnknown` unless the retry policy allows the step to be executed twice.
         """
-        step_try = StepTry(step_key, record.name, record.kind, record.try_, time.monotonic())
+        step_try = StepTry(step_key, record.name, record.kind, record.try_, None)
         unknown = OutcomeUnknown(
-            f"a crash interrupted the step {step_key.path or record.name!r}: its outcome is unknown",
+            f"a crash interrupted the step {record.name!r}: its outcome is unknown",
             hint="check the effects of the step; `retry: {always: true}` repeats interrupted steps",
         )
         await self.end(step_try, error=unknown)

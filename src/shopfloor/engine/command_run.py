@@ -15,7 +15,7 @@ from shopfloor.engine.steps.command import CommandStepRunner
 from shopfloor.engine.steps.shell_process import Echo, StepCommand
 from shopfloor.errors import ShopfloorError, StorageFull, UnexpectedError
 from shopfloor.limits import DISK_CHECK_SECONDS
-from shopfloor.log import FORMAT, CallCompleted, RunCompleted, RunError, RunStarted, StepCompleted, now
+from shopfloor.log import FORMAT, CallCompleted, ClientInfo, RunCompleted, RunError, RunStarted, StepCompleted, now
 from shopfloor.ports import Logs, Processes
 
 _STEP_KEY = StepKey(COMMAND)
@@ -30,6 +30,7 @@ class CommandRequest(msgspec.Struct, frozen=True, kw_only=True):
     owner: str = COMMAND
     channel_id: str = "cli"
     channel_name: str = "cli"
+    client: ClientInfo | None = None
 
 
 class CommandOutcome(msgspec.Struct, frozen=True):
@@ -90,6 +91,7 @@ def _run_started(request: CommandRequest) -> RunStarted:
         agent_id=request.owner,
         channel_id=request.channel_id,
         channel_name=request.channel_name,
+        client=request.client,
         root_run_id=request.run_id,
         queued_at=now(),
         format=FORMAT,

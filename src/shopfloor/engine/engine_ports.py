@@ -8,8 +8,8 @@ import msgspec
 
 from shopfloor.engine.agents.request import AgentRuntime
 from shopfloor.engine.attempt import Attempt, StepResult, StepTry
-from shopfloor.engine.plugin_jobs import FindClaimedJobs
-from shopfloor.ports import Audit, Hosts, LogReader, Logs, Models, Plugins, Processes, Queue, Store
+from shopfloor.engine.plugin_jobs import FindJobClaims
+from shopfloor.ports import Audit, Blobs, Hosts, LogReader, Logs, Models, Plugins, Processes, Queue, Store
 
 
 class StoragePorts(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,6 +21,7 @@ class StoragePorts(msgspec.Struct, frozen=True, kw_only=True):
     logs: Logs
     reader: LogReader
     audit: Audit
+    blobs: Blobs
 
 
 class CallWorker(Protocol):
@@ -39,6 +40,9 @@ class StepContext(msgspec.Struct, frozen=True, kw_only=True):
     call_worker: CallWorker
     agents: AgentRuntime
     plugins: Plugins
-    find_claimed_jobs: FindClaimedJobs
+    find_job_claims: FindJobClaims
+    blobs: Blobs
     cwd: str
     """The working directory of the run."""
+    has_memory: bool = False
+    """Whether the worker's memory is added to its system prompts."""

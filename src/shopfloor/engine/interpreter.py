@@ -18,7 +18,7 @@ from shopfloor.engine.run import Run
 from shopfloor.engine.steps.conversation import Thread, as_markdown
 from shopfloor.engine.steps.model import add_message
 from shopfloor.engine.steps.plugin import JobRequest, PluginResult, PluginStepRunner
-from shopfloor.engine.steps.tools import build_tools
+from shopfloor.engine.steps.tool_definitions import build_tools
 from shopfloor.engine.workers.definition import (
     AddMessage,
     Agent,
@@ -28,6 +28,7 @@ from shopfloor.engine.workers.definition import (
     Definition,
     ForEach,
     NextMessage,
+    Operation,
     Parallel,
     PluginJob,
     Retry,
@@ -117,7 +118,7 @@ class BlockRun(Run):
     async def plugin_job(self, name: str, request: JobRequest) -> PluginResult:
         """Hand a task to a plugin, and return the result of its job."""
         context = self._step_context
-        step = PluginStepRunner(self._attempt, context.plugins, context.find_claimed_jobs, request)
+        step = PluginStepRunner(self._attempt, context.plugins, context.find_job_claims, request)
         return await step.run(self._next_step_key(name, PLUGIN_JOB), name=name)
 
     def results(self, kind: str) -> Iterator[Any]:
@@ -129,6 +130,10 @@ class BlockRun(Run):
     async def add_message(self, thread: Thread, text: str, *, role: str) -> None:
         """Add a message to a thread, recorded under the key of this block."""
         await add_message(self._attempt, thread, self._outer_key, [TextBlock(fidelity="router", text=text)], role=role)
+
+    async def with_memory(self, system: str | None, model: str) -> str | None:
+        """Return the system prompt of a thread with what the worker remembers."""
+        return await self._with_memory(system, model)
 
     async def reply(
         self, thread: Thread, *, name: str, schema: dict[str, Any] | None, prompt: str | None, retry: Retry | None
@@ -191,9 +196,10 @@ class Interpreter:
 
     async def _start_thread(self, name: str, step: StartThread, scope: Scope) -> None:
         system = self._prompt(step.system, step.input, scope) if step.system is not None else None
+        model = str(fill(step.model, scope.values))
         scope.threads[step.thread] = Thread(
-            model=str(fill(step.model, scope.values)),
-            system=system,
+            model=model,
+            system=await scope.run.with_memory(system, model),
             tools=step.tools,
             max_steps=step.max_steps,
             thinking=step.thinking,
@@ -287,6 +293,12 @@ class Interpreter:
             retry=step.retry,
         )
         self._set(step.output, result.data if result.data is not None else result.text, scope)
+
+    async def _operation(self, name: str, step: Operation, scope: Scope) -> None:
+        value = await scope.run.operation(
+            step.plugin, step.tool, lambda: fill(step.input, scope.values), name=name, retry=step.retry
+        )
+        self._set(step.output, value, scope)
 
     async def _plugin_job(self, name: str, step: PluginJob, scope: Scope) -> None:
         task = str(fill(step.task, scope.values))
@@ -394,6 +406,7 @@ class Interpreter:
         CallTool: _call_tool,
         CommandStep: _command,
         Agent: _agent,
+        Operation: _operation,
         PluginJob: _plugin_job,
         RunWorker: _run_worker,
         Custom: _custom,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from datetime import datetime
 from typing import Any
 
 import anyio
@@ -21,7 +20,7 @@ from shopfloor.engine.error_mapping import as_run_failed, to_run_error
 from shopfloor.engine.maintenance import end_orphan
 from shopfloor.engine.partial_message_writer import end_partial_messages
 from shopfloor.engine.registry import Claim, RunRegistry
-from shopfloor.engine.replay_state import AGENT, ReplayState, last_event, read_replay_state
+from shopfloor.engine.replay_state import AGENT, ReplayState, elapsed_ms, last_event, read_replay_state, seconds_since
 from shopfloor.engine.resumption import Resumption
 from shopfloor.engine.slot_usage import Slot
 from shopfloor.engine.subruns import SubRuns
@@ -41,7 +40,7 @@ from shopfloor.errors import (
     StorageFull,
 )
 from shopfloor.limits import ABANDON_SECONDS, IDLE_RUNS, IDLE_SECONDS, POISON_ATTEMPTS
-from shopfloor.log import FORMAT, RunCompleted, RunError, RunStarted, Status, Usage, now
+from shopfloor.log import FORMAT, RunCompleted, RunError, RunStarted, Status, Usage
 from shopfloor.ports import Logs, QueuedRun
 
 _log = logging.getLogger("shopfloor.engine")
@@ -147,7 +146,7 @@ async def end_open_steps(attempt: Attempt, error: ShopfloorError | None) -> None
     `error` is the error of all these steps, if the run as a whole was interrupted.
     """
     for step_key, record in reversed(attempt.replay_state.open_steps()):
-        step_try = StepTry(step_key, record.name, record.kind, record.try_, time.monotonic())
+        step_try = StepTry(step_key, record.name, record.kind, record.try_, record.started_monotonic)
         await attempt.end(step_try, error=error or attempt.stop_error(step_key))
 
 
@@ -171,13 +170,15 @@ def _outcome(
     )
 
 
+def _with_submitted_result(outcome: RunCompleted, replay_state: ReplayState) -> RunCompleted:
+    """Give a completed run the result that its worker submitted, whatever the worker returned."""
+    submitted = replay_state.submitted_result
+    return replace(outcome, result=submitted) if outcome.status == "completed" and submitted is not None else outcome
+
+
 def _duration_ms(replay_state: ReplayState, started_monotonic: float) -> int:
-    """Return the time since the first attempt started. Across attempts only the wall clock can measure it."""
-    this_attempt = round((time.monotonic() - started_monotonic) * 1000)
-    if not replay_state.started_at:
-        return this_attempt
-    since = datetime.fromisoformat(now()) - datetime.fromisoformat(replay_state.started_at)
-    return max(this_attempt, round(since.total_seconds() * 1000))
+    """Return the time since the first attempt started."""
+    return max(elapsed_ms(started_monotonic), round(seconds_since(replay_state.started_at) * 1000))
 
 
 class Lifecycle:
@@ -268,6 +269,7 @@ class Lifecycle:
                     attempt,
                     lambda: self._execute(attempt, definition, worker),
                     before_end=lambda: self._sub_runs.cancel_open(attempt),
+                    finish=lambda outcome: _with_submitted_result(outcome, replay_state),
                 )
             finally:
                 del self._registry.live_attempts[run_id]
@@ -313,14 +315,16 @@ class Lifecycle:
         # Imported late: a server answers requests before it executes a run, and its warm-up imports these modules.
         from shopfloor.engine.interpreter import Interpreter
         from shopfloor.engine.run import Run, as_json
-        from shopfloor.engine.steps.tools import build_tools
+        from shopfloor.engine.steps.tool_definitions import build_tools
 
         first = attempt.replay_state.first
         if first is not None and first.definition is None and first.kind == AGENT:
             raise AgentFailed("the parent agent of this sub-agent was interrupted")
         if first is None or definition is None:
             raise StepFailed("the log has no readable definition: the run cannot be resumed")
-        step_context = msgspec.structs.replace(self._step_context, cwd=first.cwd or self._step_context.cwd)
+        step_context = replace(
+            self._step_context, cwd=first.cwd or self._step_context.cwd, has_memory=definition.memory
+        )
         worker_input = first.input or {}
         if not isinstance(worker, Worker) or worker.function is None:
             return await Interpreter(attempt, step_context, definition, worker_input).run()

@@ -5,23 +5,50 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 
+import msgspec
+
 from shopfloor.engine.replay_state import PLUGIN_JOB, read_replay_state
 from shopfloor.engine.workers.catalog import PLUGIN
-from shopfloor.errors import ShopfloorError
+from shopfloor.engine.workers.plugin_workers import job_description
+from shopfloor.errors import OutcomeUnknown, ShopfloorError
 from shopfloor.limits import PLUGIN_CLAIM_RUNS
-from shopfloor.log import Session
+from shopfloor.log import RunCompleted, Session
 from shopfloor.ports import LogReader, Plugins, RunFilter, RunItem, Store
 
 _log = logging.getLogger("shopfloor.engine")
-FindClaimedJobs = Callable[[str], Awaitable[set[str]]]
-"""A function that returns the ids of the jobs of a plugin that belong to a run."""
 
 
-async def claimed_jobs(store: Store, reader: LogReader, plugin: str) -> set[str]:
-    """Return the ids of the jobs of a plugin that belong to its newest runs."""
+class JobClaims(msgspec.Struct, frozen=True):
+    """Which jobs of a plugin belong to its newest runs."""
+
+    job_ids: set[str]
+    lost: dict[str, str]
+    """The runs that have dispatched a job but do not know its id, each with the description of its job."""
+
+
+FindJobClaims = Callable[[str], Awaitable[JobClaims]]
+"""A function that returns the claims on the jobs of a plugin."""
+
+
+async def job_claims(store: Store, reader: LogReader, plugin: str) -> JobClaims:
+    """Return the claims on the jobs of a plugin, as the logs of its newest runs have them."""
     page = await store.list_runs(RunFilter(worker_type=PLUGIN, name=plugin), limit=PLUGIN_CLAIM_RUNS)
-    sessions = [await job_of(reader, item.row.id) for item in page.items]
-    return {session.session_id for session in sessions if session is not None and session.session_id is not None}
+    claims = JobClaims(set(), {})
+    for item in page.items:
+        replay_state = await read_replay_state(reader, item.row.id)
+        for step in replay_state.steps.values():
+            if step.kind != PLUGIN_JOB or step.session is None or step.session.session_id is None:
+                continue
+            if step.has_reported:
+                claims.job_ids.add(step.session.session_id)
+            elif replay_state.first is not None and _may_have_dispatched(replay_state.outcome):
+                claims.lost[item.row.id] = job_description(replay_state.first.input or {})
+    return claims
+
+
+def _may_have_dispatched(outcome: RunCompleted | None) -> bool:
+    """Return whether a run without a job may have one in the plugin: the plugin did not refuse the dispatch."""
+    return outcome is None or outcome.error is None or outcome.error.code == OutcomeUnknown.code
 
 
 async def job_of(reader: LogReader, run_id: str) -> Session | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
@@ -28,15 +29,18 @@ from shopfloor.log import (
     UserMessage,
     decode,
     is_message_chunk,
+    now,
 )
 from shopfloor.ports import LogReader
 from shopfloor.views import (
     DEFINITION_CHANGED,
+    SUBMIT_RESULT,
     PartialMessages,
     Spending,
     UsageTotal,
     WaitState,
     format_step_key,
+    ms_between,
     spending_step,
     wait_state_step,
 )
@@ -47,6 +51,8 @@ PLUGIN_JOB = "plugin"
 """The kind of a step that a plugin executes."""
 COMMAND = "command"
 """The kind of a step that runs a command."""
+SUBMITTED: Final = {"submitted": True}
+"""The output of `submit_result` if the result was accepted."""
 _AFTER_ALL = 2**53
 """Greater than the `seq` of any event."""
 
@@ -72,6 +78,7 @@ class StepRecord(msgspec.Struct):
     child_run_id: str | None = None
     started_seq: int = 0
     """The `seq` of the start of this try."""
+    started_at: str = ""
     stopped_by: StepCompleted | CallCompleted | None = None
     """The end of the step whose failure stopped this one."""
     session: Session | None = None
@@ -82,6 +89,21 @@ class StepRecord(msgspec.Struct):
     """For an agent: its tool calls without a result."""
     stdout: TextTail = msgspec.field(default_factory=lambda: TextTail(COMMAND_OUTPUT_CHARS))
     """For a command: the end of its standard output."""
+
+    @property
+    def started_monotonic(self) -> float:
+        """When this try started, possibly in another process, on the monotonic clock of this process."""
+        return time.monotonic() - seconds_since(self.started_at)
+
+
+def elapsed_ms(started_monotonic: float) -> int:
+    """Return the milliseconds since a time of the monotonic clock."""
+    return round((time.monotonic() - started_monotonic) * 1000)
+
+
+def seconds_since(timestamp: str) -> float:
+    """Return the time since an event of the log. Across processes only the wall clock can measure it."""
+    return (ms_between(timestamp, now()) or 0) / 1000
 
 
 class ReplayState(msgspec.Struct):
@@ -102,6 +124,8 @@ class ReplayState(msgspec.Struct):
     stale_calls: set[str] = set()
     """Open calls to the outside whose step has ended. Another try of the step makes them again."""
     results: dict[str, ToolResult] = {}
+    submitted_result: str | None = None
+    """The text that the worker last submitted as its result."""
     failed: tuple[StepKey, int] | None = None
     """The step that failed last, and the `seq` of its end; of nested steps the innermost."""
     waits: WaitState = WaitState()
@@ -142,6 +166,7 @@ class ReplayState(msgspec.Struct):
                     step.try_,
                     child_run_id=event.child_run_id,
                     started_seq=event.seq,
+                    started_at=event.timestamp,
                     session=session,
                 )
             case StepCompleted() | CallCompleted() as step:
@@ -158,7 +183,7 @@ class ReplayState(msgspec.Struct):
                 self.stale_calls.discard(call.call_id)
             case ToolResult() as result:
                 self.conversation.setdefault(step_key, []).append(result)
-                self.calls.pop(result.call_id, None)
+                self._note_submission(self.calls.pop(result.call_id, None), result)
                 self.results[result.call_id] = result
             case _:
                 pass
@@ -177,6 +202,12 @@ class ReplayState(msgspec.Struct):
                 started = self.steps[step_key].session
                 process = step.session.process or (started and started.process)
                 self.steps[step_key].session = msgspec.structs.replace(step.session, process=process)
+
+    def _note_submission(self, call: tuple[StepKey, ToolCall] | None, result: ToolResult) -> None:
+        is_accepted = result.name == SUBMIT_RESULT and result.fidelity == "router" and result.output == SUBMITTED
+        arguments: Any = call[1].input if call is not None and is_accepted else None
+        if isinstance(arguments, dict):
+            self.submitted_result = str(cast("dict[str, Any]", arguments).get("text"))
 
     def _note_failure(self, step_key: StepKey, step: StepCompleted | CallCompleted) -> None:
         if step.error_code == ExecutionCancelled.code:

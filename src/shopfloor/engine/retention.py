@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from shopfloor.engine.engine_ports import StoragePorts
 from shopfloor.engine.plugin_jobs import delete_job
 from shopfloor.errors import NeedsForce, RunNotFound, RunRunning
-from shopfloor.ports import Plugins, RunFilter, RunItem, Store, audit_entry
+from shopfloor.ports import Plugins, RunFilter, RunItem, Store, artifacts_folder, audit_entry
 
 _BATCH = 500
 
@@ -66,6 +66,7 @@ async def delete_one(ports: StoragePorts, run_id: str) -> None:
     """Delete one run. If a crash interrupts the deletion after the tombstone, the next start finishes it."""
     await ports.store.add_tombstone(run_id)
     await ports.logs.delete(run_id)
+    await ports.blobs.delete(artifacts_folder(run_id))
     await ports.store.delete(run_id)
     # After the row: a process that gets the announcement reads the row at once.
     await ports.logs.announce_deletion(run_id)

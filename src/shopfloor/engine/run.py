@@ -16,16 +16,23 @@ from shopfloor.engine.attempt import ROOT_KEY, Attempt, StepResult, StepTry
 from shopfloor.engine.engine_ports import StepContext
 from shopfloor.engine.replay_state import StepKey
 from shopfloor.engine.steps.agent import AgentResult, AgentStepRunner
+from shopfloor.engine.steps.builtin_tools import ASK, worker_memory
 from shopfloor.engine.steps.command import CommandResult, CommandStepRunner
 from shopfloor.engine.steps.conversation import Thread
 from shopfloor.engine.steps.model import ModelStepRunner
+from shopfloor.engine.steps.operation import OPERATION, OperationRequest, OperationStepRunner
 from shopfloor.engine.steps.shell_process import StepCommand, shell_argv
-from shopfloor.engine.steps.tools import ASK, LOG_QUESTION, UPDATE_SUMMARY, Tool, Tools, build_tool, call_function
+from shopfloor.engine.steps.tool_definitions import Tool, ToolContext, build_tool
+from shopfloor.engine.steps.tools import Tools, call_function
+from shopfloor.engine.worker_memory import COMPACT_PROMPT, Memory, WorkerMemory, add_memories, compactable
 from shopfloor.engine.workers.definition import Retry, path_segment
 from shopfloor.engine.workers.python import PythonTool
-from shopfloor.errors import DefinitionChanged, StepFailed, ToolFailed
+from shopfloor.errors import DefinitionChanged, RunFailed, StepFailed, ToolFailed
 from shopfloor.ports import OwnTool
+from shopfloor.views import LOG_QUESTION, RECORD_DECISION, STORE_MEMORY, SUBMIT_RESULT, UPDATE_SUMMARY
 
+COMPACT_MEMORY = "compact-memory"
+"""The name of the step in which a model condenses the memories of the worker."""
 _current_step: ContextVar[str | None] = ContextVar("current_step", default=None)
 """The name of the `Run.step` whose function is being executed."""
 
@@ -120,7 +127,7 @@ class Run:
         }
         thread = Thread(
             model=model,
-            system=system,
+            system=await self._with_memory(system, model),
             tools=[tool if isinstance(tool, str) else tool.name for tool in tools],
             max_steps=max_steps,
             thinking=thinking,
@@ -141,7 +148,7 @@ class Run:
         retry: Retry | None = None,
     ) -> Any:
         """Let the model answer in a thread, after `prompt` if set. `tools` are added to those of the worker."""
-        known = Tools({**self._tools, **(tools or {})})
+        known = self._all_tools(tools)
         step = ModelStepRunner(self._attempt, self._step_context.models, known, thread, schema=schema, prompt=prompt)
         return await step.run(self._next_step_key(name, "next-message"), name=name, retry=retry)
 
@@ -194,7 +201,7 @@ class Run:
         fields = {
             "provider": provider,
             "prompt": prompt,
-            "system": system,
+            "system": await self._with_memory(system),
             "model": model,
             "tools": tools,
             "own_tools": own_tools,
@@ -254,8 +261,7 @@ class Run:
 
         async def execute(step_try: StepTry) -> StepResult:
             arguments = given() if callable(given) else given
-            tools = Tools(self._tools)
-            result = await tools.call(
+            result = await self._all_tools().call(
                 self._attempt, step_key, tool, arguments, try_=step_try.try_, timeout_seconds=timeout
             )
             if result.error is not None:
@@ -263,6 +269,25 @@ class Run:
             return StepResult(result.output)
 
         return await self._attempt.step(step_key, execute, name=name, kind="tool-call", retry=retry, repeatable=True)
+
+    async def operation(
+        self,
+        plugin: str,
+        tool: str,
+        given: Mapping[str, Any] | Callable[[], Any] | None = None,
+        *,
+        name: str | None = None,
+        retry: Retry | None = None,
+    ) -> Any:
+        """Call a tool of a plugin; return its text, or its content if that is not only text.
+
+        `given` has the arguments, or is a function that returns them. They are checked against the tool's schema before
+        the plugin gets them. Raises `ToolFailed` for a failure of the tool, `PluginFailed` for one of the protocol.
+        """
+        name, context = name or tool, self._step_context
+        request = OperationRequest(plugin=plugin, tool=tool, arguments=given or {})
+        step = OperationStepRunner(self._attempt, context.plugins, context.blobs, request)
+        return await step.run(self._next_step_key(name, OPERATION), name=name, retry=retry)
 
     async def ask(
         self,
@@ -274,20 +299,70 @@ class Run:
     ) -> Any:
         """Ask a person and wait for the answer, for days if need be. Raises `AnswerTimeout` after `timeout` seconds."""
         arguments, step_key = _question(question, options), self._next_step_key(name, "ask")
-        result = await Tools({}).call(self._attempt, step_key, ASK, arguments, timeout_seconds=timeout)
+        tools = Tools({}, self._step_context.blobs)
+        result = await tools.call(self._attempt, step_key, ASK, arguments, timeout_seconds=timeout)
         if result.error is not None:
             raise ToolFailed(f"the question got no answer: {result.error}")
         return result.output
 
     async def log_question(self, question: str, *, options: Sequence[str] | None = None) -> None:
         """Record a question for viewers, without waiting for an answer."""
-        step_key = self._next_step_key(LOG_QUESTION, "log_question")
-        await Tools({}).call(self._attempt, step_key, LOG_QUESTION, _question(question, options))
+        await self._call_builtin(LOG_QUESTION, _question(question, options))
 
     async def summary(self, text: str) -> None:
         """Record in one line what the worker is doing, for the timeline."""
-        step_key = self._next_step_key(UPDATE_SUMMARY, "summary")
-        await Tools({}).call(self._attempt, step_key, UPDATE_SUMMARY, {"summary": text})
+        await self._call_builtin(UPDATE_SUMMARY, {"summary": text})
+
+    async def record_decision(self, question: str, decision: str, reasoning: str) -> None:
+        """Record a decision that the worker made because the task left it open."""
+        fields = {"question": question, "decision": decision, "reasoning": reasoning}
+        await self._call_builtin(RECORD_DECISION, fields)
+
+    async def store_memory(self, key: str, content: str) -> None:
+        """Keep a text for later runs of this worker; overwrite the one with the same key.
+
+        With `@worker(memory=True)` the newest memories are part of the system prompts of models and agents.
+        """
+        await self._call_builtin(STORE_MEMORY, {"key": key, "content": content})
+
+    async def submit_result(self, text: str, artifacts: Mapping[str, str] | None = None) -> None:
+        """Submit the result of the run, whatever the worker returns, and `artifacts`: files by their names."""
+        files = [{"name": name, "content": content} for name, content in (artifacts or {}).items()]
+        await self._call_builtin(SUBMIT_RESULT, {"text": text, **({"artifacts": files} if files else {})})
+
+    async def _call_builtin(self, tool: str, arguments: dict[str, Any]) -> None:
+        tools = Tools({}, self._step_context.blobs)
+        result = await tools.call(self._attempt, self._next_step_key(tool, tool), tool, arguments)
+        if result.error is not None:
+            raise ToolFailed(f"the tool {tool!r} failed: {result.error}")
+
+    def _all_tools(self, more: Mapping[str, Tool] | None = None) -> Tools:
+        return Tools({**self._tools, **(more or {})}, self._step_context.blobs)
+
+    async def _with_memory(self, system: str | None, model: str | None = None) -> str | None:
+        """Return a system prompt with what the worker remembers. `model` condenses the memories if there are many."""
+        if not self._step_context.has_memory:
+            return system
+        memory = worker_memory(ToolContext(self._attempt, self._step_context.blobs))
+        memories = await memory.load()
+        if model is not None and (condensed := compactable(memories)):
+            memories = await self._compact_memory(memory, condensed, model) or memories
+        return add_memories(system, memories)
+
+    async def _compact_memory(self, memory: WorkerMemory, condensed: list[Memory], model: str) -> list[Memory] | None:
+        """Condense memories and return all of them; None if that failed, and the next run tries again."""
+        step_key = self._next_step_key(COMPACT_MEMORY, "next-message")
+        if step_key in self._attempt.replay_state.steps:
+            # An earlier attempt has condensed memories that may have changed since.
+            return None
+        thread = Thread(model=model, system=COMPACT_PROMPT, messages=[])
+        prompt = "\n".join(each.markdown for each in condensed)
+        step = ModelStepRunner(self._attempt, self._step_context.models, self._all_tools(), thread, prompt=prompt)
+        try:
+            text = await step.run(step_key, name=COMPACT_MEMORY)
+        except RunFailed:
+            return None
+        return await memory.load() if await memory.replace(condensed, text) else None
 
     def _folder(self, cwd: str | None) -> str:
         """Resolve a folder relative to the folder of the run."""

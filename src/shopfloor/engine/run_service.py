@@ -12,9 +12,9 @@ from shopfloor.engine.engine_ports import StoragePorts
 from shopfloor.engine.registry import Claim, RunRegistry
 from shopfloor.engine.replay_state import AGENT, ReplayState, read_replay_state
 from shopfloor.engine.resumption import Resumption
-from shopfloor.engine.workers.catalog import BUILTIN, PLUGIN, Worker, WorkerCatalog
+from shopfloor.engine.workers.catalog import BUILTIN, EXAMPLE_WORKERS, PLUGIN, Worker, WorkerCatalog
 from shopfloor.engine.workers.inputs import input_schema, validate_input
-from shopfloor.engine.workers.plugin_workers import DESCRIPTION, TASK
+from shopfloor.engine.workers.plugin_workers import job_description
 from shopfloor.engine.workers.provider_workers import PROMPT
 from shopfloor.errors import (
     ConflictError,
@@ -36,8 +36,9 @@ from shopfloor.ports import (
     RunRequest,
     WorkerInfo,
     child_on_path_to,
+    one_shot_job,
 )
-from shopfloor.views import as_text, join_call_id, preview, split_call_id
+from shopfloor.views import as_text, join_call_id, split_call_id
 
 
 class RunService:
@@ -119,12 +120,14 @@ class RunService:
             agent_id=request.owner or worker.definition.slug,
             channel_id=request.channel_id or "api",
             channel_name=request.channel_name or request.channel_id or "api",
+            client=request.client,
             root_run_id=origin.root_run_id or run_id,
             queued_at=now(),
             parent={"run_id": parent, "depth": origin.depth} if parent else None,
             definition=worker.as_data,
             definition_hash=worker.hash,
             idempotency_key=request.idempotency_key,
+            origin=worker.absolute_origin,
             cwd=request.cwd or (worker.project.folder if worker.project else None),
             client_wait_seconds=origin.client_wait_seconds,
         )
@@ -166,10 +169,7 @@ class RunService:
         if replay_state.first is None:
             raise RunNotFound(f"there is no run {run_id} that waits for an answer")
         if replay_state.first.worker_type == PLUGIN:
-            raise ConflictError(
-                f"the run {run_id} is a job of a plugin, which takes no answers: a job is one-shot",
-                hint="start a new run whose task has the answer",
-            )
+            raise one_shot_job(run_id)
         for result in results:
             call_id = result.call_id
             if call_id in replay_state.definition_wait_calls:
@@ -285,7 +285,7 @@ def _already_answered(run_id: str, call_id: str) -> ConflictError:
 def _describe_task(worker: Worker, worker_input: dict[str, Any]) -> str:
     """Describe the run in one line, for lists: the worker and its input."""
     if worker.is_plugin:
-        return str(worker_input.get(DESCRIPTION) or preview(worker_input[TASK]))
+        return job_description(worker_input)
     if worker.worker_type != BUILTIN:
         return str(worker_input[PROMPT])
     inputs = ", ".join(f"{name}={as_text(value)}" for name, value in worker_input.items() if value is not None)
@@ -308,4 +308,5 @@ def _worker_info(worker: Worker) -> WorkerInfo:
         input_schema=input_schema(definition),
         tools=list(definition.tools),
         client_tools=[name for name, tool in definition.tools.items() if tool.handler is None],
+        example=worker.folder is not None and worker.folder.parent == EXAMPLE_WORKERS,
     )

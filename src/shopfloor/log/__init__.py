@@ -47,7 +47,7 @@ from shopfloor.log.events import (
     validate_run_id,
 )
 from shopfloor.log.masking import MASK, MaskHook, Masking
-from shopfloor.log.partial import (
+from shopfloor.log.message_chunks import (
     INTERRUPTED_STOP,
     Delta,
     PartialMessage,
@@ -61,6 +61,7 @@ from shopfloor.log.payloads import (
     Awaits,
     CallCompleted,
     CallStarted,
+    ClientInfo,
     Cost,
     Covers,
     Payload,
@@ -95,6 +96,7 @@ __all__ = [
     "CallStarted",
     "Check",
     "ChunkKind",
+    "ClientInfo",
     "Clock",
     "CommandBlock",
     "Cost",

@@ -40,6 +40,17 @@ class RunError(msgspec.Struct, frozen=True, kw_only=True):
     """What to do about the error, if anything."""
 
 
+class ClientInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The program that dispatched a run, as the program itself says."""
+
+    name: str
+    """Its name, e.g. `claude-code`."""
+    version: str | None = None
+    """Its version."""
+    session_id: str | None = None
+    """Its own id of the session or conversation."""
+
+
 class Awaits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What an unanswered call waits for."""
 
@@ -86,6 +97,8 @@ class RunStarted(_Named, frozen=True, kw_only=True):
     """The id of the channel that the request came from."""
     channel_name: str | None = None
     """The display name of that channel."""
+    client: ClientInfo | None = None
+    """The program that dispatched the run, if it is known. A sub-run has none: its parent called it."""
     root_run_id: str | None = None
     """The run at the top of the tree; its own id without a parent."""
     queued_at: str | None = None
@@ -98,6 +111,8 @@ class RunStarted(_Named, frozen=True, kw_only=True):
     """The hash of that definition."""
     idempotency_key: str | None = None
     """The caller's key: two requests with the same key are one run."""
+    origin: str | None = None
+    """Where the worker comes from: its folder or module. Its memory belongs to slug and origin."""
     cwd: str | None = None
     """The working directory, if the request names one."""
     client_wait_seconds: float | None = None

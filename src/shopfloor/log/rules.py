@@ -13,7 +13,7 @@ from shopfloor.errors import InvalidEvent
 from shopfloor.limits import LOG_LINE_BYTES
 from shopfloor.log.codec import decode_payload
 from shopfloor.log.events import TIMESTAMP, is_run_id
-from shopfloor.log.partial import chunk_blocks, is_message_chunk, supersedes_chunks
+from shopfloor.log.message_chunks import chunk_blocks, is_message_chunk, supersedes_chunks
 from shopfloor.log.payloads import PAYLOAD_TYPES, AssistantMessage
 
 RULES: Final[dict[str, str]] = {

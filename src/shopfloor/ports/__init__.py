@@ -23,6 +23,7 @@ from shopfloor.ports.agents import (
     UsageDelta,
 )
 from shopfloor.ports.audit import Audit, AuditEntry, audit_entry
+from shopfloor.ports.blobs import BlobInfo, Blobs, artifacts_folder, memory_folder, validate_key, validate_name
 from shopfloor.ports.bus import Bus, FleetSubscription, RunsSubscription, Subscription
 from shopfloor.ports.fleet_events import FleetEventPage, FleetEvents, FleetFilter, StoredFleetEvent
 from shopfloor.ports.hosts import Hosts
@@ -53,6 +54,7 @@ from shopfloor.ports.plugins import (
     ToolCallResult,
     ToolServerHandle,
     WorkerHandle,
+    one_shot_job,
 )
 from shopfloor.ports.processes import Child, Command, Exit, OutputChunk, Processes, StreamName, child_environment
 from shopfloor.ports.projects import Project, Projects
@@ -82,6 +84,8 @@ __all__ = [
     "AgentRequest",
     "Audit",
     "AuditEntry",
+    "BlobInfo",
+    "Blobs",
     "Bus",
     "CallResult",
     "Capabilities",
@@ -160,9 +164,14 @@ __all__ = [
     "Watchers",
     "WorkerHandle",
     "WorkerInfo",
+    "artifacts_folder",
     "audit_entry",
     "child_environment",
     "child_on_path_to",
+    "memory_folder",
+    "one_shot_job",
     "parent_of",
     "run_fields",
+    "validate_key",
+    "validate_name",
 ]

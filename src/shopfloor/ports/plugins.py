@@ -7,6 +7,8 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from shopfloor.errors import ConflictError
+
 PluginStatus = Literal["stopped", "starting", "ready", "error", "not_allowed"]
 JobStatus = Literal["running", "completed", "failed", "cancelled"]
 
@@ -87,6 +89,14 @@ class ToolCallResult(msgspec.Struct, frozen=True, kw_only=True):
 
     content: list[dict[str, Any]]
     is_error: bool = False
+
+
+def one_shot_job(run_id: str) -> ConflictError:
+    """Return the error for an answer to a run that is a job of a plugin."""
+    return ConflictError(
+        f"the run {run_id} is a job of a plugin, which takes no answers: a job is one-shot",
+        hint="start a new run whose task has the answer",
+    )
 
 
 class WorkerHandle(Protocol):

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from shopfloor.limits import FILTER_MAX_CHARS, PATH_MAX_CHARS, TASK_MAX_CHARS, WORKER_NAME_MAX_CHARS
+from shopfloor.log import ClientInfo
 
 ShortText = Annotated[str, Meta(min_length=1, max_length=FILTER_MAX_CHARS)]
 Worker = Annotated[str, Meta(min_length=1, max_length=WORKER_NAME_MAX_CHARS, description="The worker's slug.")]
@@ -23,3 +24,14 @@ Folder = Annotated[
     Annotated[str, Meta(pattern=r"^/[^\x00]*$", max_length=PATH_MAX_CHARS)] | None,
     Meta(description="The working folder on the server's machine, as an absolute path."),
 ]
+
+
+class RequestClient(ClientInfo, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The program that sends the request. It is recorded as it describes itself."""
+
+    name: Annotated[ShortText, Meta(description="The name of the program, e.g. `claude-code`.")]
+    version: Annotated[ShortText | None, Meta(description="Its version.")] = None
+    session_id: Annotated[ShortText | None, Meta(description="Its own id of the session or conversation.")] = None
+
+
+Client = Annotated[RequestClient | None, Meta(description="The program that sends the request.")]

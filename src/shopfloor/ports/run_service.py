@@ -20,6 +20,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     channel_name: run_fields.ChannelName = None
     idempotency_key: run_fields.IdempotencyKey = None
     cwd: run_fields.Folder = None
+    client: run_fields.Client = None
 
 
 class RunOrigin(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +58,8 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     tools: list[str]
     client_tools: list[str]
     """Tools that the client executes, not the server."""
+    example: bool = False
+    """Whether the worker is an example that comes with Shopfloor."""
 
 
 class RunService(Protocol):

@@ -3,7 +3,6 @@
 Three packages deal with logs: `log` has the format, this one the files, `adapters/local` the adapters of the ports.
 """
 
-from shopfloor.record.durability import Durability
 from shopfloor.record.fanout import UNKNOWN_SEQ, FanOut, SubscriberStats, Subscription, Waiter, wake_all
 from shopfloor.record.fs import (
     force_to_disk,
@@ -14,11 +13,10 @@ from shopfloor.record.fs import (
     try_lock,
     write_private,
 )
-from shopfloor.record.ownership import has_active_host, host_lock_path, is_host_alive, require_private_folder
 from shopfloor.record.reader import Cursor, Problem, ProblemHandler, ReadCache, complete_bytes, follow, last_entry, read
-from shopfloor.record.recorder import Recorder, RecorderStats
+from shopfloor.record.recorder import Durability, Recorder, RecorderStats
 from shopfloor.record.repair import Repair, torn_files
-from shopfloor.record.storage import Storage
+from shopfloor.record.storage import Storage, has_active_host, host_lock_path, is_host_alive, require_private_folder
 
 __all__ = [
     "UNKNOWN_SEQ",

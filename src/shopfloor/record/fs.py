@@ -12,7 +12,7 @@ from collections.abc import Generator
 from functools import cache
 from pathlib import Path
 
-from shopfloor.errors import storage_error
+from shopfloor.error_factories import storage_error
 from shopfloor.limits import FOLDER_MODE, LOCK_ATTEMPTS, LOCK_RETRY_SECONDS, LOG_MODE
 
 
@@ -62,7 +62,7 @@ def write_private(path: Path, content: bytes, *, durable: bool = False) -> None:
 
     try:
         # `mkstemp` creates the file with mode 0600.
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
         try:
             with os.fdopen(descriptor, "wb") as new:
                 new.write(content)

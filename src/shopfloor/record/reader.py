@@ -17,7 +17,8 @@ from typing import Annotated
 import msgspec
 
 from shopfloor.decoding import json_decoder
-from shopfloor.errors import FileMissing, storage_error
+from shopfloor.error_factories import storage_error
+from shopfloor.errors import FileMissing
 from shopfloor.limits import (
     FOLLOW_POLL_MAX_SECONDS,
     FOLLOW_POLL_MIN_SECONDS,

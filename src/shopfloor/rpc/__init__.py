@@ -14,6 +14,8 @@ from shopfloor.rpc.messages import (
     encode_error,
     encode_request,
     encode_result,
+    request_id_of,
+    split_batch,
 )
 
 __all__ = [
@@ -30,4 +32,6 @@ __all__ = [
     "encode_error",
     "encode_request",
     "encode_result",
+    "request_id_of",
+    "split_batch",
 ]

@@ -38,7 +38,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     method: str
     params: dict[str, Any] = {}
     id: RequestId | msgspec.UnsetType = msgspec.UNSET
-    jsonrpc: str = "2.0"
+    jsonrpc: str = ""
 
     @property
     def is_notification(self) -> bool:
@@ -59,8 +59,16 @@ class _Response(msgspec.Struct, frozen=True, kw_only=True):
     error: _Error | None = None
 
 
+class _Identified(msgspec.Struct, frozen=True):
+    id: RequestId = None
+
+
 _decode_response = json_decoder(_Response).decode
 _decode_request = json_decoder(Request).decode
+_decode_batch = json_decoder(list[msgspec.Raw]).decode
+_decode_id = json_decoder(_Identified).decode
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+_WHITESPACE = b" \t\r\n"
 
 
 def encode_request(request_id: RequestId, method: str, params: dict[str, Any]) -> bytes:
@@ -72,7 +80,7 @@ def decode_response(raw: bytes, request_id: RequestId) -> Any:
     """Return the result of a response. Raises `RpcError` for an error, `ProtocolError` for anything else."""
     try:
         response = _decode_response(raw)
-    except msgspec.MsgspecError as error:
+    except _UNREADABLE as error:
         raise ProtocolError(f"not a JSON-RPC response: {error}") from error
     if response.jsonrpc != "2.0":
         raise ProtocolError(f"not a JSON-RPC 2.0 response: jsonrpc is {response.jsonrpc!r}")
@@ -85,13 +93,37 @@ def decode_response(raw: bytes, request_id: RequestId) -> Any:
     return response.result
 
 
+def split_batch(raw: bytes, limit: int) -> list[bytes] | None:
+    """Return the messages of a batch, not decoded yet; None if this is one message.
+
+    Raises `RpcError` for a batch that is not JSON, is empty, or has more than `limit` messages.
+    """
+    if not raw.lstrip(_WHITESPACE).startswith(b"["):
+        return None
+    try:
+        messages = [bytes(message) for message in _decode_batch(raw)]
+    except _UNREADABLE as error:
+        raise RpcError(PARSE_ERROR, f"not JSON: {error}") from error
+    if not 0 < len(messages) <= limit:
+        raise RpcError(INVALID_REQUEST, f"a batch must have 1 to {limit} requests, got {len(messages)}")
+    return messages
+
+
+def request_id_of(raw: bytes) -> RequestId:
+    """Return the id of a request that may be malformed otherwise; None if it has no valid id."""
+    try:
+        return _decode_id(raw).id
+    except _UNREADABLE:
+        return None
+
+
 def decode_request(raw: bytes) -> Request:
     """Decode a request. Raises `RpcError` with the code to answer."""
     try:
         request = _decode_request(raw)
     except msgspec.ValidationError as error:
         raise RpcError(INVALID_REQUEST, f"not a JSON-RPC request: {error}") from error
-    except msgspec.MsgspecError as error:
+    except _UNREADABLE as error:
         raise RpcError(PARSE_ERROR, f"not JSON: {error}") from error
     if request.jsonrpc != "2.0":
         raise RpcError(INVALID_REQUEST, f'jsonrpc must be "2.0", got {request.jsonrpc!r}')

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from shopfloor.lazy import lazy_getattr as _lazy_getattr
 from shopfloor.server.access import AccessControl
-from shopfloor.server.app import create_app
-from shopfloor.server.connection_limits import ConnectionLimits, load_connection_limits
+from shopfloor.server.app import MountedApp, create_app
+from shopfloor.server.auth import MCP_PATH
+from shopfloor.server.connections import ConnectionLimits, load_connection_limits
 from shopfloor.server.fleet_feed import FleetFeed
 from shopfloor.server.page_files import PAGE_FOLDER
 from shopfloor.server.services import Services
@@ -17,10 +18,12 @@ if TYPE_CHECKING:
     from shopfloor.server.uvicorn_server import serve
 
 __all__ = [
+    "MCP_PATH",
     "PAGE_FOLDER",
     "AccessControl",
     "ConnectionLimits",
     "FleetFeed",
+    "MountedApp",
     "Services",
     "create_app",
     "load_connection_limits",

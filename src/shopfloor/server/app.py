@@ -2,35 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import cache
+from typing import NamedTuple
 
 import anyio
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
+from starlette.routing import Route
+from starlette.types import ASGIApp
 
-from shopfloor.server import execution_stream, fleet, logs, run_actions, runs, streams
+from shopfloor.server import artifact_downloads, execution_stream, fleet, logs, rpc, run_actions, runs, streams
 from shopfloor.server.auth import AuthMiddleware, LoginLimiter
 from shopfloor.server.body_limit import BodyLimitMiddleware
 from shopfloor.server.client_tracker import ClientTracker
 from shopfloor.server.error_handlers import EXCEPTION_HANDLERS
+from shopfloor.server.fleet_feed import FleetFeed
 from shopfloor.server.limits import COMPRESSION_LEVEL, COMPRESSION_MIN_BYTES
 from shopfloor.server.logs import LOG_MEDIA_TYPE
 from shopfloor.server.run_tree import SpanCache
 from shopfloor.server.services import Services
 
-_MODULES = (runs, logs, run_actions, execution_stream, streams, fleet)
+_MODULES = (runs, logs, artifact_downloads, run_actions, execution_stream, streams, fleet, rpc)
 OPERATIONS = tuple(operation for module in _MODULES for operation in module.operations.all)
 
 
-def create_app(services: Services, *, has_pages: bool = True) -> Starlette:
+class MountedApp(NamedTuple):
+    """Another app at a path of this one. Its requests are authenticated like all others."""
+
+    path: str
+    app: ASGIApp
+    run: Callable[[Starlette], AbstractAsyncContextManager[None]]
+    """Runs the app while the server runs. Gets the app that it is part of."""
+
+
+def create_app(services: Services, *, has_pages: bool = True, mounted: Sequence[MountedApp] = ()) -> Starlette:
     """Return the app. With `has_pages=False` it serves the API only, for a client in this process."""
     shutdown_event = anyio.Event()
     client_tracker = ClientTracker(services, shutdown_event)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncGenerator[None]:
+        async with client_tracker.cancel_abandoned_runs(), AsyncExitStack() as running:
+            if services.fleet is not None:
+                await running.enter_async_context(_running_feed(services.fleet))
+            for part in mounted:
+                await running.enter_async_context(part.run(app))
+            yield
+
     app = Starlette(
-        routes=[operation.route() for operation in OPERATIONS],
+        routes=[operation.route() for operation in OPERATIONS] + [Route(part.path, part.app) for part in mounted],
         middleware=[
             Middleware(
                 AuthMiddleware, access=services.access, allowed_hosts=services.allowed_hosts, audit=services.audit
@@ -46,7 +69,7 @@ def create_app(services: Services, *, has_pages: bool = True) -> Starlette:
             ),
         ],
         exception_handlers=EXCEPTION_HANDLERS,
-        lifespan=lambda _: _run_background_tasks(client_tracker, services),
+        lifespan=lifespan,
     )
     app.router.redirect_slashes = False
     app.state.services = services
@@ -60,11 +83,10 @@ def create_app(services: Services, *, has_pages: bool = True) -> Starlette:
 
 
 @asynccontextmanager
-async def _run_background_tasks(client_tracker: ClientTracker, services: Services) -> AsyncGenerator[None]:
-    """Run the tasks of the app that belong to no request, while the context lasts."""
-    async with client_tracker.cancel_abandoned_runs(), anyio.create_task_group() as tasks:
-        if services.fleet is not None:
-            tasks.start_soon(services.fleet.run)
+async def _running_feed(feed: FleetFeed) -> AsyncGenerator[None]:
+    """Deliver fleet events while the context lasts."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(feed.run)
         yield
         tasks.cancel_scope.cancel()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 from starlette.datastructures import Headers
@@ -36,6 +37,12 @@ async def audit(request: Request, action: str, *, run_id: str | None = None, det
     """Write an audit entry for what a request did. Call it after the action and before the response."""
     services: Services = request.app.state.services
     await audit_scope(services.audit, request.scope, action, run_id=run_id, detail=detail)
+
+
+async def audit_deleted(request: Request, run_id: str, deleted: Sequence[str]) -> None:
+    """Write an audit entry for each run that was deleted with `run_id`, and for that run itself."""
+    for each in deleted:
+        await audit(request, "run.deleted", run_id=each, detail=None if each == run_id else f"with {run_id}")
 
 
 async def audit_scope(

@@ -69,11 +69,16 @@ class LoginLimiter:
 LOGIN_PATH: Final = "/login"
 """Where a browser sends the code of a login link, or a token."""
 LOGOUT_PATH: Final = "/logout"
+RPC_PATH: Final = "/rpc"
+MCP_PATH: Final = "/mcp"
 TRPC_PATH: Final = "/trpc"
 """The WebSocket of fleet events."""
 _AUTHENTICATOR, _REFUSAL = "authenticator", "refusal"
 _PUBLIC_PATHS: Final = frozenset({LOGIN_PATH, STYLESHEET_PATH})
 """Paths that need no token: the login, and the style sheet of its page."""
+_READER_PATHS: Final = frozenset({LOGOUT_PATH, RPC_PATH, MCP_PATH})
+"""Paths to which every role that may read may POST. Logging out affects only the caller; of the others, each method
+requires the role for what it does."""
 
 SECURITY_HEADERS: Final = {
     # Scripts and styles come only from this server's files, so text of a transcript can never become either.
@@ -160,8 +165,7 @@ class AuthMiddleware:
             return None
         caller, secret = await self._caller(scope, headers)
         set_caller(scope, caller)
-        # Every role may log out: it affects only the caller.
-        _check_role(caller.role, is_read=scope.get("method", "GET") in _READ_METHODS or scope["path"] == LOGOUT_PATH)
+        require_role(caller.role, is_read=scope.get("method", "GET") in _READ_METHODS or scope["path"] in _READER_PATHS)
         return secret if caller.expires_soon and await self._access.renew_session(secret) else None
 
     async def _check_socket(self, scope: Scope) -> None:
@@ -177,7 +181,7 @@ class AuthMiddleware:
         if "authorization" in headers or read_session_cookie(headers, self._access.cookie):
             try:
                 caller, _ = await self._caller(scope, headers)
-                _check_role(caller.role, is_read=True)
+                require_role(caller.role, is_read=True)
                 set_caller(scope, caller)
             except AccessError as error:
                 state[_REFUSAL] = error
@@ -187,7 +191,7 @@ class AuthMiddleware:
         if caller is None:
             await self._record_refusal(scope, "token")
             raise Unauthorized("this token is not known here", hint=_UNKNOWN_HINT)
-        _check_role(caller.role, is_read=True)
+        require_role(caller.role, is_read=True)
         set_caller(scope, caller)
 
     async def _record_refusal(self, scope: Scope, detail: str) -> None:
@@ -243,7 +247,8 @@ def get_refusal(scope: Scope) -> AccessError | None:
     return scope["state"].get(_REFUSAL)
 
 
-def _check_role(role: Role, *, is_read: bool) -> None:
+def require_role(role: Role, *, is_read: bool) -> None:
+    """Raise Forbidden if the role may not do this: read, or change anything."""
     if role not in (_MAY_READ if is_read else _MAY_ACT):
         action, needed = ("read", "viewer") if is_read else ("change anything", "operator")
         raise Forbidden(

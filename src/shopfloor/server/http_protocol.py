@@ -20,8 +20,7 @@ from shopfloor.errors import (
     RequestTimeout,
     TooManyConnections,
 )
-from shopfloor.server.connection_limits import ConnectionLimits
-from shopfloor.server.connections import Connections
+from shopfloor.server.connections import ConnectionLimits, Connections
 from shopfloor.server.limits import (
     CHUNK_FRAME_BYTES,
     HEADERS_BYTES,

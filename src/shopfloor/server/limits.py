@@ -40,6 +40,18 @@ BODY_DEPTH: Final = 100
 TRANSCRIPT_BYTES: Final = 64 * 1024 * 1024
 """The largest transcript that a response contains, decompressed."""
 
+# JSON-RPC.
+RPC_BATCH: Final = 100
+"""Requests of a JSON-RPC batch, at most."""
+RPC_JOBS: Final = 1_000
+"""Once `worker/list` has this many jobs, it reads no further page of runs."""
+RPC_LIST_PAGES: Final = 20
+"""Pages of `LIST_MAX` runs that one `worker/list` reads, at most, to find jobs that match its filter."""
+RPC_NAMED_WORKERS: Final = 20
+"""Workers that an error of `worker/dispatch` names."""
+RPC_CANCEL_SECONDS: Final = 20.0
+"""How long `worker/cancel` waits for the end of the run. Less than the 30 s after which clients give up."""
+
 # Streams.
 HEARTBEAT_SECONDS: Final = 15.0
 """How long a stream is silent before it sends a heartbeat."""

@@ -77,6 +77,12 @@ class DeleteParams(RunParams, frozen=True, kw_only=True):
     force: Annotated[bool, Meta(description="Delete the run even if it failed.")] = False
 
 
+class ArtifactParams(RunParams, frozen=True, kw_only=True):
+    """An artifact of a run."""
+
+    name: Annotated[_ShortText, Meta(description="The name of the artifact.")]
+
+
 class LogParams(RunParams, frozen=True, kw_only=True):
     """A page of a run's log."""
 

@@ -63,6 +63,7 @@ class StartExecution(_SdkBody, frozen=True, kw_only=True, tag="start", tag_field
     channel_name: run_fields.ChannelName = None
     task: run_fields.Task = None
     cwd: run_fields.Folder = None
+    client: run_fields.Client = None
 
     def to_run_request(self, worker: str) -> RunRequest:
         """Convert to the engine's request for a run of this worker."""
@@ -114,20 +115,27 @@ class AnswerOrder(_Body, frozen=True, kw_only=True):
 
 
 ExecutionRequest = StartExecution | ContinueExecution
+
+
 REQUEST_MODELS = (StartExecution, ContinueExecution, RunRequest, PinRequest, CancelOrder, AnswerOrder)
 
 _JSON = "application/json"
 _HINT = "see /api/docs for the fields of the body"
 
 
-async def decode_body(request: Request, decoder: msgspec.json.Decoder[T]) -> T:
-    """Decode the JSON body of a request. Raises `InvalidParameter` if it is not JSON or has invalid fields."""
+async def read_json_body(request: Request) -> bytes:
+    """Return the body of a request, not decoded yet. Raises `InvalidParameter` if its type is not JSON."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != _JSON:
         raise InvalidParameter(
             f"body: expected JSON, got Content-Type {media_type or '(none)'}", hint=f"send Content-Type: {_JSON}"
         )
-    raw = await request.body()
+    return await request.body()
+
+
+async def decode_body(request: Request, decoder: msgspec.json.Decoder[T]) -> T:
+    """Decode the JSON body of a request. Raises `InvalidParameter` if it is not JSON or has invalid fields."""
+    raw = await read_json_body(request)
     try:
         body = decoder.decode(raw)
     except msgspec.ValidationError as error:
@@ -137,10 +145,15 @@ async def decode_body(request: Request, decoder: msgspec.json.Decoder[T]) -> T:
         raise InvalidParameter(f"body: not valid JSON: {error}", hint=_HINT) from error
     except RecursionError as error:
         raise _too_deep() from error
-    # A body with few brackets cannot be nested deeply, so only other bodies are checked.
+    check_depth(raw)
+    return body
+
+
+def check_depth(raw: bytes) -> None:
+    """Raise `InvalidParameter` if this valid JSON is nested too deep."""
+    # Text with few brackets cannot be nested deeply, so only other text is decoded.
     if raw.count(b"{") + raw.count(b"[") > BODY_DEPTH and _is_deep(msgspec.json.decode(raw)):
         raise _too_deep()
-    return body
 
 
 def _too_deep() -> InvalidParameter:

@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from shopfloor.ports import LogReader, PluginInfo, ProviderInfo, RunItem, WorkerInfo
 from shopfloor.server.limits import RESULT_LOOKAHEAD_EVENTS
-from shopfloor.views import ArchiveEntry, LogHit, Span, is_interrupted
+from shopfloor.views import ArchiveEntry, Decision, LogHit, Span, is_interrupted
 
 WireStatus = Literal["queued", "running", "waiting", "done", "failed", "cancelled"]
 
@@ -79,6 +79,14 @@ class TokenUsage(msgspec.Struct, frozen=True):
     reasoning: int
 
 
+class RunClient(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The program that dispatched a run, as it described itself."""
+
+    name: str
+    version: str | None = None
+    session_id: Annotated[str | None, Meta(description="The program's own id of its session or conversation.")] = None
+
+
 class _Worker(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     task: str
@@ -91,6 +99,7 @@ class _Worker(msgspec.Struct, frozen=True, kw_only=True):
     event_count: Annotated[int, Meta(description="The number of rows in its timeline.")]
     has_transcript: bool
     agent_id: Annotated[str | None, Meta(description="The owner of the run.")]
+    client: Annotated[RunClient | None, Meta(description="The program that dispatched the run; null if unknown.")]
     parent_run_id: Annotated[str | None, Meta(description="The run that called this run.")]
     root_run_id: Annotated[str | None, Meta(description="The root of the tree of runs that this run is part of.")]
     name: str
@@ -159,6 +168,19 @@ class Awaited(msgspec.Struct, frozen=True, kw_only=True):
     answered: Annotated[bool, Meta(description="Whether there is an answer that the run has not processed yet.")]
 
 
+class ArtifactItem(msgspec.Struct, frozen=True):
+    """A file that a run submitted with its result."""
+
+    name: str
+    size_bytes: Annotated[int | None, Meta(description="Null if a plugin has the file: it cannot be downloaded here.")]
+
+
+class ArtifactList(msgspec.Struct, frozen=True):
+    """The artifacts of a run."""
+
+    artifacts: list[ArtifactItem]
+
+
 class WorkerDetail(_Worker, frozen=True, kw_only=True):
     """A run with its result, transcript and pending calls."""
 
@@ -172,6 +194,10 @@ class WorkerDetail(_Worker, frozen=True, kw_only=True):
     attempt: int
     last_seq: Annotated[int, Meta(description="The `seq` of the newest log event that is included here.")]
     awaits: Annotated[list[Awaited], Meta(description="The calls that the run and its sub-runs wait for.")]
+    summary: Annotated[str | None, Meta(description="What the worker does, as it last reported.")]
+    questions: Annotated[list[str], Meta(description="Questions that the worker noted without waiting for an answer.")]
+    decisions: Annotated[list[Decision], Meta(description="Decisions that the worker made by itself.")]
+    artifacts: Annotated[list[ArtifactItem], Meta(description="Files that were submitted with the result.")]
 
 
 class Deleted(msgspec.Struct, frozen=True):
@@ -317,6 +343,25 @@ class PluginList(msgspec.Struct, frozen=True):
     plugins: list[PluginInfo]
 
 
+class JsonRpcProblem(msgspec.Struct, frozen=True, kw_only=True):
+    """An error of JSON-RPC."""
+
+    code: int
+    message: str
+    data: Annotated[dict[str, Any] | msgspec.UnsetType, Meta(description="`code` and `hint`, as in the HTTP API.")] = (
+        msgspec.UNSET
+    )
+
+
+class JsonRpcResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """A JSON-RPC 2.0 response: either `result` or `error`."""
+
+    jsonrpc: Literal["2.0"]
+    id: str | int | None
+    result: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    error: JsonRpcProblem | msgspec.UnsetType = msgspec.UNSET
+
+
 class Health(msgspec.Struct, frozen=True):
     """The running server."""
 
@@ -331,9 +376,11 @@ async def build_worker_item(run: RunItem, logs: LogReader) -> WorkerItem:
 async def build_worker_detail(
     run: RunItem,
     logs: LogReader,
+    *,
     transcript: bytes | None = None,
     omitted: str | None = None,
     awaits: list[Awaited] | None = None,
+    artifacts: list[ArtifactItem] | None = None,
 ) -> WorkerDetail:
     """Return a run as its detail contains it. `transcript` is JSON, which is inserted into the response unchanged."""
     row = run.row
@@ -347,6 +394,10 @@ async def build_worker_detail(
         attempt=row.attempt,
         last_seq=row.last_seq,
         awaits=awaits or [],
+        summary=row.notes.summary,
+        questions=list(row.notes.questions),
+        decisions=list(row.notes.decisions),
+        artifacts=artifacts or [],
     )
 
 
@@ -367,6 +418,7 @@ async def _shared_fields(run: RunItem, logs: LogReader) -> dict[str, Any]:
         "event_count": run.event_count,
         "has_transcript": run.has_transcript,
         "agent_id": row.agent_id,
+        "client": row.client,
         "parent_run_id": row.parent_run_id,
         "root_run_id": row.root_run_id,
         "name": row.name,

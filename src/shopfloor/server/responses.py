@@ -20,6 +20,7 @@ RESPONSE_MODELS = (
     response_models.WorkerItem,
     response_models.WorkerDetail,
     response_models.WorkerEvents,
+    response_models.ArtifactList,
     response_models.LogPage,
     response_models.FleetEventList,
     response_models.FoundEvents,
@@ -32,6 +33,7 @@ RESPONSE_MODELS = (
     response_models.Catalogue,
     response_models.PluginList,
     response_models.ProviderList,
+    response_models.JsonRpcResponse,
 )
 # For a stream the schema describes one event, as tools that read OpenAPI expect.
 _TEXT = {"type": "string"}

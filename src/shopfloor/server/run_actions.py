@@ -9,7 +9,7 @@ from starlette.responses import Response
 from shopfloor.decoding import json_decoder
 from shopfloor.errors import Forbidden, RunNotFound
 from shopfloor.ports import RunRequest
-from shopfloor.server.audit import audit
+from shopfloor.server.audit import audit, audit_deleted
 from shopfloor.server.openapi import Operations
 from shopfloor.server.parameters import DeleteParams, NoParams, RunParams
 from shopfloor.server.request_models import AnswerOrder, CancelOrder, PinRequest, decode_body
@@ -139,10 +139,7 @@ async def delete_run(request: Request, params: DeleteParams) -> Response:
     if delete is None:
         raise Forbidden("this server cannot delete runs")
     deleted = await delete(params.run_id, force=params.force)
-    for run_id in deleted:
-        await audit(
-            request, "run.deleted", run_id=run_id, detail=None if run_id == params.run_id else f"with {params.run_id}"
-        )
+    await audit_deleted(request, params.run_id, deleted)
     return json_response(Deleted(deleted))
 
 

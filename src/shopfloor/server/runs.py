@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from shopfloor.errors import RunNotFound
 from shopfloor.ports import RunFilter, RunItem, Store
+from shopfloor.server.artifacts import find_artifacts
 from shopfloor.server.limits import TRANSCRIPT_BYTES
 from shopfloor.server.openapi import Operations
 from shopfloor.server.parameters import DetailParams, ListParams, TimelineParams, to_utc
@@ -63,18 +64,19 @@ async def worker_detail(request: Request, params: DetailParams) -> Response:
     """Return a run with its result, its transcript and the calls that it waits for."""
     services = get_services(request)
     run = await get_owned_run(services.store, params.worker_id, params.agent_id)
-    if not (params.transcript and run.row.is_ended and run.has_transcript):
-        return json_response(
-            await build_worker_detail(
-                run, services.logs, awaits=await find_pending_calls(services.store, services.logs, run)
-            )
+    artifacts = await find_artifacts(services.blobs, run)
+    awaits = await find_pending_calls(services.store, services.logs, run)
+    archive, transcript, omitted = None, None, None
+    if params.transcript and run.row.is_ended and run.has_transcript:
+        archive = await services.store.archive(params.worker_id)
+    if archive is not None:
+        # In a thread: decompressing many megabytes would block the event loop.
+        transcript, omitted = await anyio.to_thread.run_sync(decompress_archive, archive)
+    return json_response(
+        await build_worker_detail(
+            run, services.logs, transcript=transcript, omitted=omitted, awaits=awaits, artifacts=artifacts
         )
-    archive = await services.store.archive(params.worker_id)
-    if archive is None:
-        return json_response(await build_worker_detail(run, services.logs))
-    # In a thread: decompressing many megabytes would block the event loop.
-    transcript, omitted = await anyio.to_thread.run_sync(decompress_archive, archive)
-    return json_response(await build_worker_detail(run, services.logs, transcript, omitted))
+    )
 
 
 def decompress_archive(archive: bytes, limit_bytes: int = TRANSCRIPT_BYTES) -> tuple[bytes | None, str | None]:

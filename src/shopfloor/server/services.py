@@ -9,7 +9,7 @@ from typing import Protocol
 import msgspec
 
 from shopfloor.limits import CLIENT_WAIT_SECONDS, EXECUTE_GRACE_SECONDS
-from shopfloor.ports import Audit, LogReader, PluginInfo, ProviderInfo, RowChanges, RunService, Store, Watchers
+from shopfloor.ports import Audit, Blobs, LogReader, PluginInfo, ProviderInfo, RowChanges, RunService, Store, Watchers
 from shopfloor.server.access import AccessControl
 from shopfloor.server.fleet_feed import FleetFeed
 from shopfloor.server.limits import HEARTBEAT_SECONDS
@@ -32,6 +32,8 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     audit: Audit | None = None
     """None: the server writes no audit log."""
+    blobs: Blobs | None = None
+    """None: the server has no artifacts."""
     delete_run: DeleteRun | None = None
     """None: the server cannot delete runs."""
     run_service: RunService | None = None

@@ -17,8 +17,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from shopfloor.errors import ConflictError
-from shopfloor.server.connection_limits import ConnectionLimits
-from shopfloor.server.connections import Connections
+from shopfloor.server.connections import ConnectionLimits, Connections
 from shopfloor.server.http_protocol import protocol_class
 from shopfloor.server.limits import SHUTDOWN_SECONDS, SWEEP_TICKS, WEBSOCKET_MESSAGE_BYTES, WEBSOCKET_PING_SECONDS
 from shopfloor.server.websocket_protocol import websocket_class

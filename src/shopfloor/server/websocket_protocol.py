@@ -14,8 +14,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from uvicorn.server import ServerState
 from websockets.http11 import Request
 
-from shopfloor.server.connection_limits import ConnectionLimits
-from shopfloor.server.connections import Connections
+from shopfloor.server.connections import ConnectionLimits, Connections
 from shopfloor.server.http_protocol import server_errors
 
 _NEVER = float("inf")

@@ -13,7 +13,17 @@ from shopfloor.views.fleet_event_types import (
     stream_of,
 )
 from shopfloor.views.log_search import LogHit, LogSearcher
-from shopfloor.views.outline import Outline, Step, outline, steps_by_parent
+from shopfloor.views.notes import (
+    LOG_QUESTION,
+    RECORD_DECISION,
+    STORE_MEMORY,
+    SUBMIT_RESULT,
+    UPDATE_SUMMARY,
+    Decision,
+    Notes,
+    notes_step,
+)
+from shopfloor.views.outline import LoadOutline, Outline, Step, TreeRow, outline, steps_by_parent, tree
 from shopfloor.views.partial_messages import PartialMessages, without_chunks
 from shopfloor.views.row import INTERRUPTED, RunRow, RunState, display_status, is_interrupted, queued_row, row_fold
 from shopfloor.views.search import (
@@ -79,10 +89,10 @@ from shopfloor.views.stream_events import (
     finish,
     to_error_event,
 )
+from shopfloor.views.task_input import describe_inputs, input_from_task
 from shopfloor.views.text_deltas import StreamedBlock, StreamedInput
 from shopfloor.views.timeline import Timeline, TimelineRow, preview, timeline_fold
-from shopfloor.views.tree import LoadOutline, TreeRow, tree
-from shopfloor.views.truncation import as_text, truncate_bytes, truncate_event
+from shopfloor.views.truncation import as_text, ms_between, truncate_bytes, truncate_event
 from shopfloor.views.wait_state import (
     DEFINITION_CHANGED,
     RATE_LIMIT,
@@ -103,14 +113,20 @@ __all__ = [
     "HIT_BEGIN",
     "HIT_END",
     "INTERRUPTED",
+    "LOG_QUESTION",
     "RATE_LIMIT",
+    "RECORD_DECISION",
     "ROW_CHUNK",
     "SPAN_EVENTS",
+    "STORE_MEMORY",
+    "SUBMIT_RESULT",
+    "UPDATE_SUMMARY",
     "Archive",
     "ArchiveEntry",
     "BlockEnd",
     "BlockStart",
     "ClientToolRequest",
+    "Decision",
     "ErrorEvent",
     "EventStream",
     "Finish",
@@ -119,6 +135,7 @@ __all__ = [
     "LoadOutline",
     "LogHit",
     "LogSearcher",
+    "Notes",
     "Notice",
     "Outline",
     "PartialMessages",
@@ -169,6 +186,7 @@ __all__ = [
     "as_text",
     "decode_event",
     "definition_wait_message",
+    "describe_inputs",
     "describe_pending_call",
     "display_status",
     "encode_event",
@@ -181,9 +199,12 @@ __all__ = [
     "format_note",
     "format_step_key",
     "indexed_text",
+    "input_from_task",
     "is_interrupted",
     "join_call_id",
+    "ms_between",
     "normalize_text",
+    "notes_step",
     "outline",
     "parse_query",
     "plain_text",

@@ -13,6 +13,7 @@ from shopfloor.log import (
     AssistantMessage,
     CallCompleted,
     CallStarted,
+    ClientInfo,
     Event,
     RunCompleted,
     RunStarted,
@@ -23,6 +24,7 @@ from shopfloor.log import (
     UserMessage,
     is_message_chunk,
 )
+from shopfloor.views.notes import NO_NOTES, Notes, notes_step
 from shopfloor.views.spending import Spending, spending_step
 from shopfloor.views.truncation import as_text
 from shopfloor.views.wait_state import NO_WAITS, WaitState, wait_state_step
@@ -49,7 +51,7 @@ _TYPES_WITHOUT_PROVIDER = ("builtin", "plugin", "command", None)
 
 
 class RunRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The row, which is also the state of the fold. Bounded, because `WaitState` and `Spending` are."""
+    """The row, which is also the state of the fold. Bounded, because `Notes`, `WaitState` and `Spending` are."""
 
     id: str = ""
     parent_run_id: str | None = None
@@ -60,6 +62,8 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     agent_id: str | None = None
     channel_id: str | None = None
     channel_name: str | None = None
+    client: ClientInfo | None = None
+    """The program that dispatched the run, if it is known."""
     task: str = ""
     result: str | None = None
     status: str = "running"
@@ -83,6 +87,7 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     spending: Spending = Spending()
     children: int = 0
     """The number of runs that this run has called."""
+    notes: Notes = NO_NOTES
     waits: WaitState = NO_WAITS
     outside: bool = False
     """True if the run waits and nothing can happen until a client or a person acts: it needs no host until then."""
@@ -110,7 +115,7 @@ def row_fold(row: RunRow, events: Sequence[Event]) -> RunRow:
     """Return the row after the next events of its run."""
     row = _with_first_event(row, events)
     last_seq, messages, tool_calls, waits = row.last_seq, row.messages, row.tool_calls, row.waits
-    model = row.model
+    model, notes = row.model, row.notes
     last: Event | None = None
     for event in events:
         last, last_seq = event, event.seq
@@ -123,6 +128,7 @@ def row_fold(row: RunRow, events: Sequence[Event]) -> RunRow:
                 messages += bool(message.blocks)
             case ToolCall() as call:
                 tool_calls += 1
+                notes = notes_step(notes, event)
                 if call.awaits:
                     waits = wait_state_step(waits, event)
             case ToolResult() as result:
@@ -148,6 +154,7 @@ def row_fold(row: RunRow, events: Sequence[Event]) -> RunRow:
         messages=messages,
         tool_calls=tool_calls,
         model=model,
+        notes=notes,
         spending=reduce(
             spending_step, [event for event in events if type(event.payload) not in _FREE_PAYLOADS], row.spending
         ),
@@ -214,6 +221,7 @@ def _first_attempt_fields(row: RunRow, started: RunStarted) -> dict[str, Any]:
         "agent_id": started.agent_id or started.name,
         "channel_id": started.channel_id,
         "channel_name": started.channel_name,
+        "client": started.client,
         "task": started.task or started.name,
         "queued_at": started.queued_at,
     }

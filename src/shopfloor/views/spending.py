@@ -49,6 +49,8 @@ class UsageTotal(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 NO_USAGE = UsageTotal()
+SESSION_KINDS = ("agent", "plugin")
+"""The kinds of steps whose end has the total of the step."""
 
 
 class StepSpending(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -105,7 +107,7 @@ def spending_step(state: Spending, event: Event) -> Spending:
             # Another try: the log may not have the end of the one before.
             return _end_step(state, step_key_of(event))
         case StepCompleted() as step:
-            total = (step.usage, step.cost) if step.kind == "agent" else (None, None)
+            total = (step.usage, step.cost) if step.kind in SESSION_KINDS else (None, None)
             state = _end_step(state, step_key_of(event), *total)
             return replace(state, sub=state.sub.plus(step.sub_usage, step.sub_cost))
         case CallCompleted() as step:

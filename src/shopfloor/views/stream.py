@@ -28,6 +28,8 @@ from shopfloor.log import (
     decode,
     is_run_id,
 )
+from shopfloor.views.notes import LOG_QUESTION
+from shopfloor.views.spending import SESSION_KINDS
 from shopfloor.views.stream_events import (
     BlockEnd,
     BlockStart,
@@ -67,7 +69,6 @@ from shopfloor.views.wait_state import (
 )
 
 CLIENT_TOOL = "client_tool"
-_LOG_QUESTION = "log_question"
 _CALL_ID_SEPARATOR = ":"
 
 
@@ -213,10 +214,16 @@ def _handle_event(state: StreamState, event: Event) -> Step:
         case StepCompleted() | CallCompleted() as step:
             texts, events = close_step(state.texts, format_step_key(event.path, event.iteration), event.seq)
             block_id = _block_id(event, step.try_)
-            end = BlockEnd(block_id=block_id, block_name=step.name, block_type=step.kind, error=step.error)
+            end = BlockEnd(
+                block_id=block_id,
+                block_name=step.name,
+                block_type=step.kind,
+                error=step.error,
+                duration_ms=step.duration_ms,
+            )
             # Including the spending of its sub-agents, which no other event has.
             spent = _usage_events(None, step.usage, step.cost) + _usage_events(None, step.sub_usage, step.sub_cost)
-            spent = spent if step.kind == "agent" else []
+            spent = spent if step.kind in SESSION_KINDS else []
             return msgspec.structs.replace(state, texts=texts), [*events, *spent, end]
         case AssistantMessage(note=note) if note is not None and note.kind not in ("ready", "left"):
             return state, [
@@ -252,7 +259,7 @@ def _handle_tool_call(state: StreamState, event: Event, call: ToolCall) -> Step:
         state = msgspec.structs.replace(state, calls=keep_newest({**state.calls, call.call_id: opened}))
         if call.awaits.kind == QUESTION:
             events = [*events, _question_event(event.run_id, call)]
-    elif call.name == _LOG_QUESTION:
+    elif call.name == LOG_QUESTION:
         events = [*events, _question_event(event.run_id, call)]
     return state, events
 
@@ -336,11 +343,11 @@ def _request_events(calls: list[RequestedCall]) -> list[StreamEvent]:
 
 def _outcome_events(run_id: str, run: RunCompleted) -> list[StreamEvent]:
     if run.status == "completed":
-        return [WorkerResult(worker_id=run_id, output=run.result), finish("stop")]
+        return [WorkerResult(worker_id=run_id, output=run.result, duration_ms=run.duration_ms), finish("stop")]
     message = run.error.message if run.error else f"the run has {run.status}"
     if run.status == "cancelled":
         message = run.error.message if run.error else "the run was cancelled"
-        return [WorkerResult(worker_id=run_id, error=message), finish("cancelled")]
+        return [WorkerResult(worker_id=run_id, error=message, duration_ms=run.duration_ms), finish("cancelled")]
     retry_after = run.error.retry_after if run.error else None
     error = error_event(
         message,
@@ -349,7 +356,7 @@ def _outcome_events(run_id: str, run: RunCompleted) -> list[StreamEvent]:
         retry_after=None if isinstance(retry_after, msgspec.UnsetType) else retry_after,
         hint=(run.error.hint or None) if run.error else None,
     )
-    return [error, WorkerResult(worker_id=run_id, error=message), finish("error")]
+    return [error, WorkerResult(worker_id=run_id, error=message, duration_ms=run.duration_ms), finish("error")]
 
 
 def _question_event(run_id: str, call: ToolCall) -> Question:

@@ -85,6 +85,8 @@ class BlockEnd(_StreamEvent, frozen=True, kw_only=True, tag="block-end"):
     block_name: str
     block_type: str
     error: str | None = None
+    duration_ms: int | None = None
+    """How long the step took, as its log says."""
 
 
 class TextStart(_StreamEvent, frozen=True, kw_only=True, tag="text-start"):
@@ -256,6 +258,8 @@ class WorkerResult(_StreamEvent, frozen=True, kw_only=True, tag="worker-result")
     worker_id: str
     output: Any = None
     error: str | None = None
+    duration_ms: int | None = None
+    """How long the run took, waits included, as its log says."""
 
 
 FinishReason = Literal["stop", "tool-calls", "question", "waiting", "error", "cancelled"]

@@ -20,13 +20,16 @@ from shopfloor.log import (
     ToolCall,
     ToolResult,
 )
+from shopfloor.views.notes import UPDATE_SUMMARY
 from shopfloor.views.truncation import as_text, ms_between, truncate_bytes
 from shopfloor.views.wait_state import NO_WAITS, WaitState, wait_state_step
 
 TimelineType = Literal["status", "tool_started", "tool_completed", "error"]
-_SUMMARY_TOOL = "update_summary"
 # The input fields that describe a call best, in this order.
-_PREVIEW_FIELDS = ("command", "file_path", "path", "url", "query", "pattern", "prompt", "description")
+_PREVIEW_FIELDS = (
+    *("command", "file_path", "path", "url", "query", "pattern", "prompt", "description"),
+    *("decision", "question"),
+)
 
 
 class TimelineRow(msgspec.Struct, frozen=True, gc=False):
@@ -67,7 +70,7 @@ def timeline_fold(
                 rows.append(_call(event, call))
             case ToolResult() as result:
                 started = open_calls.pop(result.call_id, None)
-                if result.name != _SUMMARY_TOOL:
+                if result.name != UPDATE_SUMMARY:
                     rows.append(_result(event, result, started))
             case StepStarted() | CallStarted() as step:
                 rows.append(_row(event, "status", {"status": step.name}))
@@ -77,7 +80,7 @@ def timeline_fold(
             case RunStarted() as run:
                 status = "starting" if run.attempt == 1 else f"starting, attempt {run.attempt}"
                 waits, folded = reduce(wait_state_step, events[folded:index], waits), index
-                status = "going on" if waits.is_waiting else status
+                status = "resumed" if waits.is_waiting else status
                 rows.append(_row(event, "status", {"status": status}))
             case RunCompleted() as run:
                 rows += _outcome(event, run, last_error)
@@ -100,7 +103,7 @@ def _outcome(event: Event, run: RunCompleted, last_error: str | None) -> list[Ti
 
 def _call(event: Event, call: ToolCall) -> TimelineRow:
     arguments: Any = call.input
-    if call.name == _SUMMARY_TOOL and isinstance(arguments, dict):
+    if call.name == UPDATE_SUMMARY and isinstance(arguments, dict):
         return _row(event, "status", {"status": _truncate(str(cast("dict[str, Any]", arguments).get("summary")))})
     return _row(event, "tool_started", {"tool_name": call.name, "preview": preview(arguments)})
 

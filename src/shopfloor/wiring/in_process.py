@@ -75,11 +75,11 @@ async def open_client(
     them instead; it cannot apply `mask`, so the combination raises UnsupportedOption. Without `can_run`, an engine in
     this process stores control messages for the next host, and cancels runs that have none.
     """
-    from shopfloor.client import Client, find_server, named_server
+    from shopfloor.client import Client, find_server, server_from_environment
     from shopfloor.engine import ClaimPolicy
     from shopfloor.server import create_app
 
-    address = named_server() if can_run else find_server(storage)
+    address = server_from_environment() if can_run else find_server(storage)
     if address is not None and mask is not None:
         raise UnsupportedOption(
             f"the server at {address.url} would execute this run, and cannot mask its record",

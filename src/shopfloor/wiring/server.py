@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from shopfloor.adapters.local import LocalAudit, LocalTokens
-from shopfloor.errors import ResourceLimit, ServerRunning, ShopfloorError, storage_error
+from shopfloor.error_factories import storage_error
+from shopfloor.errors import ResourceLimit, ServerRunning, ShopfloorError
 from shopfloor.record import Storage, open_for_append, require_private_folder, try_lock, write_private
 from shopfloor.wiring.engine import local_engine
+from shopfloor.wiring.mcp import mount_mcp
 from shopfloor.wiring.settings import WorkerSettings
 from shopfloor.wiring.storage import local_backend, open_projects
 
@@ -66,9 +68,9 @@ def hold_server_lock(storage: Storage) -> Generator[None]:
 
 
 def _running_server_hint(storage: Storage) -> str:
-    from shopfloor.client import find_server
+    from shopfloor.client import find_storage_server
 
-    address = find_server(storage, named=False)
+    address = find_storage_server(storage)
     location = f"it is at {address.url}; `shopfloor login` prints a link to log in" if address else "use that server"
     return f"{location}, or choose another storage with --storage"
 
@@ -157,7 +159,7 @@ async def serve_storage(
 
                 tasks.start_soon(engine.scheduler.run)
                 tasks.start_soon(maintain)
-                app = create_app(backend.services(engine, allowed_hosts=allowed_hosts))
+                app = create_app(backend.services(engine, allowed_hosts=allowed_hosts), mounted=[mount_mcp()])
                 await serve(app, host, port, publish_address, limits, on_signal=engine.scheduler.watchdog.request_stop)
                 tasks.cancel_scope.cancel()
             if lost:

@@ -11,6 +11,7 @@ import msgspec
 
 from shopfloor.adapters.local import (
     LocalAudit,
+    LocalBlobs,
     LocalBus,
     LocalHost,
     LocalHosts,
@@ -88,6 +89,7 @@ class StorageBackend(StoragePorts, frozen=True, kw_only=True):
             watchers=self.watchers,
             version=__version__,
             audit=self.audit,
+            blobs=self.blobs,
             delete_run=delete,
             run_service=engine.service if engine else None,
             providers=find_providers,
@@ -152,6 +154,7 @@ def _with_files(
         reader=LocalLogReader(storage, bus=bus),
         bus=bus,
         audit=LocalAudit(storage.audit),
+        blobs=LocalBlobs(storage.blobs),
         tokens=LocalTokens(storage.tokens),
         watchers=MemoryWatchers(),
         fleet_events=fleet_events,

@@ -211,7 +211,7 @@ def test_the_segment_of_a_step_is_the_slug_of_its_name(name, segment):
         (
             "descripton: x\nsteps:" + THREAD,
             [
-                "worker.yaml:1: a worker has no field `descripton`; did you mean `description`? There are `name`, `description`, `input`, `variables`, `tools`, `kinds`, `steps`, `output`"
+                "worker.yaml:1: a worker has no field `descripton`; did you mean `description`? There are `name`, `description`, `input`, `variables`, `tools`, `memory`, `kinds`, `steps`, `output`"
             ],
         ),
         ("name: 3\nsteps:" + THREAD, ["worker.yaml:1: `name` must be text or nothing, got a whole number"]),
@@ -226,6 +226,19 @@ def test_the_segment_of_a_step_is_the_slug_of_its_name(name, segment):
             ],
         ),
         ("steps:\n  A:\n    block: command", ["worker.yaml:2: a `command` step needs `command`: text or a list"]),
+        (
+            "steps:\n  A:\n    block: operation\n    plugin: Word Count\n    tool: ''\n    input: {text: '{{NO}}'}",
+            [
+                "worker.yaml:4: `Word Count` is not a valid plugin name: lower-case letters, digits and `-`",
+                "worker.yaml:5: `tool` needs the name of a tool of the plugin",
+                "worker.yaml:6: `{{NO}}` is not defined before the step `A`; no values are defined yet",
+            ],
+        ),
+        (
+            "steps:\n  A:\n    block: operation\n    plugin: a",
+            ["worker.yaml:2: a `operation` step needs `tool`: text"],
+        ),
+        ("memory: yes please\nsteps:" + THREAD, ["worker.yaml:1: `memory` must be true or false, got text"]),
         (
             "steps:\n  A:\n    block: command\n    command: ls\n    retry: {limt: 3}",
             [

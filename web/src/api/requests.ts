@@ -126,6 +126,16 @@ export const providersQuery = queryOptions({
   queryFn: ({ signal }) => dataOf(client.GET("/api/providers", { signal })),
 });
 
+/** How often the state of plugins is requested while it is shown. */
+const PLUGIN_POLL_MS = 3_000;
+
+/** Plugins on the server's machine, and their state. */
+export const pluginsQuery = queryOptions({
+  queryKey: ["plugins"],
+  queryFn: ({ signal }) => dataOf(client.GET("/api/plugins", { signal })),
+  refetchInterval: PLUGIN_POLL_MS,
+});
+
 export const channelsQuery = queryOptions({
   queryKey: ["channels"],
   queryFn: ({ signal }) => dataOf(client.GET("/api/channels", { signal })),
@@ -173,6 +183,9 @@ export const pinRun = (id: string, pinned: boolean) =>
 /** Delete a run that has ended, with its sub-runs. */
 export const deleteRun = (id: string) =>
   dataOf(client.DELETE("/api/runs/{run_id}", { params: { path: { run_id: id }, query: { force: true } } }));
+
+/** The address of a run's artifact, as a download. */
+export const artifactUrl = (id: string, name: string) => `/api/runs/${id}/artifacts/${encodeURIComponent(name)}`;
 
 export const logUrl = (id: string) => `/api/runs/${id}/log.jsonl`;
 

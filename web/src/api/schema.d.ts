@@ -147,6 +147,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/runs/{run_id}/artifacts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List artifacts
+         * @description List the files that a run submitted with its result.
+         */
+        get: operations["list_artifacts"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/runs/{run_id}/artifacts/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Download artifact
+         * @description Download a file that a run submitted with its result.
+         */
+        get: operations["download_artifact"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/runs": {
         parameters: {
             query?: never;
@@ -491,6 +531,29 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/rpc": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Call rpc
+         * @description Call the methods `worker/dispatch`, `list`, `status`, `result`, `cancel` and `delete` by JSON-RPC 2.0.
+         *
+         *     The body is a request, `{"jsonrpc": "2.0", "id": 1, "method": "worker/list", "params": {}}`, or a batch: a list of
+         *     requests. A job is a run of any worker. What is no valid request also gets a JSON-RPC response, with an error.
+         */
+        post: operations["call_rpc"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -558,6 +621,8 @@ export interface components {
             has_transcript: boolean;
             /** @description The owner of the run. */
             agent_id: string | null;
+            /** @description The program that dispatched the run; null if unknown. */
+            client: components["schemas"]["RunClient"] | null;
             /** @description The run that called this run. */
             parent_run_id: string | null;
             /** @description The root of the tree of runs that this run is part of. */
@@ -595,6 +660,20 @@ export interface components {
             search_stopped_at: number | null;
             /** @description Text around the words that were searched, with each between U+E000 and U+E001. */
             snippet: string | null;
+        };
+        /**
+         * RunClient
+         * @description The program that dispatched a run, as it described itself.
+         */
+        RunClient: {
+            name: string;
+            /** @default null */
+            version?: string | null;
+            /**
+             * @description The program's own id of its session or conversation.
+             * @default null
+             */
+            session_id?: string | null;
         };
         /**
          * TokenUsage
@@ -638,6 +717,8 @@ export interface components {
             has_transcript: boolean;
             /** @description The owner of the run. */
             agent_id: string | null;
+            /** @description The program that dispatched the run; null if unknown. */
+            client: components["schemas"]["RunClient"] | null;
             /** @description The run that called this run. */
             parent_run_id: string | null;
             /** @description The root of the tree of runs that this run is part of. */
@@ -685,6 +766,14 @@ export interface components {
             last_seq: number;
             /** @description The calls that the run and its sub-runs wait for. */
             awaits: components["schemas"]["Awaited"][];
+            /** @description What the worker does, as it last reported. */
+            summary: string | null;
+            /** @description Questions that the worker noted without waiting for an answer. */
+            questions: string[];
+            /** @description Decisions that the worker made by itself. */
+            decisions: components["schemas"]["Decision"][];
+            /** @description Files that were submitted with the result. */
+            artifacts: components["schemas"]["ArtifactItem"][];
         };
         /**
          * ArchiveEntry
@@ -746,6 +835,24 @@ export interface components {
             answered: boolean;
         };
         /**
+         * Decision
+         * @description A choice that the worker made by itself because the task left it open.
+         */
+        Decision: {
+            question: string;
+            decision: string;
+            reasoning: string;
+        };
+        /**
+         * ArtifactItem
+         * @description A file that a run submitted with its result.
+         */
+        ArtifactItem: {
+            name: string;
+            /** @description Null if a plugin has the file: it cannot be downloaded here. */
+            size_bytes: number | null;
+        };
+        /**
          * WorkerEvents
          * @description A page of a timeline.
          */
@@ -767,6 +874,13 @@ export interface components {
             created_at: string;
             /** @description The `seq` of the log event that the row is made from. */
             seq: number;
+        };
+        /**
+         * ArtifactList
+         * @description The artifacts of a run.
+         */
+        ArtifactList: {
+            artifacts: components["schemas"]["ArtifactItem"][];
         };
         /**
          * LogPage
@@ -931,6 +1045,8 @@ export interface components {
             input_schema: Record<string, unknown>;
             tools: string[];
             client_tools: string[];
+            /** @default false */
+            example?: boolean;
         };
         /**
          * PluginList
@@ -1037,6 +1153,27 @@ export interface components {
             web_search?: boolean;
         };
         /**
+         * JsonRpcResponse
+         * @description A JSON-RPC 2.0 response: either `result` or `error`.
+         */
+        JsonRpcResponse: {
+            /** @enum {unknown} */
+            jsonrpc: "2.0";
+            id: string | number | null;
+            result?: Record<string, unknown>;
+            error?: components["schemas"]["JsonRpcProblem"];
+        };
+        /**
+         * JsonRpcProblem
+         * @description An error of JSON-RPC.
+         */
+        JsonRpcProblem: {
+            code: number;
+            message: string;
+            /** @description `code` and `hint`, as in the HTTP API. */
+            data?: Record<string, unknown>;
+        };
+        /**
          * StartExecution
          * @description Start a run of a worker and stream its events.
          */
@@ -1083,6 +1220,29 @@ export interface components {
              * @default null
              */
             cwd?: string | null;
+            /**
+             * @description The program that sends the request.
+             * @default null
+             */
+            client?: components["schemas"]["RequestClient"] | null;
+        };
+        /**
+         * RequestClient
+         * @description The program that sends the request. It is recorded as it describes itself.
+         */
+        RequestClient: {
+            /** @description The name of the program, e.g. `claude-code`. */
+            name: string;
+            /**
+             * @description Its version.
+             * @default null
+             */
+            version?: string | null;
+            /**
+             * @description Its own id of the session or conversation.
+             * @default null
+             */
+            session_id?: string | null;
         };
         /**
          * ContinueExecution
@@ -1163,6 +1323,11 @@ export interface components {
              * @default null
              */
             cwd?: string | null;
+            /**
+             * @description The program that sends the request.
+             * @default null
+             */
+            client?: components["schemas"]["RequestClient"] | null;
         };
         /**
          * PinRequest
@@ -1221,6 +1386,8 @@ export interface components {
             /** @default null */
             channel_name?: string | null;
             /** @default null */
+            client?: components["schemas"]["ClientInfo"] | null;
+            /** @default null */
             root_run_id?: string | null;
             /** @default null */
             queued_at?: string | null;
@@ -1233,6 +1400,8 @@ export interface components {
             /** @default null */
             idempotency_key?: string | null;
             /** @default null */
+            origin?: string | null;
+            /** @default null */
             cwd?: string | null;
             /** @default null */
             client_wait_seconds?: number | null;
@@ -1244,6 +1413,17 @@ export interface components {
             import_source?: Record<string, unknown> | null;
             /** @default null */
             format?: number | null;
+        };
+        /**
+         * ClientInfo
+         * @description The program that dispatched a run, as the program itself says.
+         */
+        ClientInfo: {
+            name: string;
+            /** @default null */
+            version?: string | null;
+            /** @default null */
+            session_id?: string | null;
         };
         /**
          * RunCompleted
@@ -2179,6 +2359,72 @@ export interface operations {
             };
         };
     };
+    list_artifacts: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the run. */
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The artifacts, by name. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ArtifactList"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    download_artifact: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the run. */
+                run_id: string;
+                /** @description The name of the artifact. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The content, as UTF-8. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain": string;
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
     make_run: {
         parameters: {
             query?: never;
@@ -2772,6 +3018,46 @@ export interface operations {
                         data: string;
                     };
                 };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    call_rpc: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": unknown;
+            };
+        };
+        responses: {
+            /** @description The response; for a batch a list of responses, in the order of the requests. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JsonRpcResponse"] | components["schemas"]["JsonRpcResponse"][];
+                };
+            };
+            /** @description The body has notifications only. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description An error. */
             default: {

@@ -10,6 +10,7 @@ const SHORTCUTS: readonly [string, string][] = [
   ["e", "expand or collapse all tool calls"],
   ["c", "copy the link to the run or the selected event"],
   ["n", "start a new run"],
+  ["p", "list the plugins"],
   ["?", "this help"],
 ];
 

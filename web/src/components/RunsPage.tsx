@@ -2,8 +2,10 @@ import clsx from "clsx";
 import { useState } from "react";
 import { Detail } from "@/components/detail/Detail";
 import { NewRunDialog } from "@/components/dispatch/NewRunDialog";
+import { rememberWorker } from "@/components/dispatch/WorkerSelect";
 import { HelpDialog } from "@/components/HelpDialog";
 import { RunList } from "@/components/list/RunList";
+import { PluginsDialog } from "@/components/plugins/PluginsDialog";
 import { TopBar } from "@/components/TopBar";
 import { EmptyState } from "@/components/ui/EmptyState";
 import { enterZone, useShortcuts } from "@/shortcuts";
@@ -17,10 +19,11 @@ const NARROW = "(width < 48rem)";
 export function RunsPage() {
   const address = useAddress();
   const changeAddress = useChangeAddress();
-  const [openDialog, setOpenDialog] = useState<"help" | "dispatch" | null>(null);
+  const [openDialog, setOpenDialog] = useState<"help" | "dispatch" | "plugins" | null>(null);
   useShortcuts("page", {
     "?": () => setOpenDialog("help"),
     n: () => setOpenDialog("dispatch"),
+    p: () => setOpenDialog("plugins"),
     Escape: () => {
       enterZone("list");
       if (matchMedia(NARROW).matches) changeAddress(selectRun());
@@ -29,7 +32,11 @@ export function RunsPage() {
   const selectedId = address.worker;
   return (
     <div className="flex h-dvh flex-col">
-      <TopBar onDispatch={() => setOpenDialog("dispatch")} onHelp={() => setOpenDialog("help")} />
+      <TopBar
+        onDispatch={() => setOpenDialog("dispatch")}
+        onHelp={() => setOpenDialog("help")}
+        onPlugins={() => setOpenDialog("plugins")}
+      />
       <main className="flex min-h-0 flex-1">
         {!selectedId && <h1 className="sr-only">Runs</h1>}
         <section
@@ -57,6 +64,15 @@ export function RunsPage() {
         </section>
       </main>
       {openDialog === "help" && <HelpDialog onClose={() => setOpenDialog(null)} />}
+      {openDialog === "plugins" && (
+        <PluginsDialog
+          onClose={() => setOpenDialog(null)}
+          onRun={(name) => {
+            rememberWorker(name);
+            setOpenDialog("dispatch");
+          }}
+        />
+      )}
       {openDialog === "dispatch" && (
         <NewRunDialog
           owner={address.owner}

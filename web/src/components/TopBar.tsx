@@ -9,7 +9,13 @@ import { type Theme, setTheme, useTheme } from "@/theme";
 const NEXT: Record<Theme, Theme> = { system: "light", light: "dark", dark: "system" };
 const ICONS: Record<Theme, string> = { system: "◐", light: "○", dark: "●" };
 
-export function TopBar({ onDispatch, onHelp }: { onDispatch: () => void; onHelp: () => void }) {
+interface TopBarProps {
+  onDispatch: () => void;
+  onHelp: () => void;
+  onPlugins: () => void;
+}
+
+export function TopBar({ onDispatch, onHelp, onPlugins }: TopBarProps) {
   const { owner } = useAddress();
   const theme = useTheme();
   return (
@@ -33,6 +39,10 @@ export function TopBar({ onDispatch, onHelp }: { onDispatch: () => void; onHelp:
       )}
       <ConnectionWarning />
       <span className="flex-1" />
+      {/* On a narrow screen the form for a new run leads to the plugins. */}
+      <Button variant="ghost" onClick={onPlugins} title="List the plugins (p)" className="max-sm:hidden">
+        Plugins
+      </Button>
       <Button
         variant="ghost"
         onClick={() => setTheme(NEXT[theme])}

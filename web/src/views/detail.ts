@@ -1,5 +1,5 @@
 /** Texts and states in the header of a run. */
-import type { Run, RunDetail, Status, Usage } from "@/api";
+import type { Client, Run, RunDetail, Status, Usage } from "@/api";
 import { formatCount, formatMoney, totalTokens } from "./amounts";
 import { asText, oneLine, parseJson } from "./json";
 import { MAX_FULL_CHARS } from "./textLimits";
@@ -34,6 +34,9 @@ export function waitText(kinds: readonly string[] | null): string | null {
   if (!kinds?.length) return null;
   return `waits for ${kinds.map((kind) => WAIT_LABELS[kind] ?? kind.replaceAll("_", " ")).join(", ")}`;
 }
+
+/** Format the program that dispatched a run: `claude-code 2.1.0`. */
+export const clientText = (client: Client): string => [client.name, client.version].filter(Boolean).join(" ");
 
 /** Format the cost: `$0.12, with sub-runs $0.34`; null if no price is known, since the tokens are shown then. */
 export function costText(run: RunDetail): string | null {

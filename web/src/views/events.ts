@@ -3,7 +3,7 @@
  */
 import type { Block, EventOf, LogEvent, Page } from "@/api";
 import { isRecord } from "./json";
-import type { Message, MessageRow } from "./transcriptRows";
+import type { Message, MessageRow } from "./rowTypes";
 
 type TextBlock = Extract<Block, { type: "text" }>;
 export type Output = TextBlock & { stream: "stdout" | "stderr" };

@@ -1,93 +1,225 @@
-/** The kinds of rows of a transcript. */
-import type { Block, EventOf, LogEvent } from "@/api";
+/**
+ * Turn a page of a log into the rows of a transcript. An event either has a row, at its `seq`, or is part of another
+ * row: a result of its call's row, a piece of output of the first row of its group.
+ */
+import type { EventOf, LogEvent, Page } from "@/api";
+import { isOutput, isReadable, hasOwnEvent, messageKindOf, type Output, stepKeyOf } from "./events";
+import type { CallRow, OutputRow, Row, Rows, StepRow, SubRunRow } from "./rowTypes";
+import { isMessageChunk } from "./streamingText";
 
-/** Fields of all rows. */
-interface Base {
-  readonly seq: number;
-  /** The events that the row shows, its own first. Rows of the same events are equal. */
-  readonly events: readonly LogEvent[];
-  /** The path of the step, if it differs from that of the previous row. */
-  readonly stepPath: string | null;
+/** Approximate limit of a row of output: rows out of sight are not rendered, so rows must stay small. */
+const OUTPUT_CHARS = 8_000;
+
+const singleStepRows = new WeakMap<Page, Rows>();
+const allRows = new WeakMap<Page, Rows>();
+
+/** Return the rows of a page by `seq`, in order. A run of a single step needs no headings. */
+export function rowsOf(page: Page, isSingleStep: boolean): Rows {
+  const cache = isSingleStep ? singleStepRows : allRows;
+  const cached = cache.get(page);
+  if (cached) return cached;
+  const rows = new RowBuilder(page, isSingleStep).rows();
+  cache.set(page, rows);
+  return rows;
 }
 
-export type Message = EventOf<"message.user"> | EventOf<"message.assistant">;
-export type StepEnd = EventOf<"step.completed"> | EventOf<"step.call_workflow.completed">;
-
-export type MessageRow = Base & {
-  readonly kind: "prompt" | "message" | "note" | "unparsed" | "unknown";
-  readonly message: Message;
-  /** Without tool uses and results that have an event of their own. */
-  readonly blocks: readonly Block[];
-};
-export type OutputRow = Base & { readonly kind: "output"; readonly pieces: readonly Piece[] };
-export type CallRow = Base & {
-  readonly kind: "call";
-  readonly call: EventOf<"tool.call">;
-  readonly result: EventOf<"tool.result"> | null;
-};
-/** The result of a call on an earlier page. */
-export type ResultRow = Base & { readonly kind: "result"; readonly result: EventOf<"tool.result"> };
-/** The start of a step, its end, or both if nothing is in between. */
-export type StepRow = Base & {
-  readonly kind: "step";
-  readonly start: EventOf<"step.started"> | null;
-  readonly end: StepEnd | null;
-};
-export type SubRunRow = Base & {
-  readonly kind: "sub-run";
-  readonly call: EventOf<"step.call_workflow.started">;
-  readonly end: EventOf<"step.call_workflow.completed"> | null;
-};
-export type AttemptRow = Base & { readonly kind: "attempt"; readonly start: EventOf<"run.started"> };
-export type OutcomeRow = Base & { readonly kind: "outcome"; readonly end: EventOf<"run.completed"> };
-/** An event of a type or shape that the page does not know. */
-export type UnknownEventRow = Base & { readonly kind: "unknown-event"; readonly event: LogEvent };
-
-export type Row =
-  MessageRow | OutputRow | CallRow | ResultRow | StepRow | SubRunRow | AttemptRow | OutcomeRow | UnknownEventRow;
-export type Rows = ReadonlyMap<number, Row>;
-
-/** Joined output of one stream. */
-export interface Piece {
-  readonly stream: "stdout" | "stderr";
-  readonly text: string;
+/** Return the row that shows an event of the page: its own, the row it is part of, or else the next one. */
+export function rowShowing(rows: Rows, seq: number): Row | undefined {
+  const ownRow = rows.get(seq);
+  if (ownRow) return ownRow;
+  let next: Row | undefined;
+  let last: Row | undefined;
+  for (const row of rows.values()) {
+    if (row.events.some((event) => event.seq === seq)) return row;
+    if (row.seq > seq) next ??= row;
+    last = row;
+  }
+  return next ?? last;
 }
 
-export function isSameRow(a: Row, b: Row): boolean {
-  return (
-    a.kind === b.kind &&
-    a.stepPath === b.stepPath &&
-    a.events.length === b.events.length &&
-    a.events.every((event, n) => event === b.events[n])
-  );
+/** Whether the run waited after this event, for an answer or for a sub-run. */
+function isWait(event: LogEvent): boolean {
+  if (!isReadable(event)) return false;
+  if (event.type === "tool.call") return event.payload.awaits != null;
+  return event.type === "step.call_workflow.started" && event.payload.kind !== "agent";
 }
 
-export const isFailed = ({ payload }: EventOf<"tool.result">) =>
-  payload.error != null || (payload.exit_code ?? 0) !== 0;
-
-/** Whether the row can be expanded. */
-export function isFoldable(row: Row): boolean {
-  if (row.kind === "message") return row.blocks.some((block) => block.type === "thinking");
-  if (row.kind === "prompt") return Boolean(row.message.type === "message.user" && row.message.payload.system_prompt);
-  return ["call", "result", "sub-run", "attempt", "outcome", "step", "unknown-event"].includes(row.kind);
+type Draft<T> = { -readonly [K in keyof T]: T[K] };
+interface OutputDraft {
+  readonly events: LogEvent[];
+  readonly pieces: Draft<OutputRow["pieces"][number]>[];
+  chars: number;
 }
 
-/** Whether the row is expanded by default, because the call failed. */
-export function isOpenByDefault(row: Row): boolean {
-  return (row.kind === "call" || row.kind === "result") && row.result !== null && isFailed(row.result);
-}
+/** Builds the rows of a page. */
+class RowBuilder {
+  readonly #rows = new Map<number, Row>();
+  readonly #calls = new Map<string, (Draft<CallRow> & { events: LogEvent[] })[]>();
+  readonly #subRuns = new Map<string, Draft<SubRunRow> & { events: LogEvent[] }>();
+  readonly #toolUses = new Map<string, LogEvent>();
+  /** The output row that may continue, and the step row without any event inside yet. */
+  #output: OutputDraft | null = null;
+  #step: (Draft<StepRow> & { events: LogEvent[] }) | null = null;
+  #path = "";
 
-/** Whether "Expand all" expands the row. Sub-runs have transcripts of their own, which would be too much. */
-export const isInExpandAll = (row: Row) => row.kind === "call" || row.kind === "result" || row.kind === "message";
+  constructor(
+    readonly page: Page,
+    readonly isSingleStep: boolean,
+  ) {}
 
-/** Whether "Expand all" changes the row. */
-export const canExpand = (row: Row) => isFoldable(row) && isInExpandAll(row);
+  rows(): Rows {
+    this.page.events.forEach((event, index) => this.#addEvent(event, index));
+    for (const event of this.page.laterEnds) {
+      if (event.type === "tool.result") this.#addResult(event);
+      else this.#addSubRunEnd(event);
+    }
+    return this.#rows;
+  }
 
-/** Estimate the height of a row in pixels, until it is measured. */
-export function estimateHeight(row: Row | undefined): number {
-  if (!row) return 0;
-  if (row.kind === "output")
-    return 8 + 18 * row.pieces.reduce((lines, piece) => lines + piece.text.split("\n").length, 0);
-  if (row.kind === "prompt" || row.kind === "message") return 60;
-  return isOpenByDefault(row) ? 160 : 30;
+  #addEvent(event: LogEvent, index: number): void {
+    if (!isReadable(event)) return this.#add({ ...this.#baseOf(event), kind: "unknown-event", event });
+    switch (event.type) {
+      case "message.user":
+        return this.#addPrompt(event);
+      case "message.assistant":
+        return this.#addMessage(event, index);
+      case "tool.call":
+        return this.#addCall(event);
+      case "tool.result":
+        return this.#addResult(event)
+          ? undefined
+          : this.#add({ ...this.#baseOf(event), kind: "result", result: event });
+      case "run.started":
+        return this.#addAttempt(event, index);
+      case "run.completed":
+        return this.#add({ ...this.#baseOf(event), kind: "outcome", end: event });
+      case "step.call_workflow.started":
+        return this.#addSubRun(event);
+      case "step.call_workflow.completed":
+        return this.#addSubRunEnd(event)
+          ? undefined
+          : this.#add({ ...this.#baseOf(event), kind: "step", start: null, end: event });
+      case "step.started":
+        return this.#addStepStart(event);
+      case "step.completed":
+        return this.#addStepEnd(event, index);
+    }
+  }
+
+  /** Show later attempts and inputs. An attempt that only resumes after a wait is not shown: the answer is. */
+  #addAttempt(event: EventOf<"run.started">, index: number): void {
+    const cached = this.page.events[index - 1];
+    if (cached && isWait(cached)) return;
+    const hasInput = !this.isSingleStep && Object.keys(event.payload.input ?? {}).length > 0;
+    if (event.payload.attempt > 1 || hasInput) this.#add({ ...this.#baseOf(event), kind: "attempt", start: event });
+  }
+
+  /** In a run of a single step, show only retries and their reason: the outcome tells how the last try ended. */
+  #addStepStart(event: EventOf<"step.started">): void {
+    if (this.isSingleStep && event.payload.try === 1) return;
+    const row = { ...this.#baseOf(event), kind: "step" as const, start: event, end: null };
+    this.#add(row);
+    this.#step = row;
+  }
+
+  #addStepEnd(event: EventOf<"step.completed">, index: number): void {
+    const isLast = this.page.events[index + 1]?.type === "run.completed";
+    if (this.isSingleStep && (event.payload.error == null || isLast)) return;
+    const startRow = this.#step;
+    if (startRow?.start && stepKeyOf(startRow.start) === stepKeyOf(event)) {
+      startRow.end = event;
+      startRow.events.push(event);
+      this.#step = null;
+    } else this.#add({ ...this.#baseOf(event), kind: "step", start: null, end: event });
+  }
+
+  #addPrompt(event: EventOf<"message.user">): void {
+    const blocks = event.payload.blocks.filter((block) => !hasOwnEvent(block, event, this.page));
+    if (blocks.length || event.payload.system_prompt)
+      this.#add({ ...this.#baseOf(event), kind: "prompt", message: event, blocks });
+  }
+
+  #addMessage(event: EventOf<"message.assistant">, index: number): void {
+    // Shown as streaming text until the log has the complete message.
+    if (isMessageChunk(event)) return;
+    const { note, blocks: allBlocks } = event.payload;
+    for (const block of allBlocks) if (block.type === "tool_use") this.#toolUses.set(block.tool_id, event);
+    const blocks = allBlocks.filter((block) => !hasOwnEvent(block, event, this.page, index));
+    const output = blocks.filter(isOutput);
+    if (output.length && output.length === blocks.length && !note) this.#addOutput(event, output);
+    else if (blocks.length || note)
+      this.#add({ ...this.#baseOf(event), kind: messageKindOf(blocks), message: event, blocks });
+  }
+
+  #addOutput(event: EventOf<"message.assistant">, blocks: readonly Output[]): void {
+    const chars = blocks.reduce((sum, block) => sum + block.text.length, 0);
+    let output = this.#output;
+    if (!output || this.#path !== event.path || output.chars + chars > OUTPUT_CHARS) {
+      output = { events: [], pieces: [], chars: 0 };
+      this.#add({ ...this.#baseOf(event), kind: "output", events: output.events, pieces: output.pieces });
+      this.#output = output;
+    }
+    output.chars += chars;
+    output.events.push(event);
+    for (const { stream, text } of blocks) {
+      const last = output.pieces.at(-1);
+      if (last?.stream === stream) last.text += text;
+      else output.pieces.push({ stream, text });
+    }
+  }
+
+  #addCall(event: EventOf<"tool.call">): void {
+    const id = event.payload.call_id;
+    const toolUse = this.#toolUses.get(id);
+    const row = {
+      ...this.#baseOf(event),
+      events: toolUse ? [event, toolUse] : [event],
+      kind: "call" as const,
+      call: event,
+      result: null,
+    };
+    this.#calls.set(id, [...(this.#calls.get(id) ?? []), row]);
+    this.#add(row);
+  }
+
+  /**
+   * Add a result to its call. Return false if the call is on another page. Of several calls with one id, take the
+   * oldest open one.
+   */
+  #addResult(result: EventOf<"tool.result">): boolean {
+    const row = this.#calls.get(result.payload.call_id)?.find((candidate) => candidate.result === null);
+    if (!row) return false;
+    row.result = result;
+    row.events.push(result);
+    return true;
+  }
+
+  #addSubRun(event: EventOf<"step.call_workflow.started">): void {
+    const row = { ...this.#baseOf(event), events: [event], kind: "sub-run" as const, call: event, end: null };
+    this.#subRuns.set(stepKeyOf(event), row);
+    this.#add(row);
+  }
+
+  #addSubRunEnd(event: EventOf<"step.call_workflow.completed">): boolean {
+    const row = this.#subRuns.get(stepKeyOf(event));
+    if (!row || row.end) return false;
+    row.end = event;
+    row.events.push(event);
+    return true;
+  }
+
+  /** Return the common fields of a new row. A new row ends the current output and step rows. */
+  #baseOf(event: LogEvent) {
+    // A damaged log may lack fields that the types promise.
+    const path = (event as { path?: string | null }).path ?? "";
+    const stepPath = !this.isSingleStep && path && path !== this.#path ? path : null;
+    this.#path = path;
+    this.#output = null;
+    this.#step = null;
+    return { seq: event.seq, events: [event], stepPath };
+  }
+
+  #add(row: Row): void {
+    this.#rows.set(row.seq, row);
+  }
 }

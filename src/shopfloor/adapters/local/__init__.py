@@ -4,6 +4,7 @@ Three packages deal with logs: `log` has the format, `record` the files, this on
 """
 
 from shopfloor.adapters.local.audit import LocalAudit, local_process_name
+from shopfloor.adapters.local.blobs import LocalBlobs
 from shopfloor.adapters.local.bus import LocalBus
 from shopfloor.adapters.local.hosts import LocalHost, LocalHosts
 from shopfloor.adapters.local.log_reader import LocalLogFeed, LocalLogReader
@@ -14,6 +15,7 @@ from shopfloor.adapters.local.tokens import LocalTokens
 
 __all__ = [
     "LocalAudit",
+    "LocalBlobs",
     "LocalBus",
     "LocalHost",
     "LocalHosts",

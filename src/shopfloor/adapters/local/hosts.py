@@ -16,7 +16,8 @@ import msgspec
 
 from shopfloor.adapters.local import reaper
 from shopfloor.decoding import decode_json
-from shopfloor.errors import ReaperLost, storage_error
+from shopfloor.error_factories import storage_error
+from shopfloor.errors import ReaperLost
 from shopfloor.limits import KILL_GRACE_SECONDS, PROCESS_POLL_SECONDS, REAPER_GRACE_SECONDS
 from shopfloor.ports import child_environment
 from shopfloor.record import Storage, host_lock_path, is_host_alive, is_locked, make_folder, open_for_append, try_lock

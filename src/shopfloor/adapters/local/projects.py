@@ -8,7 +8,8 @@ from pathlib import Path
 import msgspec
 
 from shopfloor.decoding import decode_json
-from shopfloor.errors import ConflictError, ProjectNotFound, StorageFailed, UsageError, storage_error
+from shopfloor.error_factories import storage_error
+from shopfloor.errors import ConflictError, ProjectNotFound, StorageFailed, UsageError
 from shopfloor.ports import Project
 from shopfloor.record import Storage, lock_file, make_folder, write_private
 

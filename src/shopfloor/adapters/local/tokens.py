@@ -15,7 +15,8 @@ import anyio.to_thread
 import msgspec
 
 from shopfloor.decoding import decode_json
-from shopfloor.errors import StorageFailed, StorageLost, storage_error
+from shopfloor.error_factories import storage_error
+from shopfloor.errors import StorageFailed, StorageLost
 from shopfloor.ports import Access
 from shopfloor.record import lock_file, make_folder, write_private
 

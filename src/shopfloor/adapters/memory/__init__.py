@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from shopfloor.lazy import lazy_getattr as _lazy_getattr
 
 if TYPE_CHECKING:
+    from shopfloor.adapters.memory.blobs import MemoryBlobs
     from shopfloor.adapters.memory.fleet_events import MemoryFleetEvents
     from shopfloor.adapters.memory.logs import MemoryLogFeed, MemoryLogReader, MemoryLogs
     from shopfloor.adapters.memory.queue import MemoryQueue
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MemoryAudit",
+    "MemoryBlobs",
     "MemoryFleetEvents",
     "MemoryHosts",
     "MemoryLogFeed",
@@ -35,6 +37,7 @@ __getattr__ = _lazy_getattr(
             "MemoryTokens",
             "MemoryWatchers",
         ),
+        "blobs": ("MemoryBlobs",),
         "logs": (
             "MemoryLogFeed",
             "MemoryLogReader",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -12,13 +13,19 @@ import msgspec
 
 from shopfloor.decoding import convert
 from shopfloor.errors import PluginFailed, PluginUnavailable
-from shopfloor.limits import PLUGIN_ANSWER_BYTES, PLUGIN_CALL_SECONDS
+from shopfloor.limits import PLUGIN_ANSWER_BYTES, PLUGIN_CALL_SECONDS, PLUGIN_NOTE_CHARS
 from shopfloor.ports import JobItem, JobResult, JobState, JobStatus, PluginTool, ToolCallResult
 from shopfloor.rpc import ProtocolError, RpcError, decode_response, encode_request
 
 PROTOCOL_VERSION = "2025-06-18"
 T = TypeVar("T")
 _OK = 200
+_JOB_ID = re.compile(r"[^/\\\0]{1,200}")
+
+
+def is_job_id(job_id: str) -> bool:
+    """Return whether a job id is safe as a file name, as the protocol requires."""
+    return _JOB_ID.fullmatch(job_id) is not None and job_id not in {".", ".."}
 
 
 class _Initialized(msgspec.Struct, frozen=True, rename="camel"):
@@ -92,8 +99,8 @@ class JsonRpcClient:
         """Start a job and return its id."""
         params = {"description": description, "task": task, "config": config}
         job_id = (await self._call("worker/dispatch", params, _Dispatched)).job_id
-        if not job_id:
-            raise PluginFailed(f"plugin {self._name}: worker/dispatch returned an empty jobId")
+        if not is_job_id(job_id):
+            raise PluginFailed(f"plugin {self._name}: worker/dispatch returned an unusable jobId: {job_id[:100]!r}")
         return job_id
 
     async def list_workers(self, pattern: str | None = None) -> Sequence[JobItem]:
@@ -125,9 +132,10 @@ class JsonRpcClient:
         try:
             return convert(decode_response(body, request_id), shape)
         except RpcError as error:
-            raise PluginFailed(f"plugin {self._name}: {method}: {error.message}", rpc_code=error.code) from error
+            message = f"plugin {self._name}: {method}: {error.message[:PLUGIN_NOTE_CHARS]}"
+            raise PluginFailed(message, rpc_code=error.code) from error
         except (ProtocolError, msgspec.ValidationError) as error:
-            raise PluginFailed(f"plugin {self._name}: {method}: {error}") from error
+            raise PluginFailed(f"plugin {self._name}: {method}: {str(error)[:PLUGIN_NOTE_CHARS]}") from error
 
     async def _post(self, method: str, content: bytes, timeout_seconds: float) -> bytes:
         body = bytearray()

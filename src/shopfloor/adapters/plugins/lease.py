@@ -17,8 +17,10 @@ class PluginAddress(msgspec.Struct, frozen=True):
     """Where a started plugin answers, and the secret that it requires."""
 
     url: str = ""
-    """Empty while the plugin starts."""
+    """Empty while the plugin does not answer."""
     secret: str = ""
+    error: str | None = None
+    """Why the plugin does not run; None while it starts."""
 
 
 class PluginLease:
@@ -52,10 +54,10 @@ class PluginLease:
         if self._is_shared:
             write_private(self._address, msgspec.json.encode(address))
 
-    def withdraw(self) -> None:
-        """Tell the other processes that the plugin does not answer now."""
+    def withdraw(self, error: str | None = None) -> None:
+        """Tell the other processes that the plugin does not answer now, and why."""
         self._address.unlink(missing_ok=True)
-        self.publish(PluginAddress())
+        self.publish(PluginAddress(error=error))
 
     def published_address(self) -> PluginAddress | None:
         """Return the address that the holder of the lock published; None if it does not share the plugin."""

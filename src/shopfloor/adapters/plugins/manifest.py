@@ -59,16 +59,10 @@ def find_manifests(folder: Path) -> Iterator[Path]:
 
 def read_manifest(folder: Path) -> Manifest:
     """Read and check the manifest of a folder. Raises `InvalidManifest`."""
-    path = folder / MANIFEST_NAME
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise InvalidManifest(f"cannot read {MANIFEST_NAME}: {error.strerror}") from error
-    if len(raw) > PLUGIN_MANIFEST_BYTES:
-        raise InvalidManifest(f"{MANIFEST_NAME} is larger than {PLUGIN_MANIFEST_BYTES:,} bytes")
+    raw = _read_file(folder / MANIFEST_NAME)
     try:
         manifest = decode_json(raw, Manifest)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidManifest(f"{MANIFEST_NAME}: {error}") from error
     if not is_plugin_name(manifest.name):
         raise InvalidManifest(
@@ -76,7 +70,26 @@ def read_manifest(folder: Path) -> Manifest:
         )
     if not manifest.mcp.command.strip():
         raise InvalidManifest(f"{MANIFEST_NAME}: mcp.command is empty")
+    mcp = manifest.mcp
+    if any("\0" in word for word in (mcp.command, *mcp.args, *mcp.env, *mcp.env.values())):
+        raise InvalidManifest(f"{MANIFEST_NAME}: mcp has a null byte, which no command can have")
+    if any("=" in name or not name for name in mcp.env):
+        raise InvalidManifest(f"{MANIFEST_NAME}: mcp.env must have names of variables, got {sorted(mcp.env)}")
     return manifest
+
+
+def _read_file(path: Path) -> bytes:
+    """Read a manifest. A pipe or a device is refused: reading it may never end."""
+    if not path.is_file():
+        raise InvalidManifest(f"{MANIFEST_NAME} is not a file")
+    try:
+        with path.open("rb") as file:
+            raw = file.read(PLUGIN_MANIFEST_BYTES + 1)
+    except OSError as error:
+        raise InvalidManifest(f"cannot read {MANIFEST_NAME}: {error.strerror}") from error
+    if len(raw) > PLUGIN_MANIFEST_BYTES:
+        raise InvalidManifest(f"{MANIFEST_NAME} is larger than {PLUGIN_MANIFEST_BYTES:,} bytes")
+    return raw
 
 
 def shared_path(folder: Path) -> Path | None:

@@ -104,7 +104,7 @@ class Supervisor:
                 reason = error.message
             if self._client is not None:
                 pause = PLUGIN_RESTART_SECONDS
-            self._lease.withdraw()
+            self._lease.withdraw(reason)
             self._client = None
             self._set("error", reason)
             await anyio.sleep(pause)
@@ -120,7 +120,7 @@ class Supervisor:
                 self._set("error", "another process runs it, and only a server (`shopfloor up`) shares its plugins")
             elif not published.url:
                 address, self._client = None, None
-                self._set("starting")
+                self._set("starting" if published.error is None else "error", published.error)
             elif published != address:
                 client = JsonRpcClient(self._http, self._manifest.name, published.url, published.secret)
                 with suppress(ShopfloorError):

@@ -23,7 +23,8 @@ from uuid import uuid4
 import msgspec
 
 from shopfloor.decoding import json_decoder
-from shopfloor.errors import FileMissing, InvalidEvent, StorageError, storage_error
+from shopfloor.error_factories import storage_error
+from shopfloor.errors import FileMissing, InvalidEvent, StorageError
 from shopfloor.limits import INTAKE_BYTES
 from shopfloor.log import Payload, RunCompleted, RunStarted, ToolResult, UnknownPayload, decode
 from shopfloor.ports import ControlMessage, QueuedRun

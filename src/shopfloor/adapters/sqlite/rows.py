@@ -9,10 +9,11 @@ from typing import Any
 import msgspec
 
 from shopfloor.decoding import json_decoder
+from shopfloor.log import ClientInfo
 from shopfloor.ports import RunItem, TimelineItem
-from shopfloor.views import RunRow, Spending, WaitState
+from shopfloor.views import Notes, RunRow, Spending, WaitState
 
-_JSON = ("spending", "waits")
+_JSON = ("spending", "notes", "waits", "client")
 _PLAIN = tuple(name for name in RunRow.__struct_fields__ if name not in (*_JSON, "channel_name"))
 """The fields that are stored unchanged."""
 _LISTED = tuple(name for name in _PLAIN if name != "result")
@@ -24,16 +25,20 @@ RUN_COLUMNS = (*_PLAIN, *_JSON, *_ITEM_FIELDS)
 _plain_values = attrgetter(*_PLAIN)
 _encode = msgspec.json.Encoder().encode
 _decode_spending = json_decoder(Spending).decode
+_decode_notes = json_decoder(Notes).decode
 _decode_waits = json_decoder(WaitState).decode
+_decode_client = json_decoder(ClientInfo).decode
 
 
 def run_column_values(row: RunRow, *item_values: Any) -> tuple[Any, ...]:
     """Return the values of `RUN_COLUMNS`: those of the row, then `item_values`."""
-    spending, waits = row.spending, row.waits
+    spending, notes, waits = row.spending, row.notes, row.waits
     return (
         *_plain_values(row),
         None if spending == _NO_SPENDING else _encode(spending).decode(),
+        None if notes == _NO_NOTES else _encode(notes).decode(),
         None if waits == _NO_WAITS else _encode(waits).decode(),
+        None if row.client is None else _encode(row.client).decode(),
         *item_values,
     )
 
@@ -47,14 +52,16 @@ def row_columns(*, listed: bool) -> str:
 def decode_run_item(db_row: Sequence[Any], *, listed: bool) -> RunItem:
     """Decode a row of `row_columns`, followed by the channel's name and the pin."""
     names = _LISTED if listed else _PLAIN
-    spending, waits, number, events, archived, stopped_at, channel_name, pinned = db_row[len(names) :]
+    spending, notes, waits, client, number, events, archived, stopped_at, channel_name, pinned = db_row[len(names) :]
     values: dict[str, Any] = dict(zip(names, db_row, strict=False))
     values["outside"] = bool(values["outside"])
     row = RunRow(
         **values,
         channel_name=channel_name,
         spending=_decode_spending(spending) if spending else _NO_SPENDING,
+        notes=_decode_notes(notes) if notes else _NO_NOTES,
         waits=_decode_waits(waits) if waits else _NO_WAITS,
+        client=_decode_client(client) if client else None,
     )
     return RunItem(
         row=row,
@@ -68,6 +75,7 @@ def decode_run_item(db_row: Sequence[Any], *, listed: bool) -> RunItem:
 
 
 _NO_SPENDING = Spending()
+_NO_NOTES = Notes()
 _NO_WAITS = WaitState()
 
 

@@ -168,7 +168,7 @@ class AgentProcess:
         """End the calls of sub-agents of an earlier process that was interrupted."""
         for step_key, record in _sub_agent_calls(self._attempt, self._step_try.step_key):
             if record.done is None:
-                interrupted = StepTry(step_key, record.name, record.kind, record.try_, self._step_try.started_monotonic)
+                interrupted = StepTry(step_key, record.name, record.kind, record.try_, None)
                 await self._attempt.end(interrupted, error=AgentFailed("the parent agent was interrupted"))
 
     async def _read_output(self, child: Child, launch: Launch) -> Exit | None:

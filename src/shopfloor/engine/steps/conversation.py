@@ -37,6 +37,13 @@ class Thread(msgspec.Struct):
     """Whether a message in the log carries the system prompt."""
 
 
+def restore_system_prompt(thread: Thread, conversation: Sequence[ConversationEvent]) -> None:
+    """Give a thread the system prompt that the log has: memories may have changed since an earlier attempt."""
+    for event in conversation:
+        if isinstance(event, UserMessage) and event.system_prompt is not None:
+            thread.system = event.system_prompt
+
+
 def to_thread_messages(conversation: Sequence[ConversationEvent]) -> list[ThreadMessage]:
     """Convert the events of a step to messages. Results of tools that were called together are in one message."""
     messages: list[ThreadMessage] = []

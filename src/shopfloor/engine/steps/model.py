@@ -17,6 +17,7 @@ from shopfloor.engine.steps.conversation import (
     Thread,
     is_complete_reply,
     last_reply,
+    restore_system_prompt,
     text_of,
     to_thread_messages,
     tool_uses,
@@ -55,6 +56,7 @@ class ModelStepRunner:
         self._prompt = prompt
 
     async def run(self, step_key: StepKey, *, name: str, retry: Retry | None = None) -> Any:
+        restore_system_prompt(self._thread, self._attempt.conversation(step_key))
         value = await self._attempt.step(
             step_key, self._execute, name=name, kind="next-message", retry=retry or MODEL_RETRY, repeatable=True
         )
@@ -215,6 +217,7 @@ async def add_message(
     attempt: Attempt, thread: Thread, step_key: StepKey, blocks: list[Block], *, role: str = "user"
 ) -> None:
     """Add a message to the thread, and to the log unless the log has it from an earlier attempt."""
+    restore_system_prompt(thread, attempt.conversation(step_key))
     if not attempt.conversation(step_key):
         if role == "user":
             system = None if thread.has_system_prompt else thread.system

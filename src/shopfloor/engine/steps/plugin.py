@@ -12,10 +12,9 @@ import msgspec
 
 from shopfloor.engine.attempt import Attempt, StepResult, StepTry
 from shopfloor.engine.cancellation import Cancellation
-from shopfloor.engine.plugin_jobs import FindClaimedJobs
+from shopfloor.engine.plugin_jobs import FindJobClaims
 from shopfloor.engine.replay_state import PLUGIN_JOB, StepKey
 from shopfloor.engine.steps.shell_process import graceful_stop
-from shopfloor.engine.steps.tools import LOG_QUESTION, UPDATE_SUMMARY
 from shopfloor.errors import OutcomeUnknown, PluginFailed, PluginUnavailable, ShopfloorError, StepFailed
 from shopfloor.limits import (
     PLUGIN_CANCEL_SECONDS,
@@ -28,12 +27,11 @@ from shopfloor.limits import (
 )
 from shopfloor.log import AssistantMessage, Cost, Note, Session, TextBlock, ToolCall, ToolResult, UserMessage
 from shopfloor.ports import JobState, Plugins, WorkerHandle
+from shopfloor.views import LOG_QUESTION, RECORD_DECISION, SUBMIT_RESULT, UPDATE_SUMMARY
 
 T = TypeVar("T")
 RUN_ID = "run_id"
 """The field of `config` with our run id. A plugin may adopt the id as its job id."""
-RECORD_DECISION = "record_decision"
-SUBMIT_RESULT = "submit_result"
 _BACKOFF = 1.5
 _RUNNING = "running"
 
@@ -63,12 +61,10 @@ class PluginStepRunner:
     the job is cancelled in the plugin, and the step waits for its end.
     """
 
-    def __init__(
-        self, attempt: Attempt, plugins: Plugins, find_claimed_jobs: FindClaimedJobs, request: JobRequest
-    ) -> None:
+    def __init__(self, attempt: Attempt, plugins: Plugins, find_job_claims: FindJobClaims, request: JobRequest) -> None:
         self._attempt = attempt
         self._plugins = plugins
-        self._find_claimed_jobs = find_claimed_jobs
+        self._find_job_claims = find_job_claims
         self._request = request
 
     async def run(self, step_key: StepKey, *, name: str) -> PluginResult:
@@ -123,7 +119,7 @@ class PluginStepRunner:
         state = await self._follow(handle, job_id, step_try)
         step_try.result = self._step_result(state, None)
         if state.status != "completed":
-            reason = state.error or f"the plugin reports the job as {state.status}"
+            reason = _cut(state.error or "") or f"the plugin reports the job as {state.status}"
             raise PluginFailed(f"plugin {self._request.plugin}: {reason}")
         result = await _tolerate_silence(lambda: handle.result(job_id))
         artifacts = list(result.artifacts or ())
@@ -134,7 +130,9 @@ class PluginStepRunner:
         return self._step_result(state, {"text": result.output, "artifacts": artifacts, "job_id": job_id})
 
     def _step_result(self, state: JobState, value: Any) -> StepResult:
-        cost = Cost(usd=state.cost_usd, source="agent") if state.cost_usd is not None else None
+        # A plugin may report anything; a negative cost would lower the total of the run.
+        is_cost = state.cost_usd is not None and state.cost_usd >= 0
+        cost = Cost(usd=state.cost_usd, source="agent") if is_cost else None
         session = Session(provider=self._request.plugin, session_id=state.job_id)
         return StepResult(value, cost=cost, session=session)
 
@@ -166,7 +164,7 @@ class PluginStepRunner:
         """Return the job of a dispatch whose answer is lost.
 
         A plugin that adopts our run id knows the job by it. Of another plugin, only a single job with the description
-        of this run is adopted that no other run has. Raises `OutcomeUnknown` otherwise.
+        of this run is adopted that no other run has or may have. Raises `OutcomeUnknown` otherwise.
         """
         run_id, request = self._attempt.run_id, self._request
         try:
@@ -175,14 +173,17 @@ class PluginStepRunner:
             if error.rpc_code is None:
                 raise
         jobs = await _tolerate_silence(handle.list)
-        claimed = await self._find_claimed_jobs(request.plugin)
+        claims = await self._find_job_claims(request.plugin)
         candidates = [
-            job.job_id for job in jobs if job.description == request.description and job.job_id not in claimed
+            job.job_id for job in jobs if job.description == request.description and job.job_id not in claims.job_ids
         ]
-        if len(candidates) != 1:
-            count = len(candidates) or "no"
+        rivals = [other for other, description in claims.lost.items() if description == request.description]
+        is_shared = any(other != run_id for other in rivals)
+        if len(candidates) != 1 or is_shared:
+            found = "no job" if not candidates else f"{len(candidates)} job{'s' * (len(candidates) > 1)}"
+            owner = "this run or to another" if is_shared else "this run"
             raise OutcomeUnknown(
-                f"the dispatch to plugin {request.plugin} was interrupted, and {count} job may belong to this run",
+                f"the dispatch to plugin {request.plugin} was interrupted, and {found} may belong to {owner}",
                 hint="check what the plugin did, then start a new run",
             )
         return candidates[0]
@@ -207,7 +208,9 @@ class PluginStepRunner:
     async def _status(self, handle: WorkerHandle, job_id: str) -> JobState:
         state = await _tolerate_silence(lambda: handle.status(job_id))
         if state.job_id != job_id:
-            raise PluginFailed(f"plugin {self._request.plugin} reports the job {state.job_id} instead of {job_id}")
+            raise PluginFailed(
+                f"plugin {self._request.plugin} reports the job {_cut(state.job_id)} instead of {job_id}"
+            )
         return state
 
     async def _cancel_job(self, step_try: StepTry) -> None:

@@ -18,7 +18,7 @@ from shopfloor.limits import OUTPUT_DRAIN_SECONDS, OUTPUT_JOIN_SECONDS, STOP_GRA
 from shopfloor.log import AssistantMessage, CommandBlock, Process, UserMessage
 from shopfloor.ports import Child, Command, Exit, OutputChunk, Processes
 
-STEP_ABANDONED = "left"
+STEP_ABANDONED = "abandoned"
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Tools: definition, execution and recording of tool calls."""
+"""Tool calls: execution and recording."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import inspect
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -16,78 +16,20 @@ from shopfloor.engine.attempt import Attempt
 from shopfloor.engine.awaited_calls import wait_for_answer
 from shopfloor.engine.error_mapping import CANCELLATION_EXCEPTIONS, as_run_failed
 from shopfloor.engine.replay_state import StepKey
-from shopfloor.engine.workers.definition import Definition, ToolDefinition
-from shopfloor.engine.workers.imports import load_object
-from shopfloor.engine.workers.python import PythonTool
+from shopfloor.engine.steps.builtin_tools import ASK, BUILTIN_TOOLS
+from shopfloor.engine.steps.tool_definitions import Tool, ToolContext
 from shopfloor.errors import OutcomeUnknown, StepFailed
 from shopfloor.limits import TOOL_OUTPUT_BYTES
 from shopfloor.log import Awaits, ToolCall, ToolResult, ToolUseBlock, format_timestamp
-from shopfloor.ports import ToolSpec
-
-Handler = Callable[[dict[str, Any]], Any]
-"""A function that takes the arguments as a dict; may be async."""
-
-ASK = "ask"
-LOG_QUESTION = "log_question"
-UPDATE_SUMMARY = "update_summary"
-
-
-class Tool(msgspec.Struct, frozen=True):
-    """A tool. Without a handler the client executes it, and the run waits for the result."""
-
-    spec: ToolSpec
-    handler: Handler | None = None
-    read_only: bool = False
-
-
-def build_tool(name: str, definition: ToolDefinition, handler: Any = None) -> Tool:
-    """Build a tool from its definition. A plain function gets the arguments as one dict."""
-    if handler is None and definition.handler:
-        handler = load_object(definition.handler)
-    if isinstance(handler, PythonTool):
-        handler = cast("PythonTool[Any, Any]", handler).handle
-    return Tool(ToolSpec(name, definition.description, definition.parameters), handler, definition.read_only)
-
-
-def build_tools(definition: Definition) -> dict[str, Tool]:
-    """Build the tools of a worker."""
-    return {name: build_tool(name, tool) for name, tool in definition.tools.items()}
-
-
-def _text_parameters(*names: str) -> dict[str, Any]:
-    return {"type": "object", "properties": {name: {"type": "string"} for name in names}, "required": list(names)}
-
-
-_QUESTION = {
-    "type": "object",
-    "properties": {"question": {"type": "string"}, "options": {"type": "array", "items": {"type": "string"}}},
-    "required": ["question"],
-}
-
-BUILTIN_TOOLS: Mapping[str, Tool] = {
-    tool.spec.name: tool
-    for tool in (
-        Tool(ToolSpec(ASK, "Asks a person, and waits for the answer.", _QUESTION)),
-        Tool(
-            ToolSpec(LOG_QUESTION, "Notes a question for a person, and goes on.", _QUESTION),
-            lambda arguments: {"noted": True},
-            read_only=True,
-        ),
-        Tool(
-            ToolSpec(UPDATE_SUMMARY, "Says in a line what you are doing now.", _text_parameters("summary")),
-            lambda arguments: {"noted": True},
-            read_only=True,
-        ),
-    )
-}
-"""Tools that every worker may use. They have no effect other than their recorded call."""
+from shopfloor.ports import Blobs
 
 
 class Tools:
     """The tools of one run."""
 
-    def __init__(self, tools: Mapping[str, Tool]) -> None:
+    def __init__(self, tools: Mapping[str, Tool], blobs: Blobs) -> None:
         self._tools = {**BUILTIN_TOOLS, **tools}
+        self._blobs = blobs
 
     def select(self, names: Sequence[str]) -> list[Tool]:
         return [self.get(name) for name in names]
@@ -168,7 +110,8 @@ class Tools:
         if tool.handler is not None:
             try:
                 async with attempt.hold_slot():
-                    output = _to_json_value(await call_function(tool.handler, use.tool_input))
+                    context = (ToolContext(attempt, self._blobs),) if tool.needs_context else ()
+                    output = to_json_value(await call_function(tool.handler, *context, use.tool_input))
             except CANCELLATION_EXCEPTIONS:
                 raise
             except BaseException as raised:  # noqa: BLE001 - any exception of the tool is its result
@@ -226,7 +169,7 @@ async def call_function(function: Callable[..., Any], *args: Any) -> Any:
     return await result if inspect.isawaitable(result) else result
 
 
-def _to_json_value(output: Any) -> Any:
+def to_json_value(output: Any) -> Any:
     """Return the output as plain JSON values. Raises `StepFailed` if it is not JSON or too large."""
     try:
         encoded = msgspec.json.encode(output)

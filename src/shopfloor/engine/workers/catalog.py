@@ -17,14 +17,8 @@ from shopfloor.engine.workers.imports import load_file, load_module
 from shopfloor.engine.workers.plugin_workers import plugin_definition, plugin_problems
 from shopfloor.engine.workers.problems import Problem, closest, invalid_worker
 from shopfloor.engine.workers.python import PythonWorker
-from shopfloor.errors import (
-    AmbiguousWorker,
-    InvalidWorker,
-    PluginUnavailable,
-    ShopfloorError,
-    WorkerNotFound,
-    missing_working_directory,
-)
+from shopfloor.error_factories import missing_working_directory
+from shopfloor.errors import AmbiguousWorker, InvalidWorker, PluginUnavailable, ShopfloorError, WorkerNotFound
 from shopfloor.limits import MTIME_SETTLE_SECONDS
 from shopfloor.ports import PluginInfo, Project
 
@@ -62,6 +56,11 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     """The definition as recorded in a run's log."""
     hash: str = ""
     """Hash of the definition."""
+
+    @property
+    def absolute_origin(self) -> str:
+        """The origin, as an absolute path for a Python file: the same in every working directory."""
+        return str(Path(self.origin).expanduser().absolute()) if self.origin.endswith(".py") else self.origin
 
     @property
     def is_plugin(self) -> bool:

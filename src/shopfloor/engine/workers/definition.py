@@ -15,7 +15,9 @@ InputType = Literal["string", "number", "integer", "boolean", "array", "object",
 
 WORKER_FILE = "worker.yaml"
 PROMPTS_FOLDER = "prompts"
-BUILTIN_TOOL_NAMES = frozenset({"ask", "log_question", "update_summary"})
+BUILTIN_TOOL_NAMES = frozenset(
+    {"ask", "log_question", "update_summary", "record_decision", "store_memory", "submit_result"}
+)
 """Tools that every worker may use without defining them."""
 
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
@@ -209,6 +211,16 @@ class Agent(_RetryableStep, frozen=True, kw_only=True, tag="agent"):
     """The variable that gets the answer."""
 
 
+class Operation(_RetryableStep, frozen=True, kw_only=True, tag="operation"):
+    """Calls a tool that a plugin offers. The arguments are checked against the tool's schema first."""
+
+    plugin: str
+    tool: str
+    input: dict[str, Any] = {}
+    output: str | None = None
+    """The variable that gets the text of the result."""
+
+
 class PluginJob(_Step, frozen=True, kw_only=True, tag="plugin"):
     """Hands a task to a plugin and waits for the end of its job.
 
@@ -284,6 +296,7 @@ Step = (
     | RunWorker
     | CommandStep
     | Agent
+    | Operation
     | PluginJob
     | Parallel
     | ForEach
@@ -302,6 +315,8 @@ class Definition(_DefinitionPart, frozen=True, kw_only=True):
     input: dict[str, InputField] = {}
     variables: dict[str, Variable] = {}
     tools: dict[str, ToolDefinition] = {}
+    memory: bool = False
+    """Whether the memories that the worker stored are added to its system prompts."""
     kinds: dict[str, str] = {}
     """The worker's own kinds of steps: `package.module:function`."""
     prompts: dict[str, str] = {}

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from shopfloor.engine.workers.definition import Definition, InputField, PluginJob, Variable
 from shopfloor.engine.workers.problems import Problem
 from shopfloor.ports import PluginInfo
+from shopfloor.views import preview
 
 TASK = "task"
 DESCRIPTION = "description"
@@ -15,6 +17,11 @@ _INPUT = {
     DESCRIPTION: InputField(description="A short label for lists; by default the start of the task.", optional=True),
     "config": InputField(type="object", description="Options of the plugin.", optional=True),
 }
+
+
+def job_description(worker_input: dict[str, Any]) -> str:
+    """Return the description of the job that a run with this input dispatches."""
+    return str(worker_input.get(DESCRIPTION) or preview(worker_input.get(TASK)))
 
 
 def plugin_definition(plugin: PluginInfo) -> Definition:

@@ -93,6 +93,7 @@ def worker(
     description: str | None = None,
     input: Mapping[str, Any] | None = None,
     tools: Sequence[PythonTool[Any, Any]] = (),
+    memory: bool = False,
 ) -> Callable[[Callable[P, R]], PythonWorker[P, R]]: ...
 def worker(
     function: Callable[..., Any] | None = None,
@@ -103,6 +104,7 @@ def worker(
     description: str | None = None,
     input: Mapping[str, Any] | None = None,  # noqa: A002 - named as in definitions
     tools: Sequence[PythonTool[Any, Any]] = (),
+    memory: bool = False,
 ) -> Any:
     """Create a worker from an `async def` whose first parameter is the run and whose other parameters are the inputs.
 
@@ -128,6 +130,7 @@ def worker(
                 description=description or _docstring_summary(function),
                 input=fields,
                 tools={tool.name: tool.definition for tool in tools},
+                memory=memory,
                 function=where,
                 functions=_function_hashes(function),
             ),

@@ -19,6 +19,7 @@ from shopfloor.engine.workers.definition import (
     Definition,
     ForEach,
     NextMessage,
+    Operation,
     Parallel,
     PluginJob,
     RunWorker,
@@ -155,11 +156,8 @@ class ReferenceChecker:
         match step:
             case StartThread() | AddMessage() | NextMessage() | SerializeThread():
                 self._check_thread_step(step, scope, place)
-            case CallTool():
-                self._check_tool(step.tool, (*place, "tool"))
-                self._check_names(step.input, scope, (*place, "input"))
-            case RunWorker():
-                self._check_worker(step, place)
+            case CallTool() | RunWorker() | Operation():
+                self._check_called(step, place)
                 self._check_names(step.input, scope, (*place, "input"))
             case CommandStep():
                 self._check_command(step, scope, place)
@@ -266,6 +264,23 @@ class ReferenceChecker:
         known = self._definition.tools.keys() | BUILTIN_TOOL_NAMES
         if tool not in known:
             self._report_undefined(place, f"there is no tool `{tool}`; {did_you_mean(tool, known)}")
+
+    def _check_called(self, step: CallTool | RunWorker | Operation, place: YamlPath) -> None:
+        match step:
+            case CallTool():
+                self._check_tool(step.tool, (*place, "tool"))
+            case RunWorker():
+                self._check_worker(step, place)
+            case Operation():
+                self._check_operation(step, place)
+
+    def _check_operation(self, step: Operation, place: YamlPath) -> None:
+        """Check the names' shape only: what a plugin offers is known when it runs."""
+        if not is_slug(step.plugin):
+            reason = "is not a valid plugin name: lower-case letters, digits and `-`"
+            self._report((*place, "plugin"), f"`{step.plugin}` {reason}")
+        if not step.tool.strip():
+            self._report((*place, "tool"), "`tool` needs the name of a tool of the plugin")
 
     def _check_worker(self, step: RunWorker, place: YamlPath) -> None:
         worker, known = step.worker, self._context.workers

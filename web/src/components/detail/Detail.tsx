@@ -16,6 +16,7 @@ import { ErrorMessage } from "@/components/ui/ErrorMessage";
 import { isActive, titleOf } from "@/views/detail";
 import { Header } from "./Header";
 import { BackToRuns } from "./links";
+import { Notes } from "./Notes";
 import { Panes } from "./Panes";
 
 const NOT_FOUND = 404;
@@ -59,6 +60,7 @@ export function Detail({ runId, event }: { runId: string; event: number | undefi
       {/* The data on the page may be stale. */}
       {query.isError && <ErrorMessage error={query.error} onRetry={() => void query.refetch()} />}
       <PendingCalls calls={query.data.awaits} runId={runId} />
+      <Notes run={query.data} />
       {isMissing && (
         <p role="status" className="shrink-0 px-3 py-1.5 text-xs text-ink-dull">
           This run has no event {event}.

@@ -1,7 +1,7 @@
 import type { ReactNode } from "react";
 import type { RunDetail } from "@/api";
 import { TimeAgo, Duration } from "@/components/ui/Time";
-import { costText, tokenText, usageText, waitText } from "@/views/detail";
+import { clientText, costText, tokenText, usageText, waitText } from "@/views/detail";
 import { OwnerLink, RunLink } from "./links";
 
 /** A line of short facts about a run, as far as they are known. */
@@ -29,6 +29,11 @@ export function Facts({ run }: { run: RunDetail }) {
       {run.search_stopped_at !== null && (
         <Fact title="This run has more text than is indexed: the search finds nothing after this event">
           searched to #{run.search_stopped_at}
+        </Fact>
+      )}
+      {run.client !== null && (
+        <Fact title={run.client.session_id ? `Session ${run.client.session_id}` : undefined}>
+          from {clientText(run.client)}
         </Fact>
       )}
       {channel && <Fact title={`Channel ${run.channel_id ?? ""}`}>{channel}</Fact>}

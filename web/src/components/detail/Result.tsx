@@ -1,10 +1,12 @@
 import clsx from "clsx";
 import { useRef, useState } from "react";
-import type { RunDetail } from "@/api";
+import { artifactUrl, type RunDetail } from "@/api";
 import { Text } from "@/components/transcript/Text";
 import { CopyButton } from "@/components/ui/CopyButton";
 import { Markdown } from "@/components/ui/Markdown";
+import { formatBytes } from "@/views/amounts";
 import { viewOfResult } from "@/views/detail";
+import { LINK_CLASS } from "./links";
 import { useIsOverflowing } from "./useIsOverflowing";
 
 /** How many lines of a command's output are shown at first. */
@@ -27,7 +29,27 @@ export function Result({ run }: { run: RunDetail }) {
       )}
       {result !== null && result !== "" && <ResultText result={result} kind={run.kind} />}
       {status === "done" && !result && <p className="mt-1 text-ink-faint">This run has no result.</p>}
+      {run.artifacts.length > 0 && <Artifacts run={run} />}
     </section>
+  );
+}
+
+function Artifacts({ run }: { run: RunDetail }) {
+  return (
+    <ul aria-label="Artifacts" className="mt-1 flex flex-wrap gap-x-4 gap-y-1 text-xs">
+      {run.artifacts.map(({ name, size_bytes: size }) => (
+        <li key={name} className="break-all">
+          {size === null ? (
+            <span title="The plugin has this file">{name}</span>
+          ) : (
+            <a href={artifactUrl(run.id, name)} download={name} className={LINK_CLASS}>
+              {name}
+            </a>
+          )}
+          {size !== null && <span className="ml-1 text-ink-faint">{formatBytes(size)}</span>}
+        </li>
+      ))}
+    </ul>
   );
 }
 

@@ -1,7 +1,7 @@
 import { Link } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 
-const LINK_CLASS = "text-accent underline decoration-current/40 underline-offset-2 hover:decoration-current";
+export const LINK_CLASS = "text-accent underline decoration-current/40 underline-offset-2 hover:decoration-current";
 
 /** Link to another run, with the list unchanged. */
 export function RunLink({ id, children }: { id: string; children: ReactNode }) {

@@ -1,13 +1,15 @@
 import { useQuery } from "@tanstack/react-query";
 import { type KeyboardEvent, useRef, useState } from "react";
-import { providersQuery, workersQuery } from "@/api";
+import { pluginsQuery, providersQuery, workersQuery } from "@/api";
 import { FormFooter } from "@/components/dispatch/FormFooter";
 import { type Draft, firstField, WorkerForm } from "@/components/dispatch/WorkerForm";
 import { useLastWorker, WorkerSelect } from "@/components/dispatch/WorkerSelect";
+import { PluginsDialog } from "@/components/plugins/PluginsDialog";
 import { Dialog } from "@/components/ui/Dialog";
 import { Loading } from "@/components/ui/EmptyState";
 import { ErrorMessage } from "@/components/ui/ErrorMessage";
 import { findWorkers } from "@/views/filterOptions";
+import { isPluginWorker, pluginWorkers } from "@/views/plugins";
 import { unavailableReason } from "@/views/providers";
 
 interface NewRunDialogProps {
@@ -25,9 +27,12 @@ let savedDrafts: Readonly<Record<string, Draft>> = {};
 export function NewRunDialog({ owner, onClose, onDispatched }: NewRunDialogProps) {
   const query = useQuery(workersQuery);
   const providerList = useQuery(providersQuery).data;
-  const workers = query.data?.workers ?? [];
+  const plugins = useQuery(pluginsQuery).data?.plugins ?? [];
+  const usable = query.data?.workers ?? [];
+  const workers = usable.filter((candidate) => !isPluginWorker(candidate));
+  const pluginList = pluginWorkers(usable, plugins);
   const providers = query.data?.providers ?? [];
-  const allWorkers = [...workers, ...providers];
+  const allWorkers = [...workers, ...pluginList, ...providers];
   const [lastSlug, setLastSlug] = useLastWorker();
   const [drafts, setDrafts] = useState(savedDrafts);
   const saveDraft = (slug: string, draft: Draft) => {
@@ -35,6 +40,7 @@ export function NewRunDialog({ owner, onClose, onDispatched }: NewRunDialogProps
     setDrafts(savedDrafts);
   };
   const [searchText, setSearchText] = useState("");
+  const [isPluginListOpen, setIsPluginListOpen] = useState(false);
   const matches = findWorkers(allWorkers, searchText);
   const worker = matches.find((candidate) => candidate.slug === lastSlug) ?? matches[0];
   const formRef = useRef<HTMLFormElement>(null);
@@ -53,44 +59,62 @@ export function NewRunDialog({ owner, onClose, onDispatched }: NewRunDialogProps
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) formRef.current?.requestSubmit();
   };
   return (
-    <Dialog title="New run" onClose={onClose}>
-      {query.isPending && <Loading subject="workers" />}
-      {query.isError && <ErrorMessage error={query.error} onRetry={() => void query.refetch()} />}
-      {query.isSuccess && workers.length === 0 && <NoWorkers />}
-      <div className="flex flex-col gap-4" onKeyDown={submitOnKeys}>
-        {allWorkers.length > 0 && (
-          <WorkerSelect
-            workers={workers}
-            providers={providers}
-            providerList={providerList}
-            searchText={searchText}
-            matches={matches}
-            onSearch={search}
-            selected={worker}
-            onSelect={setLastSlug}
-            onEnter={focusForm}
-          />
-        )}
-        {worker ? (
-          <WorkerForm
-            key={worker.slug}
-            formRef={formRef}
-            worker={worker}
-            owner={owner}
-            isUsable={!providers.includes(worker) || unavailableReason(worker.slug, providerList) === null}
-            draft={drafts[worker.slug] ?? EMPTY_DRAFT}
-            onDraft={(draft) => saveDraft(worker.slug, draft)}
-            onDispatched={(runId) => {
-              saveDraft(worker.slug, EMPTY_DRAFT);
-              onDispatched(runId);
-            }}
-            onClose={onClose}
-          />
-        ) : (
-          <FormFooter canRun={false} onClose={onClose} />
-        )}
-      </div>
-    </Dialog>
+    <>
+      <Dialog title="New run" onClose={onClose}>
+        {query.isPending && <Loading subject="workers" />}
+        {query.isError && <ErrorMessage error={query.error} onRetry={() => void query.refetch()} />}
+        {query.isSuccess && usable.length === 0 && <NoWorkers />}
+        <div className="flex flex-col gap-4" onKeyDown={submitOnKeys}>
+          {allWorkers.length > 0 && (
+            <WorkerSelect
+              workers={workers}
+              pluginWorkers={pluginList}
+              plugins={plugins}
+              onPlugins={() => setIsPluginListOpen(true)}
+              providers={providers}
+              providerList={providerList}
+              searchText={searchText}
+              matches={matches}
+              onSearch={search}
+              selected={worker}
+              onSelect={setLastSlug}
+              onEnter={focusForm}
+            />
+          )}
+          {worker ? (
+            <WorkerForm
+              key={worker.slug}
+              formRef={formRef}
+              worker={worker}
+              owner={owner}
+              isUsable={
+                usable.includes(worker) ||
+                (providers.includes(worker) && unavailableReason(worker.slug, providerList) === null)
+              }
+              draft={drafts[worker.slug] ?? EMPTY_DRAFT}
+              onDraft={(draft) => saveDraft(worker.slug, draft)}
+              onDispatched={(runId) => {
+                saveDraft(worker.slug, EMPTY_DRAFT);
+                onDispatched(runId);
+              }}
+              onClose={onClose}
+            />
+          ) : (
+            <FormFooter canRun={false} onClose={onClose} />
+          )}
+        </div>
+      </Dialog>
+      {isPluginListOpen && (
+        <PluginsDialog
+          onClose={() => setIsPluginListOpen(false)}
+          onRun={(name) => {
+            setSearchText("");
+            setLastSlug(name);
+            setIsPluginListOpen(false);
+          }}
+        />
+      )}
+    </>
   );
 }
 

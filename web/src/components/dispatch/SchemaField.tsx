@@ -63,9 +63,9 @@ function controlOf(
         <textarea
           {...control}
           {...valueProps}
-          rows={4}
+          rows={field.required ? 4 : 2}
           maxLength={field.maxLength ?? undefined}
-          className={clsx(className, "field-sizing-content max-h-80 min-h-20")}
+          className={clsx(className, "field-sizing-content max-h-80", field.required ? "min-h-20" : "min-h-9")}
         />
       );
     case "array":

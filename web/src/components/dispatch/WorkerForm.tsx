@@ -68,12 +68,14 @@ export function WorkerForm({
   };
   return (
     <form ref={formRef} noValidate onSubmit={submit} className="flex flex-col gap-4">
-      <Fields
-        fields={fields}
-        texts={texts}
-        problems={wasSubmitted ? problems : {}}
-        onType={(name, text) => onDraft({ ...draft, texts: { ...texts, [name]: text } })}
-      />
+      {(isUsable || fields.length > 0) && (
+        <Fields
+          fields={fields}
+          texts={texts}
+          problems={wasSubmitted ? problems : {}}
+          onType={(name, text) => onDraft({ ...draft, texts: { ...texts, [name]: text } })}
+        />
+      )}
       <details open={isMoreOpen}>
         <summary className="cursor-pointer text-xs font-medium text-ink-dull">More</summary>
         <div className="mt-3 flex flex-col gap-4">

@@ -1,5 +1,8 @@
 import { type KeyboardEvent, useId, useState } from "react";
-import type { ProviderList, Worker } from "@/api";
+import type { Plugin, ProviderList, Worker } from "@/api";
+import { PluginReason, PluginState } from "@/components/plugins/PluginState";
+import { Tag } from "@/components/ui/Badge";
+import { pluginStateLabel } from "@/views/plugins";
 import { unavailableReason } from "@/views/providers";
 
 const STORAGE_KEY = "shopfloor.worker";
@@ -10,14 +13,25 @@ const SEARCH_THRESHOLD = 12;
 export function useLastWorker(): [string | null, (slug: string) => void] {
   const [slug, setSlug] = useState(() => localStorage.getItem(STORAGE_KEY));
   const select = (next: string) => {
-    localStorage.setItem(STORAGE_KEY, next);
+    rememberWorker(next);
     setSlug(next);
   };
   return [slug, select];
 }
 
+/** Let the form for the next run begin with this worker. */
+export function rememberWorker(slug: string): void {
+  localStorage.setItem(STORAGE_KEY, slug);
+}
+
 interface WorkerSelectProps {
   workers: readonly Worker[];
+  /** A worker for each plugin that accepts tasks. */
+  pluginWorkers: readonly Worker[];
+  /** The state of the plugins. */
+  plugins: readonly Plugin[];
+  /** Show the list of plugins. */
+  onPlugins: () => void;
   /** Agents and models that take a task without a worker definition. */
   providers: readonly Worker[];
   /** The state of the providers; undefined while loading. */
@@ -35,6 +49,9 @@ interface WorkerSelectProps {
 
 export function WorkerSelect({
   workers,
+  pluginWorkers,
+  plugins,
+  onPlugins,
   providers,
   providerList,
   searchText,
@@ -45,10 +62,11 @@ export function WorkerSelect({
   onEnter,
 }: WorkerSelectProps) {
   const id = useId();
-  const hasSearch = workers.length > SEARCH_THRESHOLD;
+  const hasSearch = workers.length + pluginWorkers.length > SEARCH_THRESHOLD;
+  const plugin = selected && pluginWorkers.includes(selected) ? pluginOf(selected, plugins) : undefined;
   const unavailable = selected && providers.includes(selected) ? unavailableReason(selected.slug, providerList) : null;
   return (
-    <div className="flex flex-col gap-1">
+    <div className="relative flex flex-col gap-1">
       <label htmlFor={id} className="text-xs font-medium text-ink-dull">
         Worker
       </label>
@@ -80,22 +98,36 @@ export function WorkerSelect({
         className="rounded border border-line bg-app px-2 py-1.5 text-sm disabled:text-ink-faint"
       >
         {!selected && <option value="">No worker matches</option>}
+        <Group label="Workers" workers={matches.filter((worker) => workers.includes(worker))} />
         <Group
-          label="Workers"
-          workers={matches.filter((worker) => workers.includes(worker))}
-          providerList={undefined}
+          label="Plugins"
+          workers={matches.filter((worker) => pluginWorkers.includes(worker))}
+          stateOf={(worker) => pluginStateLabel(pluginOf(worker, plugins))}
         />
         <Group
           label="Agents and models"
           workers={matches.filter((worker) => providers.includes(worker))}
-          providerList={providerList}
+          stateOf={({ slug }) => (unavailableReason(slug, providerList) === null ? null : "not available")}
         />
       </select>
       <p role="status" className="sr-only">
         {searchText && (selected ? `${nameOf(selected)} is selected` : "No worker matches")}
       </p>
       {selected?.description && <p className="text-xs text-ink-dull">{selected.description}</p>}
+      {plugin && (
+        <div className="flex flex-col gap-1">
+          <span className="flex items-center gap-2">
+            <Tag>plugin</Tag>
+            <PluginState status={plugin.status} />
+          </span>
+          <PluginReason plugin={plugin} />
+        </div>
+      )}
       {unavailable !== null && <p className="text-xs break-words text-running">{unavailable}</p>}
+      {/* Last, because a dialog gives the focus to its first control. */}
+      <button type="button" onClick={onPlugins} className="absolute top-0 right-0 text-xs text-accent hover:underline">
+        All plugins
+      </button>
     </div>
   );
 }
@@ -111,24 +143,28 @@ const isPlainEnter = ({ key, ctrlKey, metaKey, nativeEvent }: KeyboardEvent) =>
 
 const nameOf = ({ name, slug }: Worker) => (name && name !== slug ? `${name} (${slug})` : slug);
 
-function Group({
-  label,
-  workers,
-  providerList,
-}: {
+const pluginOf = ({ slug }: Worker, plugins: readonly Plugin[]) => plugins.find(({ name }) => name === slug);
+
+interface GroupProps {
   label: string;
   workers: readonly Worker[];
-  providerList: ProviderList | undefined;
-}) {
+  /** Return what the user has to know before choosing the worker; null if there is nothing. */
+  stateOf?: (worker: Worker) => string | null;
+}
+
+function Group({ label, workers, stateOf = () => null }: GroupProps) {
   if (workers.length === 0) return null;
   return (
     <optgroup label={label}>
-      {workers.map((worker) => (
-        <option key={worker.slug} value={worker.slug}>
-          {nameOf(worker)}
-          {unavailableReason(worker.slug, providerList) !== null && " (not available)"}
-        </option>
-      ))}
+      {workers.map((worker) => {
+        const state = stateOf(worker);
+        return (
+          <option key={worker.slug} value={worker.slug}>
+            {nameOf(worker)}
+            {state !== null && ` (${state})`}
+          </option>
+        );
+      })}
     </optgroup>
   );
 }

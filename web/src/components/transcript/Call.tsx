@@ -5,11 +5,13 @@ import { Duration } from "@/components/ui/Time";
 import { isAnswerable } from "@/views/pendingCalls";
 import { isCancellation } from "@/views/detail";
 import { headline } from "@/views/headline";
+import { noteOf } from "@/views/jobNotes";
 import { isText, oneLine } from "@/views/json";
-import { type CallRow, isFailed, type ResultRow } from "@/views/transcriptRows";
+import { type CallRow, isFailed, type ResultRow } from "@/views/rowTypes";
 import { formatDuration } from "@/views/time";
 import { CallBody, ResultBody } from "./CallBody";
 import { Fold } from "./Fold";
+import { NoteBody } from "./NoteBody";
 import { Question } from "./Question";
 import { type TranscriptContextValue, useTranscriptContext } from "./transcriptContext";
 import { fidelityLabel } from "./labels";
@@ -20,6 +22,7 @@ export function Call({ row, open }: { row: CallRow; open: boolean }) {
   const { call, result } = row;
   const awaits = call.payload.awaits;
   const isPending = awaits != null && !result && context.isRunActive;
+  const note = awaits == null ? noteOf(call.payload.name, call.payload.input) : null;
   return (
     <>
       <Fold
@@ -28,7 +31,12 @@ export function Call({ row, open }: { row: CallRow; open: boolean }) {
         onToggle={() => context.onToggle(row.seq, !open)}
         title={fidelityLabel(call.payload.fidelity)}
         head={
-          <CallHead name={call.payload.name} summary={summaryOf(row)} state={stateOf(row, context)}>
+          <CallHead
+            name={note?.label ?? call.payload.name}
+            summary={note?.headline ?? summaryOf(row)}
+            isProse={note !== null}
+            state={stateOf(row, context)}
+          >
             {isPending && <span className="rounded bg-waiting-back px-1.5 text-waiting">waiting</span>}
             {result ? (
               <ResultFacts result={result} />
@@ -38,7 +46,7 @@ export function Call({ row, open }: { row: CallRow; open: boolean }) {
           </CallHead>
         }
       >
-        <CallBody call={call} result={result} />
+        {note ? <NoteBody call={call} /> : <CallBody call={call} result={result} />}
       </Fold>
       {isPending && <CallQuestion call={call} isInStrip={context.pendingCallIds.has(call.payload.call_id)} />}
     </>
@@ -122,11 +130,14 @@ function stateOf({ call, result }: CallRow, { isRunActive, cancelReason: cancell
 function CallHead({
   name,
   summary,
+  isProse = false,
   state,
   children,
 }: {
   name: string;
   summary: string;
+  /** Whether the summary is a sentence, not code. */
+  isProse?: boolean;
   state: State;
   children: ReactNode;
 }) {
@@ -137,7 +148,7 @@ function CallHead({
         {mark.sign}
       </span>
       <span className="max-w-[45%] shrink-0 truncate text-xs font-semibold">{name}</span>
-      <span className="min-w-0 flex-1 truncate font-mono text-xs text-ink-dull">{summary}</span>
+      <span className={clsx("min-w-0 flex-1 truncate text-xs text-ink-dull", !isProse && "font-mono")}>{summary}</span>
       <span className="flex shrink-0 gap-2 text-xs text-ink-faint tabular-nums">{children}</span>
     </>
   );

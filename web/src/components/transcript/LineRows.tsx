@@ -3,7 +3,7 @@ import type { ReactNode } from "react";
 import type { LogEvent } from "@/api";
 import { asText, isRecord } from "@/views/json";
 import { isCancellation } from "@/views/detail";
-import type { AttemptRow, OutcomeRow, StepRow, UnknownEventRow } from "@/views/transcriptRows";
+import type { AttemptRow, OutcomeRow, StepRow, UnknownEventRow } from "@/views/rowTypes";
 import { formatDuration } from "@/views/time";
 import { TruncationNotice } from "./TruncationNotice";
 import { Fold } from "./Fold";

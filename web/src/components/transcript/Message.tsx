@@ -6,7 +6,7 @@ import { Markdown } from "@/components/ui/Markdown";
 import { commandText, isKnownBlock, isOutput } from "@/views/events";
 import { headline } from "@/views/headline";
 import { asText, oneLine } from "@/views/json";
-import type { Message as MessageEvent, MessageRow } from "@/views/transcriptRows";
+import type { Message as MessageEvent, MessageRow } from "@/views/rowTypes";
 import { TruncationNotice } from "./TruncationNotice";
 import { Fold } from "./Fold";
 import { useTranscriptContext, useFullEvent } from "./transcriptContext";

@@ -1,5 +1,5 @@
 import clsx from "clsx";
-import type { OutputRow } from "@/views/transcriptRows";
+import type { OutputRow } from "@/views/rowTypes";
 import { TruncationNotice } from "./TruncationNotice";
 import { useFullEvent } from "./transcriptContext";
 import { ColoredText, Text } from "./Text";

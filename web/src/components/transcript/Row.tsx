@@ -1,7 +1,7 @@
 import clsx from "clsx";
 import { memo, type ReactNode } from "react";
 import type { LogEvent } from "@/api";
-import { isSameRow, type Row } from "@/views/transcriptRows";
+import { isSameRow, type Row } from "@/views/rowTypes";
 import { formatClock, formatDateTime } from "@/views/time";
 import { Call, Result } from "./Call";
 import { Message } from "./Message";

@@ -1,6 +1,6 @@
 import type { ReactNode } from "react";
 import { PAGE_EVENTS, pageOf, type RunLog } from "@/api";
-import { rowsOf } from "@/views/transcript";
+import { rowsOf } from "@/views/transcriptRows";
 import type { Folds } from "./useFolds";
 import { RowView } from "./Row";
 import type { Viewport } from "./viewport";

@@ -11,7 +11,7 @@ export function fidelityLabel(fidelity: Block["fidelity"] | undefined): string {
 export function noteText(note: Note): string {
   switch (note.kind) {
     case "ready":
-      return readyText(note.ready);
+      return note.ready ? readyText(note.ready) : (note.message ?? "Ready");
     case "retry": {
       const failure = note.try
         ? `Attempt ${note.try}${note.tries ? ` of ${note.tries}` : ""} failed`

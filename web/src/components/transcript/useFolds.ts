@@ -1,8 +1,8 @@
 /** Which rows are expanded: by the user, by "Expand all", or by default. */
 import { useCallback, useState } from "react";
 import { pageOf, type RunLog } from "@/api";
-import { isFoldable, canExpand, isOpenByDefault, isInExpandAll, type Row } from "@/views/transcriptRows";
-import { rowsOf } from "@/views/transcript";
+import { isFoldable, canExpand, isOpenByDefault, isInExpandAll, type Row } from "@/views/rowTypes";
+import { rowsOf } from "@/views/transcriptRows";
 
 interface FoldState {
   readonly expandAll: boolean | null;

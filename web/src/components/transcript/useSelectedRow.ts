@@ -1,8 +1,8 @@
 /** The selected row: the address names it, a search finds it, keys move it. */
 import { useCallback, useEffect, useRef, useState } from "react";
 import { PAGE_EVENTS, pageOf, type RunLog } from "@/api";
-import { isInExpandAll, type Row } from "@/views/transcriptRows";
-import { rowShowing, rowsOf } from "@/views/transcript";
+import { isInExpandAll, type Row } from "@/views/rowTypes";
+import { rowShowing, rowsOf } from "@/views/transcriptRows";
 import type { Folds } from "./useFolds";
 import type { Viewport } from "./viewport";
 

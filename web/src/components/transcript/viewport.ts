@@ -4,8 +4,8 @@
  */
 import { type Page, pageOf, type RunLog } from "@/api";
 import { Heights } from "@/views/heights";
-import { estimateHeight, type Row } from "@/views/transcriptRows";
-import { rowsOf } from "@/views/transcript";
+import { estimateHeight, type Row } from "@/views/rowTypes";
+import { rowsOf } from "@/views/transcriptRows";
 
 export interface Range {
   readonly from: number;

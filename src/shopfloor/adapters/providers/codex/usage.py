@@ -13,7 +13,7 @@ from shopfloor.views import add_usage
 class UsageTracker:
     """Converts the totals that Codex prints for a thread into the usage of this process.
 
-    Codex prints no cost: engine/agents computes it from the tokens.
+    Codex prints no cost: `engine.agents.transcriber` computes it from the tokens and the price list.
 
     A resumed or forked thread includes the tokens of earlier processes, and the stream does not show how many, or that
     there are any. Without `resumed` or `prior_usage`, the first total says nothing about this process: only

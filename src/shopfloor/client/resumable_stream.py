@@ -1,4 +1,4 @@
-"""A run's stream made by the client from the run's log: for late readers, and after a connection broke."""
+"""A run's stream that survives a broken connection: the client reconnects and continues it from the run's log."""
 
 from __future__ import annotations
 

@@ -1,0 +1,61 @@
+import clsx from "clsx";
+import type { Plugin } from "@/api";
+import { CopyButton } from "@/components/ui/CopyButton";
+import { messageParts, STATE_LABELS, stateReason } from "@/views/plugins";
+
+/** Color is for a plugin that works or needs the user. */
+const COLORS: Record<Plugin["status"], string> = {
+  ready: "text-done",
+  starting: "text-running",
+  stopped: "text-quiet",
+  error: "text-failed",
+  not_allowed: "text-waiting",
+};
+
+/** The state of a plugin in a word. */
+export function PluginState({ status }: { status: Plugin["status"] }) {
+  return (
+    <span
+      data-status={status}
+      className={clsx("inline-flex items-center gap-1.5 text-xs font-medium whitespace-nowrap", COLORS[status])}
+    >
+      <span
+        aria-hidden
+        className={clsx(
+          "size-1.5 rounded-full",
+          status === "stopped" ? "ring-1 ring-current" : "bg-current",
+          status === "starting" && "animate-pulse",
+        )}
+      />
+      {STATE_LABELS[status]}
+    </span>
+  );
+}
+
+/** Why the plugin is in its state, with the command that helps. */
+export function PluginReason({ plugin }: { plugin: Plugin }) {
+  const reason = stateReason(plugin);
+  if (reason === null) return null;
+  const command = plugin.error ? messageParts(reason).find(({ isCode }) => isCode)?.text : undefined;
+  return (
+    <div className="flex items-start gap-2 text-xs">
+      <p className={clsx("min-w-0 flex-1 [overflow-wrap:anywhere] whitespace-pre-wrap", COLORS[plugin.status])}>
+        <Message text={reason} />
+      </p>
+      {command !== undefined && <CopyButton text={command} label="Copy command" title={command} />}
+    </div>
+  );
+}
+
+/** A message with its commands as code. */
+export function Message({ text }: { text: string }) {
+  return messageParts(text).map((part, index) =>
+    part.isCode ? (
+      <code key={index} className="font-mono text-xs text-ink">
+        {part.text}
+      </code>
+    ) : (
+      <span key={index}>{part.text}</span>
+    ),
+  );
+}

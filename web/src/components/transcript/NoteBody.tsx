@@ -1,0 +1,21 @@
+import type { EventOf } from "@/api";
+import { noteOf } from "@/views/jobNotes";
+import { TruncationNotice } from "./TruncationNotice";
+import { useFullEvent } from "./transcriptContext";
+
+/** A note of a job as text. */
+export function NoteBody({ call }: { call: EventOf<"tool.call"> }) {
+  const full = useFullEvent(call, true);
+  const note = noteOf(call.payload.name, full.event.payload.input);
+  return (
+    <div className="flex flex-col gap-2 border-t border-line p-2">
+      {note?.paragraphs.map(({ label, text }, index) => (
+        <div key={index}>
+          {label !== null && <div className="text-[11px] text-ink-faint">{label}</div>}
+          <p className="text-sm [overflow-wrap:anywhere] whitespace-pre-wrap">{text}</p>
+        </div>
+      ))}
+      <TruncationNotice full={full} />
+    </div>
+  );
+}
