@@ -8,6 +8,7 @@ from tools.docs_api import api_page
 from tools.docs_blocks import worker_yaml_page
 from tools.docs_cli import cli_page
 from tools.docs_errors import errors_page
+from tools.docs_events import events_page
 from tools.docs_limits import limits_page
 from tools.docs_source import ROOT
 from tools.docs_transcript import transcript_page
@@ -18,6 +19,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "cli.md": cli_page,
     "api.md": api_page,
     "errors.md": errors_page,
+    "events.md": events_page,
     "limits.md": limits_page,
     "worker-yaml.md": worker_yaml_page,
 }

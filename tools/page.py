@@ -74,24 +74,28 @@ def types() -> None:
     write_types(WEB / "src" / "api" / "schema.d.ts", npm)
 
 
-def npm(*args: str) -> None:
-    """Run npm in `web/` and show its output. Raises `PageNotBuilt` if npm fails."""
+def npm(*args: str, folder: Path = WEB) -> None:
+    """Run npm in a folder and show its output. Raises `PageNotBuilt` if npm fails."""
     node = find_node()
     path = f"{node.parent}{os.pathsep}{os.environ.get('PATH', '')}"
     script = node.parent.parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-    if subprocess.run([node, script, *args], cwd=WEB, env={**os.environ, "PATH": path}, check=False).returncode:
-        raise PageNotBuilt(f"`npm {' '.join(args[:3])}` failed in {WEB}: see its output above")
+    if subprocess.run([node, script, *args], cwd=folder, env={**os.environ, "PATH": path}, check=False).returncode:
+        raise PageNotBuilt(f"`npm {' '.join(args[:3])}` failed in {folder}: see its output above")
 
 
 def _install() -> None:
-    """Install the packages of package-lock.json, unless they are installed."""
-    wanted = _hash([WEB / "package-lock.json"])
-    modules = WEB / "node_modules"
+    install_packages(WEB, "installing the packages of the page (about half a minute, once)")
+
+
+def install_packages(folder: Path, progress: str) -> None:
+    """Install the packages of a folder's package-lock.json, unless they are installed. Prints `progress`."""
+    wanted = hashlib.sha256((folder / "package-lock.json").read_bytes()).hexdigest()
+    modules = folder / "node_modules"
     if _stamp(modules) == wanted:
         return
-    _print_progress("installing the packages of the page (about half a minute, once)")
+    _print_progress(progress)
     # Not `ci`: it rejects a lock file without the binaries for other platforms, and some registries do not serve those.
-    npm("install", "--no-save", "--no-fund", "--no-audit", "--loglevel", "error")
+    npm("install", "--no-save", "--no-fund", "--no-audit", "--loglevel", "error", folder=folder)
     (modules / _STAMP).write_text(wanted)
 
 

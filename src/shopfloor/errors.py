@@ -65,6 +65,10 @@ class TooManyConnections(RequestRefused, code="too_many_connections", status=503
     """No connection is free, in total or for this address."""
 
 
+class TooManySubscriptions(ShopfloorError, code="too_many_subscriptions", status=429):
+    """A client or the server has too many subscriptions, or a client sends too many messages."""
+
+
 class TooManyLogins(ShopfloorError, code="too_many_logins", status=429, exit_code=3):
     """Too many logins failed from one address."""
 

@@ -21,6 +21,8 @@ BUS_BYTES: Final = 2 * 1024 * 1024
 """The number of bytes buffered for a subscriber of all runs; beyond that it reads the logs."""
 BUS_RUNS: Final = 10_000
 """The number of runs with changes that such a subscriber is notified of at once; more are found by its next poll."""
+BUS_HEARTBEATS: Final = 1_000
+"""The number of heartbeats of hosts that are buffered for a reader of fleet events; the oldest are dropped."""
 NOTIFY_INTERVAL_SECONDS: Final = 0.002
 """The shortest interval at which a process notifies the server of new events in the same log."""
 NOTIFY_FULL_RETRY_SECONDS: Final = 0.02
@@ -147,9 +149,9 @@ INGEST_EVENTS: Final = 4_000
 """The approximate number of events that update the views in one transaction."""
 INGEST_RUNS: Final = 500
 """The number of runs that are looked up at once when their logs are ingested."""
-INGEST_BATCH_SECONDS: Final = 0.005
+INGEST_BATCH_SECONDS: Final = 0.002
 """How long events wait for others to share a transaction."""
-INGEST_INTERVAL_SECONDS: Final = 0.045
+INGEST_INTERVAL_SECONDS: Final = 0.048
 """The pause between two transactions, unless the next one is full."""
 INGEST_TURN_SECONDS: Final = 0.25
 """How long logs that are written continuously are ingested before other runs have their turn."""
@@ -175,6 +177,14 @@ ARCHIVE_ARGS_BYTES: Final = 2_000
 """The size of a tool's arguments in the archived transcript."""
 FLEET_EVENT_FACTS: Final = 1_000
 """The number of open sessions, of their open calls, and of changed files that the fleet events of a run track."""
+FLEET_EVENTS_KEPT: Final = 100_000
+"""The number of fleet events that are kept; a subscriber with an older cursor gets a `gap` first."""
+FLEET_EVENT_TEXT_BYTES: Final = 8_000
+"""The longest text in a fleet event. The log has the whole."""
+FLEET_TRIM_PARTS: Final = 100
+"""The oldest fleet events are deleted in parts of this fraction of the number that is kept."""
+FLEET_CHUNK_BYTES: Final = 64 * 1024
+"""The approximate size of the chunks in which the fleet events of a run are stored."""
 OPEN_BRANCHES: Final = 1_000
 """The number of open steps, and of open calls, that the row of a run tracks."""
 NOTES_KEPT: Final = 100

@@ -36,6 +36,7 @@ _HEADING = re.compile(r"^#+ (?P<title>.+)$", re.MULTILINE)
 _PARTS_OF_PORTS = {
     "RowChanges",
     "Child",
+    "FleetSubscription",
     "Log",
     "LogCopy",
     "Normalizer",

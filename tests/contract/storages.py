@@ -31,6 +31,7 @@ from shopfloor.adapters.local import (
 from shopfloor.adapters.memory import (
     MemoryAudit,
     MemoryBlobs,
+    MemoryFleetEvents,
     MemoryHosts,
     MemoryLogFeed,
     MemoryLogReader,
@@ -41,9 +42,23 @@ from shopfloor.adapters.memory import (
     MemoryTokens,
     MemoryWatchers,
 )
-from shopfloor.adapters.sqlite import SqliteQueue, SqliteStore
+from shopfloor.adapters.sqlite import SqliteFleetEvents, SqliteQueue, SqliteStore
+from shopfloor.limits import FLEET_EVENTS_KEPT
 from shopfloor.log import Entry, Masking
-from shopfloor.ports import Audit, Blobs, Bus, Hosts, LogFeed, LogReader, Logs, Queue, Store, Tokens, Watchers
+from shopfloor.ports import (
+    Audit,
+    Blobs,
+    Bus,
+    FleetEvents,
+    Hosts,
+    LogFeed,
+    LogReader,
+    Logs,
+    Queue,
+    Store,
+    Tokens,
+    Watchers,
+)
 from shopfloor.record import Storage, read
 
 TIMEOUT_SECONDS: Final = 30.0
@@ -108,6 +123,10 @@ class StorageUnderTest(HostsUnderTest, Protocol):
 
     def rows(self) -> AbstractAsyncContextManager[tuple[Store, Queue]]:
         """Open the store and the queue until the context exits."""
+        ...
+
+    def fleet(self, *, kept: int = FLEET_EVENTS_KEPT) -> AbstractAsyncContextManager[tuple[Store, FleetEvents]]:
+        """Open the store and its fleet events, of which `kept` are kept, until the context exits."""
         ...
 
     # Operations outside the ports.
@@ -200,6 +219,12 @@ class LocalStorage:
         yield store, SqliteQueue(store)
         await store.close()
 
+    @asynccontextmanager
+    async def fleet(self, *, kept: int = FLEET_EVENTS_KEPT) -> AsyncGenerator[tuple[Store, FleetEvents]]:
+        store = await SqliteStore.open(self._storage.database, fleet_events_kept=kept)
+        yield store, SqliteFleetEvents(store)
+        await store.close()
+
     def stored(self, run_id: str) -> list[Entry]:
         return list(read(self._storage.log_path(run_id)))
 
@@ -266,6 +291,11 @@ class MemoryOnly:
     async def rows(self) -> AsyncGenerator[tuple[Store, Queue]]:
         store = MemoryStore()
         yield store, MemoryQueue(store)
+
+    @asynccontextmanager
+    async def fleet(self, *, kept: int = FLEET_EVENTS_KEPT) -> AsyncGenerator[tuple[Store, FleetEvents]]:
+        store = MemoryStore(fleet_events_kept=kept)
+        yield store, MemoryFleetEvents(store)
 
     def stored(self, run_id: str) -> list[Entry]:
         return list(self._storage.logs[run_id].entries)

@@ -9,9 +9,10 @@ import anyio
 import pytest
 from tests.contract.storages import StorageUnderTest
 
-from shopfloor.limits import BUS_EVENTS, SUBSCRIBER_EVENTS
+from shopfloor.limits import BUS_EVENTS, BUS_HEARTBEATS, SUBSCRIBER_EVENTS
 from shopfloor.log import Delta, Entry, Gap, new_run_id
-from shopfloor.ports import Bus, RunsSubscription, Subscription
+from shopfloor.ports import Bus, FleetSubscription, RunsSubscription, Subscription
+from shopfloor.views import FleetEvent
 
 pytestmark = pytest.mark.anyio
 TIMEOUT_SECONDS = 20.0
@@ -39,14 +40,14 @@ def seqs_by_run(runs: dict[str, list[Entry]]) -> dict[str, list[int]]:
     return {run_id: [one.seq for one in entries] for run_id, entries in runs.items()}
 
 
-async def is_woken(live: Subscription | RunsSubscription) -> bool:
+async def is_woken(live: Subscription | RunsSubscription | FleetSubscription) -> bool:
     """Return whether a wait ends because of an event, long before its timeout."""
     started_at = time.monotonic()
     await live.wait(TIMEOUT_SECONDS)
     return time.monotonic() - started_at < TIMEOUT_SECONDS / 2
 
 
-async def is_silent(live: Subscription | RunsSubscription) -> bool:
+async def is_silent(live: Subscription | RunsSubscription | FleetSubscription) -> bool:
     started_at = time.monotonic()
     await live.wait(0.05)
     return time.monotonic() - started_at >= 0.04
@@ -212,3 +213,42 @@ async def test_a_wait_that_timed_out_can_be_repeated(bus: Bus) -> None:
         assert await is_silent(live)
         bus.publish(RUN, entry(1))
         assert await is_woken(live)
+
+
+def heartbeat(number: int) -> FleetEvent:
+    return FleetEvent(type="worker.heartbeat", payload={"workerId": str(number)}, timestamp="")
+
+
+async def test_readers_of_fleet_events_are_woken_once_for_each_time_they_read(bus: Bus) -> None:
+    bus.notify_fleet()
+    with bus.subscribe_fleet() as live, bus.subscribe_fleet() as other:
+        assert await is_silent(live)
+        bus.notify_fleet()
+        bus.notify_fleet()
+        assert await is_woken(live)
+        assert live.drain() == []
+        assert await is_silent(live)
+        assert await is_woken(other)
+    bus.notify_fleet()
+
+
+async def test_a_reader_of_fleet_events_is_woken_from_another_thread(bus: Bus) -> None:
+    with bus.subscribe_fleet() as live:
+        threading.Timer(0.05, bus.notify_fleet).start()
+        assert await is_woken(live)
+
+
+@pytest.mark.req("FE-49")
+async def test_heartbeats_reach_each_reader_and_the_oldest_are_dropped(bus: Bus) -> None:
+    with bus.subscribe_fleet() as live, bus.subscribe_fleet() as other:
+        bus.publish_heartbeat(heartbeat(1))
+        assert await is_woken(live)
+        assert (live.drain(), live.drain(), other.drain()) == ([heartbeat(1)], [], [heartbeat(1)])
+        for number in range(BUS_HEARTBEATS + 5):
+            bus.publish_heartbeat(heartbeat(number))
+        received = live.drain()
+        assert (len(received), received[0], received[-1]) == (
+            BUS_HEARTBEATS,
+            heartbeat(5),
+            heartbeat(BUS_HEARTBEATS + 4),
+        )

@@ -26,6 +26,7 @@ from shopfloor.adapters.local import LocalHost
 from shopfloor.adapters.memory import (
     MemoryAudit,
     MemoryBlobs,
+    MemoryFleetEvents,
     MemoryHosts,
     MemoryLogFeed,
     MemoryLogReader,
@@ -210,6 +211,7 @@ class MemoryEngineHarness(EngineHarness):
             blobs=self._blobs,
             tokens=MemoryTokens(),
             watchers=MemoryWatchers(),
+            fleet_events=MemoryFleetEvents(self._store),
             ingest=Ingest(MemoryLogFeed(self._memory), self._store, bus),
         )
 

@@ -7,9 +7,10 @@ from collections import deque
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from shopfloor.limits import BUS_BYTES, BUS_EVENTS, BUS_RUNS
+from shopfloor.limits import BUS_BYTES, BUS_EVENTS, BUS_HEARTBEATS, BUS_RUNS
 from shopfloor.log import Delta, Entry
 from shopfloor.record import UNKNOWN_SEQ, FanOut, Subscription, Waiter, wake_all
+from shopfloor.views import FleetEvent
 
 
 class InProcessBus:
@@ -18,6 +19,7 @@ class InProcessBus:
     def __init__(self) -> None:
         self._fanouts: dict[str, FanOut] = {}
         self._all_runs: tuple[RunsSubscription, ...] = ()
+        self._fleet: tuple[FleetSubscription, ...] = ()
         self._lock = threading.Lock()
 
     def publish(self, run_id: str, entry: Entry) -> None:
@@ -76,6 +78,55 @@ class InProcessBus:
         finally:
             with self._lock:
                 self._all_runs = tuple(other for other in self._all_runs if other is not subscription)
+
+    def notify_fleet(self) -> None:
+        for subscription in self._fleet:
+            subscription.wake()
+
+    def publish_heartbeat(self, event: FleetEvent) -> None:
+        for subscription in self._fleet:
+            subscription.push(event)
+
+    @contextmanager
+    def subscribe_fleet(self) -> Generator[FleetSubscription]:
+        subscription = FleetSubscription()
+        with self._lock:
+            self._fleet = (*self._fleet, subscription)
+        try:
+            yield subscription
+        finally:
+            with self._lock:
+                self._fleet = tuple(other for other in self._fleet if other is not subscription)
+
+
+class FleetSubscription:
+    """One reader's wake-ups, and its buffer of heartbeats."""
+
+    def __init__(self) -> None:
+        self._heartbeats: deque[FleetEvent] = deque(maxlen=BUS_HEARTBEATS)
+        self._is_woken = False
+        self._waiters: deque[Waiter] = deque()
+        self._waiter = Waiter()
+
+    def push(self, event: FleetEvent) -> None:
+        """Buffer a heartbeat."""
+        self._heartbeats.append(event)
+        self.wake()
+
+    def wake(self) -> None:
+        """Wake the reader."""
+        self._is_woken = True
+        if self._waiters:
+            wake_all(self._waiters)
+
+    def drain(self) -> list[FleetEvent]:
+        # Clear the flag before reading, so that a concurrent wake-up is not lost.
+        self._is_woken = False
+        return [self._heartbeats.popleft() for _ in range(len(self._heartbeats))]
+
+    async def wait(self, seconds: float) -> None:
+        if not self._is_woken:
+            await self._waiter.wait(seconds, self._waiters, lambda: self._is_woken)
 
 
 class RunsSubscription:

@@ -1,54 +1,84 @@
-"""`shopfloor events`: print the agent events of a run, as dashboards get them."""
+"""`shopfloor events`: print the events of agents, hosts and providers, as dashboards get them."""
 
 from __future__ import annotations
 
 import json
+import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from shopfloor.cli.arguments import Parser, ReadWarnings, add_color_option, add_run_argument, log_path_from_args
-from shopfloor.cli.client_session import is_remote, read_remote_log
+from shopfloor.cli.arguments import (
+    RUN_HELP,
+    Parser,
+    ReadWarnings,
+    add_color_option,
+    log_path_from_args,
+    positive_int,
+)
+from shopfloor.cli.client_session import is_remote, read_remote_log, resolve_run_id, run_with_client
 from shopfloor.cli.style import Style, one_line, write_json
+from shopfloor.errors import UsageError
 from shopfloor.limits import PREVIEW_CHARS
 from shopfloor.log import Entry, Event
 from shopfloor.record import read
-from shopfloor.views import FleetEvent, FleetEventState, fleet_event_step
+from shopfloor.views import EVENT_STREAMS, FleetEvent, FleetEventState, fleet_event_step
+
+if TYPE_CHECKING:
+    from shopfloor.client import Client, FleetUpdate
 
 EXAMPLES = """\
+  shopfloor events                                 the newest events of all runs
   shopfloor events last                            the events of the newest run
+  shopfloor events --follow --provider codex       new events of one provider, until Ctrl-C
   shopfloor events last --json | jq -c .           with all fields
   shopfloor events 5f3a --type agent.file_change   only events of this type"""
+_SHOWN_EVENTS = 20
 
 
 def parser(name: str, summary: str) -> ArgumentParser:
     """Return the parser of the command's arguments."""
     parser = Parser(name, summary, examples=EXAMPLES)
-    add_run_argument(parser)
+    parser.add_argument(
+        "run", metavar="RUN", nargs="?", help=f"{RUN_HELP}; or a transcript file; without it, the stored events"
+    )
+    parser.add_argument("--follow", action="store_true", help="print new events as they happen, until Ctrl-C")
+    parser.add_argument("--provider", metavar="NAME", help="only events of this provider, e.g. claude-code")
+    parser.add_argument("--stream", choices=EVENT_STREAMS, help="only events of this stream")
+    parser.add_argument("--tree", action="store_true", help="with --follow: also the events of the run's sub-runs")
     parser.add_argument("--type", metavar="TYPE", help="only events of this type, e.g. agent.tool_call")
+    parser.add_argument(
+        "--limit",
+        type=positive_int,
+        default=_SHOWN_EVENTS,
+        metavar="N",
+        help=f"without RUN: at most N stored events (default: {_SHOWN_EVENTS})",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object per line, with all fields")
     add_color_option(parser)
     return parser
 
 
 def run(args: Namespace) -> int:
-    """Print the agent events of the run."""
-    warnings, style = ReadWarnings(), Style.from_choice(args.color)
+    """Print the events of a log, the newest stored events, or new events until the user ends the command."""
+    if args.tree and not (args.run and args.follow):
+        raise UsageError("--tree needs RUN and --follow", hint="for example: shopfloor events last --follow --tree")
+    style = Style.from_choice(args.color)
+    if args.run is None or args.follow:
+        run_with_client(args, lambda client: _print_stored(client, args, style))
+        return 0
+    warnings = ReadWarnings()
     entries: Iterable[Entry] = (
         read_remote_log(args.run, lambda api, run_id: api.read_log(run_id))
         if is_remote()
         else read(log_path_from_args(args), on_problem=warnings)
     )
     for event in _fleet_events(warnings.decode_events(entries)):
-        if args.type not in (None, event.type):
-            continue
-        if args.json:
-            write_json(msgspec.json.encode(event))
-        else:
-            fields = one_line(json.dumps(_own_fields(event), ensure_ascii=False), PREVIEW_CHARS)
-            time, kind = style.paint(event.timestamp[11:23], "dim"), style.paint(event.type.ljust(18), "cyan")
-            print(f"{time}  {kind}  {fields}")
+        is_wanted = args.provider in (None, event.provider) and args.stream in (None, event.stream)
+        if is_wanted:
+            _print_event(event, args, style)
     return 0
 
 
@@ -59,6 +89,36 @@ def _fleet_events(events: Iterable[Event]) -> Iterator[FleetEvent]:
         yield from fleet_events
 
 
-def _own_fields(event: FleetEvent) -> dict[str, object]:
+async def _print_stored(client: Client, args: Namespace, style: Style) -> None:
+    from shopfloor.client import newest_events
+
+    run_id = args.run and await resolve_run_id(client.api, args, args.run)
+    after: str | int = 0
+    if run_id is None:
+        filters = {"provider": args.provider, "stream": args.stream}
+        events, after = await newest_events(client.api, limit=args.limit, **filters)
+        for event in events:
+            _print_event(event, args, style)
+    sys.stdout.flush()
+    if not args.follow:
+        return
+    followed = client.events(provider=args.provider, stream=args.stream, run=run_id, tree=args.tree, after=after)
+    async for event in followed:
+        _print_event(event, args, style)
+        sys.stdout.flush()
+
+
+def _print_event(event: FleetEvent | FleetUpdate, args: Namespace, style: Style) -> None:
+    if args.type not in (None, event.type):
+        return
+    if args.json:
+        write_json(msgspec.json.encode(event))
+        return
+    fields = one_line(json.dumps(_own_fields(event.payload), ensure_ascii=False), PREVIEW_CHARS)
+    time, kind = style.paint(event.timestamp[11:23], "dim"), style.paint(event.type.ljust(21), "cyan")
+    print(f"{time}  {kind}  {fields}")
+
+
+def _own_fields(payload: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that differ between the events of a run."""
-    return {name: value for name, value in event.payload.items() if name not in ("agentId", "taskId", "workerId")}
+    return {name: value for name, value in payload.items() if name not in ("agentId", "taskId", "workerId")}

@@ -35,7 +35,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "show": "Print the transcript of a run",
         "tail": "Print the transcript of a run while it is written",
         "tree": "Show the steps of a run and of its sub-runs as a tree",
-        "events": "Print the agent events of a run, as dashboards get them",
+        "events": "Print the events of agents, hosts and providers, as dashboards get them",
     },
     "Serve": {
         "up": "Start the server: the web page, the API, and dispatched runs",
@@ -54,7 +54,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "rebuild": "Rebuild the database from the transcripts",
         "verify": "Check transcript files against the rules of the format",
         "normalize": "Convert the output of an agent into a transcript",
-        "schema": "Print the JSON Schema of a transcript line",
+        "schema": "Print the JSON Schema of a transcript line or a fleet event",
     },
 }
 COMMANDS: dict[str, str] = {name: summary for group in GROUPS.values() for name, summary in group.items()}

@@ -11,6 +11,7 @@ from shopfloor.client.address import (
 )
 from shopfloor.client.api import Api, failure_of
 from shopfloor.client.client import Client
+from shopfloor.client.fleet import GAP, FleetUpdate, follow_events, newest_events
 from shopfloor.client.sse import to_sse
 from shopfloor.client.tools import CallResult, Handler, ToolHandlers, executed
 from shopfloor.client.transport import App, AppTransport, Response, Transport, TransportError
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from shopfloor.client.plain_transport import PlainTransport
 
 __all__ = [
+    "GAP",
     "Address",
     "Api",
     "App",
@@ -63,6 +65,7 @@ __all__ = [
     "ClientToolRequest",
     "ErrorEvent",
     "Finish",
+    "FleetUpdate",
     "Handler",
     "HttpTransport",
     "Notice",
@@ -97,6 +100,8 @@ __all__ = [
     "failure_of",
     "find_server",
     "find_storage_server",
+    "follow_events",
+    "newest_events",
     "parse_server_url",
     "server_from_environment",
     "to_sse",

@@ -83,6 +83,10 @@ class Api:
             raise error_from_response(response, content)
         return content
 
+    async def content(self, path: str, **params: Any) -> bytes:
+        """Send a GET request and return the body of the response, which is JSON."""
+        return await self._content("GET", path, **params)
+
     async def artifact(self, run_id: str, name: str) -> bytes:
         """Return the content of an artifact of a run."""
         async with self.open_response("GET", f"/api/runs/{run_id}/artifacts/{quote(name)}") as response:
@@ -108,7 +112,7 @@ class Api:
 
     async def stream(self, run_id: str, *, after: int = 0) -> AsyncGenerator[Entry]:
         """Yield the entries of a run's log and new ones as they are written, until the outcome or the writer's end."""
-        async with self._open_stream(run_id, after) as received:
+        async with aclosing(self.stream_frames(f"/api/runs/{run_id}/stream", after=after)) as received:
             async for frame in received:
                 if frame.event == "message" and frame.data is not None:
                     yield _entry(frame.data.encode())
@@ -121,7 +125,8 @@ class Api:
         With `attach` this client counts as the one that executes the run: closing the stream cancels the run. Raises
         `ServerUnreachable` if the stream breaks off.
         """
-        async with self._open_stream(run_id, after, attach=attach) as received:
+        method, path = ("POST", "attach") if attach else ("GET", "stream")
+        async with self._open_stream(method, f"/api/runs/{run_id}/{path}", after=after) as received:
             yield StreamOpened()
             async for frame in received:
                 if frame.event == "end":
@@ -130,12 +135,15 @@ class Api:
                     yield update
         raise ServerUnreachable(f"the stream of run {run_id} broke off", hint="open it again")
 
+    async def stream_frames(self, path: str, **params: Any) -> AsyncGenerator[Frame]:
+        """Yield the server-sent events of a stream."""
+        async with self._open_stream("GET", path, **params) as received:
+            async for frame in received:
+                yield frame
+
     @asynccontextmanager
-    async def _open_stream(
-        self, run_id: str, after: int, *, attach: bool = False
-    ) -> AsyncGenerator[AsyncIterator[Frame]]:
-        method, path = ("POST", "attach") if attach else ("GET", "stream")
-        async with self.open_response(method, f"/api/runs/{run_id}/{path}", after=after) as response:
+    async def _open_stream(self, method: str, path: str, **params: Any) -> AsyncGenerator[AsyncIterator[Frame]]:
+        async with self.open_response(method, path, **params) as response:
             if response.status >= _FIRST_ERROR:
                 raise error_from_response(response, await read_body(response))
             async with aclosing(frames(response.chunks)) as received:

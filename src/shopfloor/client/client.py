@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 
 from shopfloor.client.address import parse_server_url
 from shopfloor.client.api import Api
+from shopfloor.client.fleet import FleetUpdate, follow_events
 from shopfloor.client.transport import Transport
 from shopfloor.client.workers import WorkersApi
 
@@ -21,6 +23,23 @@ class Client:
         address = parse_server_url(base_url, api_key)
         self.api = Api(address.url, address.token, transport=transport)
         self.workers = WorkersApi(self.api)
+
+    def events(
+        self,
+        *,
+        provider: str | None = None,
+        run: str | None = None,
+        tree: bool = False,
+        stream: Literal["agent", "worker", "provider"] | None = None,
+        after: str | int | None = None,
+    ) -> AsyncGenerator[FleetUpdate]:
+        """Iterate over the events of agents, hosts and providers as they happen: `async for event in client.events()`.
+
+        `run` is a run's id; with `tree`, the events of its sub-runs are included. `after` is the id of an event to
+        continue after, and 0 begins with the oldest event that is stored. Reconnects by itself without loss or
+        repetition; an event of the type `gap` says that events before it are no longer stored.
+        """
+        return follow_events(self.api, provider=provider, run=run, tree=tree, stream=stream, after=after)
 
     async def close(self) -> None:
         """Close the connections to the server."""

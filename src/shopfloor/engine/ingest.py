@@ -30,10 +30,13 @@ from shopfloor.ports import Bus, LogFeed, LogUpdate, RunDeleted, RunItem, RunsSu
 from shopfloor.views import (
     Archive,
     ArchiveEntry,
+    FleetEvent,
+    FleetEventState,
     RunRow,
     SearchState,
     Timeline,
     archive,
+    fleet_event_step,
     row_fold,
     search_fold,
     timeline_fold,
@@ -48,9 +51,10 @@ class _FoldState(msgspec.Struct, frozen=True):
 
     timeline: Timeline
     search: SearchState
+    fleet: FleetEventState
 
 
-_NEW = _FoldState(Timeline(), SearchState())
+_NEW = _FoldState(Timeline(), SearchState(), FleetEventState())
 _decode_state = json_decoder(_FoldState).decode
 
 
@@ -80,7 +84,8 @@ class _FollowedLog:
         self.short = short if is_short and not row.is_ended else None
         timeline, timeline_rows = timeline_fold(self.state.timeline, events, waits)
         search, search_chunks = search_fold(self.state.search, row, events)
-        self.state = _FoldState(timeline, search)
+        fleet, fleet_events = _fleet_fold(self.state.fleet, events)
+        self.state = _FoldState(timeline, search, fleet)
         return ViewUpdate(
             row=row,
             state=b"" if row.is_ended else _encode(self.state),
@@ -88,7 +93,16 @@ class _FollowedLog:
             archive=packed,
             search=search_chunks,
             search_stopped_at=search.stopped_at,
+            fleet_events=fleet_events,
         )
+
+
+def _fleet_fold(state: FleetEventState, events: list[Event]) -> tuple[FleetEventState, list[FleetEvent]]:
+    fleet_events: list[FleetEvent] = []
+    for event in events:
+        state, more = fleet_event_step(state, event)
+        fleet_events += more
+    return state, fleet_events
 
 
 def pack(entries: list[ArchiveEntry]) -> bytes | None:
@@ -319,6 +333,8 @@ class Ingest:
     async def _store_updates(self, changes: list[ViewUpdate]) -> None:
         if changes:
             await self._store.apply(changes)
+            if any(change.fleet_events for change in changes):
+                self._bus.notify_fleet()
             await self.publish_rows(*(change.row.id for change in changes))
 
     def _follow(self, run_id: str, row: RunRow, state: _FoldState = _NEW) -> None:
@@ -343,8 +359,8 @@ class Ingest:
         try:
             self._follow(row.id, row, _decode_state(folded.state) if folded.state else _NEW)
         except msgspec.MsgspecError:
-            # An older version stored this state, without the search fold: rebuild the views.
-            await self._store.truncate_views(row.id, 0)
+            # An older version stored this state, without one of the folds: rebuild the views.
+            await self._store.discard_views(row.id)
             self._follow(row.id, RunRow(id=row.id))
 
     # Subscriptions to rows.

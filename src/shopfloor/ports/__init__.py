@@ -24,7 +24,8 @@ from shopfloor.ports.agents import (
 )
 from shopfloor.ports.audit import Audit, AuditEntry, audit_entry
 from shopfloor.ports.blobs import BlobInfo, Blobs, artifacts_folder, memory_folder, validate_key, validate_name
-from shopfloor.ports.bus import Bus, RunsSubscription, Subscription
+from shopfloor.ports.bus import Bus, FleetSubscription, RunsSubscription, Subscription
+from shopfloor.ports.fleet_events import FleetEventPage, FleetEvents, FleetFilter, StoredFleetEvent
 from shopfloor.ports.hosts import Hosts
 from shopfloor.ports.logs import (
     Log,
@@ -93,6 +94,10 @@ __all__ = [
     "Command",
     "ControlMessage",
     "Exit",
+    "FleetEventPage",
+    "FleetEvents",
+    "FleetFilter",
+    "FleetSubscription",
     "Hosts",
     "JobDecision",
     "JobItem",
@@ -140,6 +145,7 @@ __all__ = [
     "Session",
     "SessionEnded",
     "Store",
+    "StoredFleetEvent",
     "StreamName",
     "SubAgentEnded",
     "SubAgentStarted",

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from shopfloor.log import Delta, Entry, Gap
+from shopfloor.views import FleetEvent
 
 
 class Subscription(Protocol):
@@ -45,8 +46,20 @@ class RunsSubscription(Protocol):
         ...
 
 
+class FleetSubscription(Protocol):
+    """The wake-ups for one reader of stored fleet events, and the heartbeats that are not stored."""
+
+    async def wait(self, seconds: float) -> None:
+        """Return when new fleet events are stored or a heartbeat came since the last `drain`, or after `seconds`."""
+        ...
+
+    def drain(self) -> list[FleetEvent]:
+        """Return the heartbeats since the last call, in order; the oldest are dropped if there are too many."""
+        ...
+
+
 class Bus(Protocol):
-    """Publish and subscribe to events of runs."""
+    """Publish and subscribe to events of runs and of the fleet."""
 
     def publish(self, run_id: str, entry: Entry) -> None:
         """Send a stored event to the subscribers of this run. Never waits; may be called from any thread."""
@@ -66,4 +79,16 @@ class Bus(Protocol):
 
     def subscribe_all(self) -> AbstractContextManager[RunsSubscription]:
         """Subscribe to every run, from the next event on."""
+        ...
+
+    def notify_fleet(self) -> None:
+        """Wake the readers of fleet events, because new ones are stored. May be called from any thread."""
+        ...
+
+    def publish_heartbeat(self, event: FleetEvent) -> None:
+        """Send a heartbeat to the readers of fleet events. May be called from any thread."""
+        ...
+
+    def subscribe_fleet(self) -> AbstractContextManager[FleetSubscription]:
+        """Subscribe to wake-ups and heartbeats, from the next one on. Call this in the event loop that will wait."""
         ...

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import msgspec
 
 from shopfloor.errors import ShopfloorError
-from shopfloor.views import RunRow, SearchChunk, TimelineRow
+from shopfloor.views import FleetEvent, RunRow, SearchChunk, TimelineRow
 
 
 class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,6 +107,8 @@ class ViewUpdate(msgspec.Struct, frozen=True, kw_only=True):
     """Parts of the run's text that are new or changed."""
     search_stopped_at: int | None = None
     """The event at which the text became too long to be indexed."""
+    fleet_events: list[FleetEvent] = []
+    """The fleet events that the new events cause."""
 
 
 class Store(Protocol):
@@ -166,6 +168,8 @@ class Store(Protocol):
     async def apply(self, changes: Sequence[ViewUpdate], *, feed_position: int | None = None) -> None:
         """Apply changes in one transaction. Calls take effect in their order.
 
+        A fleet event is stored once, under the next cursor, even if the views of its run were discarded since.
+
         `feed_position` is stored in the same transaction: the position up to which `LogFeed.opened_logs` has been
         processed.
         """
@@ -191,7 +195,7 @@ class Store(Protocol):
         ...
 
     async def delete(self, run_id: str) -> None:
-        """Delete row, timeline, archive and search text of a run."""
+        """Delete row, timeline, archive, search text and fleet events of a run."""
         ...
 
     async def drop_archive(self, run_id: str) -> None: ...
@@ -204,11 +208,18 @@ class Store(Protocol):
         ...
 
     async def truncate_views(self, run_id: str, last_seq: int) -> None:
-        """Discard the views of a run whose log was truncated to `last_seq`, if they are past it. A pin stays."""
+        """Discard the views of a run whose log was truncated to `last_seq`, if they are past it.
+
+        A pin stays, and so do fleet events, which may have been sent. Those of later events of the log are stored.
+        """
+        ...
+
+    async def discard_views(self, run_id: str) -> None:
+        """Discard the views of a run, to make them from its log again. Pin and fleet events stay."""
         ...
 
     async def clear_views(self) -> None:
-        """Delete every view and the feed position, for a rebuild. Pins, channels and tombstones stay."""
+        """Delete every view and the feed position, for a rebuild. Pins, channels, tombstones and fleet events stay."""
         ...
 
     async def feed_position(self) -> int:

@@ -10,6 +10,7 @@ from shopfloor.server.access import AccessControl
 from shopfloor.server.app import MountedApp, create_app
 from shopfloor.server.auth import MCP_PATH
 from shopfloor.server.connections import ConnectionLimits, load_connection_limits
+from shopfloor.server.fleet_feed import FleetFeed
 from shopfloor.server.page_files import PAGE_FOLDER
 from shopfloor.server.services import Services
 
@@ -21,6 +22,7 @@ __all__ = [
     "PAGE_FOLDER",
     "AccessControl",
     "ConnectionLimits",
+    "FleetFeed",
     "MountedApp",
     "Services",
     "create_app",

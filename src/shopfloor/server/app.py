@@ -14,17 +14,18 @@ from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddle
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from shopfloor.server import artifact_downloads, execution_stream, logs, rpc, run_actions, runs, streams
+from shopfloor.server import artifact_downloads, execution_stream, fleet, logs, rpc, run_actions, runs, streams
 from shopfloor.server.auth import AuthMiddleware, LoginLimiter
 from shopfloor.server.body_limit import BodyLimitMiddleware
 from shopfloor.server.client_tracker import ClientTracker
 from shopfloor.server.error_handlers import EXCEPTION_HANDLERS
+from shopfloor.server.fleet_feed import FleetFeed
 from shopfloor.server.limits import COMPRESSION_LEVEL, COMPRESSION_MIN_BYTES
 from shopfloor.server.logs import LOG_MEDIA_TYPE
 from shopfloor.server.run_tree import SpanCache
 from shopfloor.server.services import Services
 
-_MODULES = (runs, logs, artifact_downloads, run_actions, execution_stream, streams, rpc)
+_MODULES = (runs, logs, artifact_downloads, run_actions, execution_stream, streams, fleet, rpc)
 OPERATIONS = tuple(operation for module in _MODULES for operation in module.operations.all)
 
 
@@ -45,6 +46,8 @@ def create_app(services: Services, *, has_pages: bool = True, mounted: Sequence[
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None]:
         async with client_tracker.cancel_abandoned_runs(), AsyncExitStack() as running:
+            if services.fleet is not None:
+                await running.enter_async_context(_running_feed(services.fleet))
             for part in mounted:
                 await running.enter_async_context(part.run(app))
             yield
@@ -79,11 +82,21 @@ def create_app(services: Services, *, has_pages: bool = True, mounted: Sequence[
     return app
 
 
+@asynccontextmanager
+async def _running_feed(feed: FleetFeed) -> AsyncGenerator[None]:
+    """Deliver fleet events while the context lasts."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(feed.run)
+        yield
+        tasks.cancel_scope.cancel()
+
+
 def _add_pages(app: Starlette, services: Services) -> None:
     from shopfloor.server.openapi import build_openapi
     from shopfloor.server.page_files import PageFiles
     from shopfloor.server.pages import ROUTES
+    from shopfloor.server.trpc_socket import ROUTE
 
-    app.router.routes += ROUTES
+    app.router.routes += [*ROUTES, ROUTE]
     app.state.page = PageFiles(services.page_folder)
     app.state.openapi = cache(lambda: build_openapi(OPERATIONS, services.version, services.access.cookie))

@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -16,7 +17,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from shopfloor.errors import Forbidden, TooManyLogins, Unauthorized
+from shopfloor.errors import AccessError, Forbidden, TooManyLogins, Unauthorized
 from shopfloor.ports import Audit, Role
 from shopfloor.server.access import AccessControl, Caller
 from shopfloor.server.audit import audit_scope, client_address, set_caller
@@ -70,6 +71,9 @@ LOGIN_PATH: Final = "/login"
 LOGOUT_PATH: Final = "/logout"
 RPC_PATH: Final = "/rpc"
 MCP_PATH: Final = "/mcp"
+TRPC_PATH: Final = "/trpc"
+"""The WebSocket of fleet events."""
+_AUTHENTICATOR, _REFUSAL = "authenticator", "refusal"
 _PUBLIC_PATHS: Final = frozenset({LOGIN_PATH, STYLESHEET_PATH})
 """Paths that need no token: the login, and the style sheet of its page."""
 _READER_PATHS: Final = frozenset({LOGOUT_PATH, RPC_PATH, MCP_PATH})
@@ -142,7 +146,10 @@ class AuthMiddleware:
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            await self._check(scope)
+            if scope["path"] == TRPC_PATH:
+                await self._check_socket(scope)
+            else:
+                await self._check(scope)
         except (Forbidden, Unauthorized) as error:
             await receive()
             await send({"type": "websocket.close", "code": _POLICY_VIOLATION, "reason": error.message})
@@ -160,6 +167,36 @@ class AuthMiddleware:
         set_caller(scope, caller)
         require_role(caller.role, is_read=scope.get("method", "GET") in _READ_METHODS or scope["path"] in _READER_PATHS)
         return secret if caller.expires_soon and await self._access.renew_session(secret) else None
+
+    async def _check_socket(self, scope: Scope) -> None:
+        """Check a request for a WebSocket whose client may send its token as the first message.
+
+        An invalid token in the request is reported over the WebSocket: clients cannot read a refused handshake.
+        """
+        headers = Headers(scope=scope)
+        self._check_host(scope, headers)
+        _check_origin(headers)
+        state = scope.setdefault("state", {})
+        state[_AUTHENTICATOR] = partial(self._authenticate_socket, scope)
+        if "authorization" in headers or read_session_cookie(headers, self._access.cookie):
+            try:
+                caller, _ = await self._caller(scope, headers)
+                require_role(caller.role, is_read=True)
+                set_caller(scope, caller)
+            except AccessError as error:
+                state[_REFUSAL] = error
+
+    async def _authenticate_socket(self, scope: Scope, token: str) -> None:
+        caller = await self._access.authenticate_token(token)
+        if caller is None:
+            await self._record_refusal(scope, "token")
+            raise Unauthorized("this token is not known here", hint=_UNKNOWN_HINT)
+        require_role(caller.role, is_read=True)
+        set_caller(scope, caller)
+
+    async def _record_refusal(self, scope: Scope, detail: str) -> None:
+        if self._refusals.record_failure(client_address(scope)):
+            await audit_scope(self._audit, scope, "access.refused", detail=detail)
 
     def _check_host(self, scope: Scope, headers: Headers) -> None:
         """Refuse unknown host names, which stops DNS rebinding: a site that points its own name at this server."""
@@ -194,12 +231,20 @@ class AuthMiddleware:
             return caller, secret
         if not secret:
             raise Unauthorized("a token is needed", hint=_LOGIN_HINT)
-        if self._refusals.record_failure(client_address(scope)):
-            detail = "token" if authorization is not None else "session"
-            await audit_scope(self._audit, scope, "access.refused", detail=detail)
+        await self._record_refusal(scope, "token" if authorization is not None else "session")
         if authorization is not None:
             raise Unauthorized("this token is not known here", hint=_UNKNOWN_HINT)
         raise Unauthorized("this session has ended", hint=_LOGIN_HINT)
+
+
+def get_authenticator(scope: Scope) -> Callable[[str], Awaitable[None]]:
+    """Return the function that checks a token which came over a WebSocket. It raises `AccessError`."""
+    return scope["state"][_AUTHENTICATOR]
+
+
+def get_refusal(scope: Scope) -> AccessError | None:
+    """Return why the token or session in a request for a WebSocket is refused, if it is."""
+    return scope["state"].get(_REFUSAL)
 
 
 def require_role(role: Role, *, is_read: bool) -> None:

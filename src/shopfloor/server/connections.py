@@ -29,6 +29,7 @@ from shopfloor.server.limits import (
     IDLE_CONNECTION_SECONDS,
     RUN_DESCRIPTORS,
     STALLED_SECONDS,
+    WEBSOCKET_IDLE_SECONDS,
 )
 
 
@@ -41,6 +42,7 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     body_seconds: float = BODY_SECONDS
     idle_seconds: float = IDLE_CONNECTION_SECONDS
     stalled_seconds: float = STALLED_SECONDS
+    websocket_idle_seconds: float = WEBSOCKET_IDLE_SECONDS
 
 
 def load_connection_limits(slots: int, env: Mapping[str, str] = os.environ) -> ConnectionLimits:
@@ -67,6 +69,7 @@ def load_connection_limits(slots: int, env: Mapping[str, str] = os.environ) -> C
         body_seconds=_seconds(env, "SHOPFLOOR_BODY_SECONDS", BODY_SECONDS),
         idle_seconds=_seconds(env, "SHOPFLOOR_IDLE_CONNECTION_SECONDS", IDLE_CONNECTION_SECONDS),
         stalled_seconds=_seconds(env, "SHOPFLOOR_STALLED_SECONDS", STALLED_SECONDS),
+        websocket_idle_seconds=_seconds(env, "SHOPFLOOR_WEBSOCKET_IDLE_SECONDS", WEBSOCKET_IDLE_SECONDS),
     )
 
 

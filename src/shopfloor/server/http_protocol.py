@@ -32,8 +32,8 @@ from shopfloor.server.response_models import Problem, ProblemAnswer
 
 _NEVER = float("inf")
 _HEAD_BYTES = REQUEST_LINE_BYTES + HEADERS_BYTES
-_errors = logging.getLogger("uvicorn.error.requests")
-_errors.setLevel(logging.ERROR)
+server_errors = logging.getLogger("uvicorn.error.requests")
+server_errors.setLevel(logging.ERROR)
 """Logs the server's own errors only: a client that sends malformed requests must not be able to fill the log."""
 
 
@@ -58,7 +58,7 @@ class LimitedProtocol(HttpToolsProtocol):
         super().__init__(config, server_state, app_state, _loop)
         self._deadline = _NEVER
         self._stalled_at = _NEVER
-        self.logger = _errors
+        self.logger = server_errors
         self._head_bytes = 0
         self._frame_bytes = 0
         """Bytes received since the head that are not body: sizes of chunks, extensions, trailers."""
@@ -135,8 +135,15 @@ class LimitedProtocol(HttpToolsProtocol):
         self._in_head, self._in_body = True, False
         self._deadline = _NEVER
         super().on_message_complete()
-        if self.cycle.response_complete:
+        is_upgrade = self.parser is not None and self.parser.should_upgrade() and self._should_upgrade()
+        if not is_upgrade and self.cycle.response_complete:
             self._await_request()
+
+    def handle_websocket_upgrade(self) -> None:
+        # The protocol of the WebSocket counts the connection from now on.
+        self.open_connections.remove(self)
+        self._deadline = self._stalled_at = _NEVER
+        super().handle_websocket_upgrade()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()

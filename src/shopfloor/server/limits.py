@@ -64,6 +64,36 @@ QUEUED_CHECK_SECONDS: Final = 1.0
 STREAM_RUNS: Final = 16
 """Runs that a page can follow over its one connection."""
 
+# Fleet events.
+FLEET_SUBSCRIBER_EVENTS: Final = 256
+"""Fleet events buffered for a subscriber; one with more to receive reads them from the store."""
+FLEET_SUBSCRIPTIONS_MAX: Final = 10_000
+"""Subscriptions to fleet events of a server, over all connections."""
+FLEET_PAGE_EVENTS: Final = 500
+"""Fleet events that are read from the store at once."""
+FLEET_POLL_SECONDS: Final = 0.5
+"""The interval at which a server with subscribers looks for new fleet events, in case a notification is lost."""
+FLEET_ANCESTORS: Final = 10_000
+"""Runs whose ancestors are remembered, for subscriptions to a run with its sub-runs."""
+FLEET_EVENTS_DEFAULT: Final = 100
+"""Fleet events on a page, by default."""
+
+# WebSockets.
+WEBSOCKET_MESSAGE_BYTES: Final = 64 * 1024
+"""The longest message that a client may send."""
+WEBSOCKET_AUTH_SECONDS: Final = 5.0
+"""How long a client has to send its token, if the request for the connection has none."""
+WEBSOCKET_IDLE_SECONDS: Final = 300.0
+"""How long a connection without a subscription may be silent (`SHOPFLOOR_WEBSOCKET_IDLE_SECONDS`)."""
+WEBSOCKET_PING_SECONDS: Final = 20.0
+"""The interval at which a client is pinged, and the time it has to respond."""
+WEBSOCKET_SUBSCRIPTIONS: Final = 100
+"""Subscriptions of one connection, and requests in one message."""
+WEBSOCKET_MESSAGES_PER_SECOND: Final = 20
+"""Messages that a client may send per second, on average."""
+WEBSOCKET_BURST: Final = 200
+"""Messages that a client may send at once."""
+
 # The server itself.
 COMPRESSION_MIN_BYTES: Final = 1024
 """Responses of at least this many bytes are compressed, if the client accepts it."""

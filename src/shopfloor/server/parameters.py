@@ -11,10 +11,11 @@ from msgspec import Meta, Struct
 from shopfloor.errors import InvalidParameter, InvalidRunId, RunNotFound
 from shopfloor.limits import FILTER_MAX_CHARS, WORKER_NAME_MAX_CHARS
 from shopfloor.log import is_run_id, validate_run_id
-from shopfloor.ports import run_fields
+from shopfloor.ports import FleetFilter, run_fields
 from shopfloor.server.limits import (
     EVENTS_MAX,
     FIND_DEFAULT,
+    FLEET_EVENTS_DEFAULT,
     LIST_DEFAULT,
     LIST_MAX,
     LOG_DEFAULT,
@@ -23,12 +24,14 @@ from shopfloor.server.limits import (
     STREAM_RUNS,
     TIMELINE_DEFAULT,
 )
+from shopfloor.views import EventStream
 
 HEADERS: Final = {"last_event_id": "Last-Event-ID"}
 """The parameters that are headers; the others are part of the path or of the query."""
 UUID4 = "^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$"
 _TIME_CHARS = 40
-_SEQ = re.compile(r"[0-9]{1,16}")
+_EVENT_ID = re.compile(r"[0-9]{1,16}")
+_SHOWN_CHARS = 100
 _RFC3339 = r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,6})?(Z|[+-]\d{2}:\d{2})$"
 _is_rfc3339 = re.compile(_RFC3339, re.ASCII).fullmatch
 
@@ -114,7 +117,7 @@ class RunStreamParams(RunParams, frozen=True, kw_only=True):
     @property
     def last_seq(self) -> int:
         """The `seq` of the last event that the client has. `Last-Event-ID` takes precedence over `after`."""
-        return self.after if self.last_event_id is None else _parse_seq(self.last_event_id)
+        return self.after if self.last_event_id is None else parse_event_id("Last-Event-ID", self.last_event_id)
 
 
 class PageStreamParams(Struct, frozen=True, kw_only=True):
@@ -128,6 +131,48 @@ class PageStreamParams(Struct, frozen=True, kw_only=True):
         ),
     ] = ""
     last_event_id: LastEventId = None
+
+
+class _FleetParams(Struct, frozen=True, kw_only=True):
+    """A filter for fleet events."""
+
+    stream: Annotated[EventStream | None, Meta(description="Only events of this stream.")] = None
+    provider: Annotated[_ShortText | None, Meta(description="Only events of this provider.")] = None
+    run: Annotated[_RunId | None, Meta(description="Only events of this run.")] = None
+    tree: Annotated[bool, Meta(description="With `run`: also the events of its sub-runs, at every depth.")] = False
+
+    def __post_init__(self) -> None:
+        if self.run is not None:
+            require_run_id(self.run)
+
+    @property
+    def wanted(self) -> FleetFilter:
+        """The filter."""
+        return FleetFilter(stream=self.stream, provider=self.provider, run_id=self.run, tree=self.tree)
+
+
+class FleetPageParams(_FleetParams, frozen=True, kw_only=True):
+    """A page of fleet events."""
+
+    after: Annotated[
+        _SafeInteger | None, Meta(description="Only events after this cursor; without it, the newest events.")
+    ] = None
+    limit: EventLimit = FLEET_EVENTS_DEFAULT
+
+
+class FleetStreamParams(_FleetParams, frozen=True, kw_only=True):
+    """Fleet events to stream, and the cursor to start after."""
+
+    after: Annotated[
+        _SafeInteger | None,
+        Meta(description="Only events after this cursor, 0 for all that are stored; without it, from now on."),
+    ] = None
+    last_event_id: LastEventId = None
+
+    @property
+    def last_cursor(self) -> int | None:
+        """The cursor that the client has. `Last-Event-ID` takes precedence over `after`."""
+        return self.after if self.last_event_id is None else parse_event_id("Last-Event-ID", self.last_event_id)
 
 
 class ExecuteParams(Struct, frozen=True, kw_only=True):
@@ -210,10 +255,11 @@ def to_utc(name: str, text: str | None) -> str | None:
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _parse_seq(text: str) -> int:
-    if not _SEQ.fullmatch(text) or int(text) > MAX_SAFE_INTEGER:
+def parse_event_id(name: str, text: str | int) -> int:
+    """Return the number in a parameter of this name that has the id of an event. Raises `InvalidParameter`."""
+    if not _EVENT_ID.fullmatch(str(text)) or int(text) > MAX_SAFE_INTEGER:
         raise InvalidParameter(
-            f"Last-Event-ID: must be the `seq` of an event, got {text!r}",
+            f"{name}: must be the id of an event, got {str(text)[:_SHOWN_CHARS]!r}",
             hint="send the `id` of the last event received",
         )
     return int(text)
@@ -228,7 +274,7 @@ def parse_followed_runs(text: str) -> dict[str, int]:
     for item in items:
         run_id, _, after = item.partition(":")
         try:
-            cursors[validate_run_id(run_id)] = _parse_seq(after or "0")
+            cursors[validate_run_id(run_id)] = parse_event_id("Last-Event-ID", after or "0")
         except (InvalidRunId, InvalidParameter) as error:
             raise InvalidParameter(f"runs: must be `<id>:<after>`, got {item!r}", hint=error.hint) from error
     return cursors

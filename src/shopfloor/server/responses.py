@@ -22,6 +22,7 @@ RESPONSE_MODELS = (
     response_models.WorkerEvents,
     response_models.ArtifactList,
     response_models.LogPage,
+    response_models.FleetEventList,
     response_models.FoundEvents,
     response_models.SpanList,
     response_models.ChannelList,

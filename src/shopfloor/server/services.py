@@ -11,6 +11,7 @@ import msgspec
 from shopfloor.limits import CLIENT_WAIT_SECONDS, EXECUTE_GRACE_SECONDS
 from shopfloor.ports import Audit, Blobs, LogReader, PluginInfo, ProviderInfo, RowChanges, RunService, Store, Watchers
 from shopfloor.server.access import AccessControl
+from shopfloor.server.fleet_feed import FleetFeed
 from shopfloor.server.limits import HEARTBEAT_SECONDS
 
 
@@ -41,6 +42,8 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     """Finds the providers that this machine has. Blocks for a second or two."""
     plugins: Callable[[], Sequence[PluginInfo]] | None = None
     """Lists the plugins, with the state of their processes."""
+    fleet: FleetFeed | None = None
+    """Delivers fleet events. None: the server has no fleet events."""
     page_folder: Path | None = None
     """The folder of the built page. Without it, the server shows how to build the page."""
     allowed_hosts: tuple[str, ...] = ()

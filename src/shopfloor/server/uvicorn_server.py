@@ -19,7 +19,8 @@ from starlette.applications import Starlette
 from shopfloor.errors import ConflictError
 from shopfloor.server.connections import ConnectionLimits, Connections
 from shopfloor.server.http_protocol import protocol_class
-from shopfloor.server.limits import SHUTDOWN_SECONDS, SWEEP_TICKS
+from shopfloor.server.limits import SHUTDOWN_SECONDS, SWEEP_TICKS, WEBSOCKET_MESSAGE_BYTES, WEBSOCKET_PING_SECONDS
+from shopfloor.server.websocket_protocol import websocket_class
 
 
 async def serve(
@@ -43,7 +44,12 @@ async def serve(
     config = uvicorn.Config(
         app,
         http=protocol_class(connections, limits),
-        ws="none",
+        ws=websocket_class(connections, limits),
+        ws_max_size=WEBSOCKET_MESSAGE_BYTES,
+        ws_ping_interval=WEBSOCKET_PING_SECONDS,
+        ws_ping_timeout=WEBSOCKET_PING_SECONDS,
+        # Most clients are on this machine, and compressing each event for each subscriber would take the most time.
+        ws_per_message_deflate=False,
         lifespan="on",
         log_config=None,
         access_log=False,

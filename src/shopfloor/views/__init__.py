@@ -1,8 +1,17 @@
 """Views: pure functions from a log to a form for readers, with no clock and no I/O."""
 
-from shopfloor.views.agent_event_types import AGENT_EVENT_TYPES, FleetEvent
 from shopfloor.views.agent_events import FleetEventState, fleet_event_step
 from shopfloor.views.archive import Archive, ArchiveEntry, TextItem, ToolCallItem, ToolResultItem, archive
+from shopfloor.views.fleet_event_types import (
+    EVENT_STREAMS,
+    FLEET_PAYLOADS,
+    HEARTBEAT,
+    EventStream,
+    FleetEvent,
+    encode_fleet_event,
+    fleet_event_schema,
+    stream_of,
+)
 from shopfloor.views.log_search import LogHit, LogSearcher
 from shopfloor.views.notes import (
     LOG_QUESTION,
@@ -95,10 +104,12 @@ from shopfloor.views.wait_state import (
 )
 
 __all__ = [
-    "AGENT_EVENT_TYPES",
     "CLIENT_TOOL",
     "DEFINITION_CHANGED",
     "DONE",
+    "EVENT_STREAMS",
+    "FLEET_PAYLOADS",
+    "HEARTBEAT",
     "HIT_BEGIN",
     "HIT_END",
     "INTERRUPTED",
@@ -117,6 +128,7 @@ __all__ = [
     "ClientToolRequest",
     "Decision",
     "ErrorEvent",
+    "EventStream",
     "Finish",
     "FleetEvent",
     "FleetEventState",
@@ -178,9 +190,11 @@ __all__ = [
     "describe_pending_call",
     "display_status",
     "encode_event",
+    "encode_fleet_event",
     "entry_step",
     "error_event",
     "finish",
+    "fleet_event_schema",
     "fleet_event_step",
     "format_note",
     "format_step_key",
@@ -208,6 +222,7 @@ __all__ = [
     "split_words",
     "start_event",
     "steps_by_parent",
+    "stream_of",
     "stream_step",
     "strip_hit_marks",
     "timeline_fold",

@@ -1,15 +1,10 @@
-"""The ten `agent.*` fleet events and their payloads.
-
-A payload has all the fields that its type promises, in camelCase. An unknown value is `null`, never a number that a
-reader could take for a fact: a cost of 0 would read as free, an exit code of 0 as success. Optional fields are omitted
-when unknown. Counts of our own (`toolCalls`, `filesChanged`) are always numbers, an undeclared capability is `false`,
-and `thinking.tokensUsed` counts only tokens that are known to be thinking, so it may be 0.
-"""
+"""Construction of the ten `agent.*` fleet events from the events of a session."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, Final, Literal, get_args
+from collections.abc import Mapping
+from typing import Any, Final, TypedDict
 
 import msgspec
 
@@ -27,43 +22,33 @@ from shopfloor.log import (
     ToolResult,
     Usage,
 )
+from shopfloor.views.agent_payloads import (
+    AccessMode,
+    AgentCompleted,
+    AgentError,
+    AgentFileChange,
+    AgentRateLimited,
+    AgentReady,
+    AgentSpawned,
+    AgentTerminated,
+    AgentThinking,
+    AgentToolCall,
+    AgentToolResult,
+    ErrorActionFields,
+    ErrorFields,
+    FileFields,
+    LimitActionFields,
+    LimitedAccessMode,
+    Reason,
+    ToolResultFields,
+)
+from shopfloor.views.fleet_event_types import AgentEventType, FleetEvent
 from shopfloor.views.truncation import ms_between
 
-AgentEventType = Literal[
-    "agent.spawned",
-    "agent.ready",
-    "agent.thinking",
-    "agent.tool_call",
-    "agent.tool_result",
-    "agent.file_change",
-    "agent.error",
-    "agent.rate_limited",
-    "agent.completed",
-    "agent.terminated",
-]
-AGENT_EVENT_TYPES: Final[tuple[str, ...]] = get_args(AgentEventType)
-"""All types of agent event; the set is closed."""
-
-Reason = Literal["user_cancel", "timeout", "error", "system"]
-"""Why a session was ended from outside."""
-
-_ACCESS_MODES = frozenset({"subscription", "api", "local"})
-_LIMITED_MODES = frozenset({"subscription", "api"})
+_ACCESS_MODES: Final[dict[str | None, AccessMode]] = {"subscription": "subscription", "api": "api", "local": "local"}
+_LIMITED_MODES: Final[dict[str | None, LimitedAccessMode]] = {"subscription": "subscription", "api": "api"}
 _TRUNCATION_MARK = "\n… (cut)"
 _DEFAULT_CAPABILITIES = {"codeGeneration": False, "webSearch": False}
-
-
-class FleetEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """An event about an agent. `seq` is the log event it comes from, `n` its index among that event's fleet events."""
-
-    run_id: str
-    seq: int
-    n: int = 0
-    type: AgentEventType
-    payload: dict[str, Any]
-    timestamp: str
-    provider: str
-    """The agent's provider, for subscribers that filter by provider: not every payload names it."""
 
 
 class AgentSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -103,10 +88,10 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
 
 def spawned_event(agent: AgentSession, event: Event, host: str | None, process: Process | None = None) -> FleetEvent:
     """Build `agent.spawned`. The fields of an unknown process are null: a sub-agent has no process of its own."""
-    payload: dict[str, Any] = {
+    payload: AgentSpawned = {
         **_agent_and_provider_ids(agent, event),
         "workerId": host,
-        "accessMode": agent.access_mode if agent.access_mode in _ACCESS_MODES else None,
+        "accessMode": _ACCESS_MODES.get(agent.access_mode),
         "process": {
             "pid": process.pid if process else None,
             "command": process.command if process else None,
@@ -120,14 +105,15 @@ def spawned_event(agent: AgentSession, event: Event, host: str | None, process: 
 
 def ready_event(agent: AgentSession, event: Event, note: Note) -> FleetEvent:
     """Build `agent.ready`. `contextLoaded` is true if the agent reports the context it starts with."""
-    initialization = {
-        "duration": ms_between(agent.started_at, event.timestamp),
-        "contextLoaded": note.ready is not None,
-        "contextTokens": note.ready.context_tokens if note.ready else None,
+    payload: AgentReady = {
+        **_agent_and_provider_ids(agent, event),
+        "initialization": {
+            "duration": ms_between(agent.started_at, event.timestamp),
+            "contextLoaded": note.ready is not None,
+            "contextTokens": note.ready.context_tokens if note.ready else None,
+        },
     }
-    return _build_event(
-        agent, event, "agent.ready", {**_agent_and_provider_ids(agent, event), "initialization": initialization}
-    )
+    return _build_event(agent, event, "agent.ready", payload)
 
 
 def thinking_events(agent: AgentSession, event: Event, message: AssistantMessage) -> list[FleetEvent]:
@@ -135,14 +121,21 @@ def thinking_events(agent: AgentSession, event: Event, message: AssistantMessage
     thoughts = [block.thinking for block in message.blocks if isinstance(block, ThinkingBlock)]
     if not thoughts:
         return []
-    thinking = {"content": "\n\n".join(thoughts), "tokensUsed": message.usage.reasoning if message.usage else 0}
-    return [_build_event(agent, event, "agent.thinking", {**_agent_ids(agent, event), "thinking": thinking})]
+    tokens = message.usage.reasoning if message.usage else 0
+    payload: AgentThinking = {
+        **_agent_ids(agent, event),
+        "thinking": {"content": "\n\n".join(thoughts), "tokensUsed": tokens},
+    }
+    return [_build_event(agent, event, "agent.thinking", payload)]
 
 
 def tool_call_event(agent: AgentSession, event: Event, call: ToolCall) -> FleetEvent:
     """Build `agent.tool_call`."""
-    tool = {"name": call.name, "input": call.input, "startedAt": event.timestamp}
-    return _build_event(agent, event, "agent.tool_call", {**_agent_ids(agent, event), "tool": tool})
+    payload: AgentToolCall = {
+        **_agent_ids(agent, event),
+        "tool": {"name": call.name, "input": call.input, "startedAt": event.timestamp},
+    }
+    return _build_event(agent, event, "agent.tool_call", payload)
 
 
 def tool_result_event(agent: AgentSession, event: Event, result: ToolResult, started_at: str | None) -> FleetEvent:
@@ -150,29 +143,39 @@ def tool_result_event(agent: AgentSession, event: Event, result: ToolResult, sta
     duration_ms = result.duration_ms
     if duration_ms is None and started_at is not None:
         duration_ms = ms_between(started_at, event.timestamp)
-    tool: dict[str, Any] = {
+    tool: ToolResultFields = {
         "name": result.name,
         "duration": duration_ms,
         "success": result.error is None and not result.exit_code,
     }
-    tool |= _without_none(output=result.output, error=result.error)
-    return _build_event(agent, event, "agent.tool_result", {**_agent_ids(agent, event), "tool": tool})
+    if result.output is not None:
+        tool["output"] = result.output
+    if result.error is not None:
+        tool["error"] = result.error
+    payload: AgentToolResult = {**_agent_ids(agent, event), "tool": tool}
+    return _build_event(agent, event, "agent.tool_result", payload)
 
 
 def file_change_event(agent: AgentSession, event: Event, change: FileChange) -> FleetEvent:
     """Build `agent.file_change`, with a diff of at most `AGENT_DIFF_CHARS` characters."""
-    diff = change.diff
-    if diff is not None and len(diff) > AGENT_DIFF_CHARS:
+    file: FileFields = {"path": change.path, "action": change.action}
+    if change.lines_added is not None:
+        file["linesAdded"] = change.lines_added
+    if change.lines_removed is not None:
+        file["linesRemoved"] = change.lines_removed
+    if change.diff is not None:
         # A diff that was already truncated this way comes out unchanged.
-        diff = f"{diff[:AGENT_DIFF_CHARS]}{_TRUNCATION_MARK}"
-    file = {"path": change.path, "action": change.action}
-    file |= _without_none(linesAdded=change.lines_added, linesRemoved=change.lines_removed, diff=diff)
-    return _build_event(agent, event, "agent.file_change", {**_agent_ids(agent, event), "file": file})
+        is_long = len(change.diff) > AGENT_DIFF_CHARS
+        file["diff"] = f"{change.diff[:AGENT_DIFF_CHARS]}{_TRUNCATION_MARK}" if is_long else change.diff
+    payload: AgentFileChange = {**_agent_ids(agent, event), "file": file}
+    return _build_event(agent, event, "agent.file_change", payload)
 
 
 def retry_event(agent: AgentSession, event: Event, note: Note) -> FleetEvent:
     """Build `agent.error` for a model call that failed and is retried; the session continues."""
-    action = {"type": "retry"} | _without_none(retryCount=note.try_)
+    action: ErrorActionFields = {"type": "retry"}
+    if note.try_ is not None:
+        action["retryCount"] = note.try_
     return _error(agent, event, note.code, note.message, recoverable=True, context=_context(note), action=action)
 
 
@@ -207,12 +210,13 @@ def _error(
     *,
     recoverable: bool,
     context: dict[str, Any] | None,
-    action: dict[str, Any],
+    action: ErrorActionFields,
 ) -> FleetEvent:
     code = code or AgentFailed.code
-    error: dict[str, Any] = {"code": code, "message": message or code, "recoverable": recoverable}
-    error |= _without_none(context=context)
-    payload = {**_agent_and_provider_ids(agent, event), "error": error, "action": action}
+    error: ErrorFields = {"code": code, "message": message or code, "recoverable": recoverable}
+    if context is not None:
+        error["context"] = context
+    payload: AgentError = {**_agent_and_provider_ids(agent, event), "error": error, "action": action}
     return _build_event(agent, event, "agent.error", payload)
 
 
@@ -225,19 +229,21 @@ def rate_limited_event(agent: AgentSession, event: Event, limit: Limit | None, w
     if wait is None and limit is not None and limit.reset_at is not None and limit.status == "rejected":
         ms = ms_between(event.timestamp, limit.reset_at)
         wait = None if ms is None else math.ceil(ms / 1000)
+    action: LimitActionFields = {"type": "wait"}
+    if wait is not None:
+        action["waitSeconds"] = wait
     current = limit.current if limit else None
-    # Usage without a maximum is a fraction of 1.
-    maximum = limit.max if limit and limit.max is not None else None if current is None else 1.0
-    payload: dict[str, Any] = {
+    payload: AgentRateLimited = {
         **_agent_and_provider_ids(agent, event),
-        "accessMode": agent.access_mode if agent.access_mode in _LIMITED_MODES else None,
+        "accessMode": _LIMITED_MODES.get(agent.access_mode),
         "limit": {
             "type": limit.kind if limit else "requests",
             "current": current,
-            "max": maximum,
+            # Usage without a maximum is a fraction of 1.
+            "max": limit.max if limit and limit.max is not None else None if current is None else 1.0,
             "resetAt": limit.reset_at if limit else None,
         },
-        "action": {"type": "wait"} | _without_none(waitSeconds=wait),
+        "action": action,
     }
     return _build_event(agent, event, "agent.rate_limited", payload)
 
@@ -247,7 +253,7 @@ def completed_event(
 ) -> FleetEvent:
     """Build `agent.completed`, for a session that ended by itself."""
     input_tokens, output_tokens = _input_and_output_tokens(metrics.usage)
-    payload: dict[str, Any] = {
+    payload: AgentCompleted = {
         **_agent_and_provider_ids(agent, event),
         "result": {"success": success, "exitCode": exit_code},
         "metrics": {
@@ -267,16 +273,17 @@ def terminated_event(
     agent: AgentSession, event: Event, metrics: Metrics, reason: Reason, signal: str | None = None
 ) -> FleetEvent:
     """Build `agent.terminated`, for a session that was ended from outside."""
-    payload: dict[str, Any] = {
+    payload: AgentTerminated = {
         **_agent_and_provider_ids(agent, event),
         "reason": reason,
-        **_without_none(signal=signal),
         "metrics": {
             "duration": metrics.duration_ms,
             "tokensUsed": _sum(*_input_and_output_tokens(metrics.usage)),
             "cost": metrics.cost_usd,
         },
     }
+    if signal is not None:
+        payload["signal"] = signal
     return _build_event(agent, event, "agent.terminated", payload)
 
 
@@ -290,7 +297,7 @@ def parse_capabilities(declared: dict[str, Any] | None) -> dict[str, bool]:
     return {_camel(name): value for name, value in (declared or {}).items() if isinstance(value, bool)}
 
 
-def _build_event(agent: AgentSession, event: Event, kind: AgentEventType, payload: dict[str, Any]) -> FleetEvent:
+def _build_event(agent: AgentSession, event: Event, kind: AgentEventType, payload: Mapping[str, Any]) -> FleetEvent:
     return FleetEvent(
         run_id=event.run_id,
         seq=event.seq,
@@ -301,20 +308,26 @@ def _build_event(agent: AgentSession, event: Event, kind: AgentEventType, payloa
     )
 
 
-def _agent_ids(agent: AgentSession, event: Event) -> dict[str, Any]:
+class _AgentIds(TypedDict):
+    agentId: str
+    taskId: str
+
+
+class _AgentAndProviderIds(_AgentIds):
+    providerId: str
+
+
+def _agent_ids(agent: AgentSession, event: Event) -> _AgentIds:
     return {"agentId": agent.id, "taskId": event.run_id}
 
 
-def _agent_and_provider_ids(agent: AgentSession, event: Event) -> dict[str, Any]:
-    return {**_agent_ids(agent, event), "providerId": agent.provider}
-
-
-def _without_none(**fields: Any) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}
+def _agent_and_provider_ids(agent: AgentSession, event: Event) -> _AgentAndProviderIds:
+    return {"agentId": agent.id, "taskId": event.run_id, "providerId": agent.provider}
 
 
 def _context(note: Note) -> dict[str, Any] | None:
-    return _without_none(status=note.status, tries=note.tries, retryAfter=note.retry_after) or None
+    facts = {"status": note.status, "tries": note.tries, "retryAfter": note.retry_after}
+    return {name: value for name, value in facts.items() if value is not None} or None
 
 
 def _is_retryable(code: str | None) -> bool:

@@ -54,9 +54,7 @@ from shopfloor.log import (
 )
 from shopfloor.views.agent_event_types import (
     AgentSession,
-    FleetEvent,
     Metrics,
-    Reason,
     completed_event,
     failure_event,
     fatal_error_event,
@@ -72,6 +70,8 @@ from shopfloor.views.agent_event_types import (
     tool_call_event,
     tool_result_event,
 )
+from shopfloor.views.agent_payloads import Reason
+from shopfloor.views.fleet_event_types import FleetEvent
 from shopfloor.views.spending import NO_USAGE, Spending, UsageTotal, spending_step
 from shopfloor.views.truncation import ms_between
 from shopfloor.views.wait_state import step_key_of
@@ -86,6 +86,9 @@ _TERMINATION_REASONS: Final[dict[str, Reason]] = {
     OutcomeUnknown.code: "system",
     "host_lost": "system",
 }
+_RUN_EVENTS = (RunStarted, RunCompleted)
+_OPENING = (StepStarted, *_RUN_EVENTS)
+"""Events that can matter without an open session."""
 _CRASH_SIGNALS = frozenset({"SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV", "SIGSYS", "SIGTRAP"})
 """Signals that kill a crashing program; any other signal was sent from outside."""
 
@@ -110,10 +113,17 @@ Step = tuple[FleetEventState, list[FleetEvent]]
 def fleet_event_step(state: FleetEventState, event: Event) -> Step:
     """Return the state after the next event of a run, and the fleet events that it causes."""
     # A session that this event ends has spent what was known before the event.
+    if not state.agents and not isinstance(event.payload, _OPENING):
+        # Most events of most runs: there is no session that could have an event.
+        return state, []
     after, events = _events_of(state, event)
-    if not isinstance(event.payload, RunStarted | RunCompleted):
-        after = replace(after, spending=spending_step(state.spending, event))
-    return after, [replace(fleet_event, n=n) if n else fleet_event for n, fleet_event in enumerate(events)]
+    if not isinstance(event.payload, _RUN_EVENTS):
+        spending = spending_step(state.spending, event)
+        if spending is not state.spending:
+            after = replace(after, spending=spending)
+    if len(events) > 1:
+        events = [replace(fleet_event, n=n) if n else fleet_event for n, fleet_event in enumerate(events)]
+    return after, events
 
 
 def _events_of(state: FleetEventState, event: Event) -> Step:
@@ -271,8 +281,9 @@ def _handle_tool_call(state: FleetEventState, event: Event, call: ToolCall) -> S
     if agent is None:
         return state, events
     calls = _keep_newest({**state.calls, f"{agent.id} {call.call_id}": event.timestamp})
-    state = replace(_with_session(state, step_key, replace(agent, tool_calls=agent.tool_calls + 1)), calls=calls)
-    return state, [*events, tool_call_event(agent, event, call)]
+    agents = {**state.agents, step_key: replace(agent, tool_calls=agent.tool_calls + 1)}
+    events.append(tool_call_event(agent, event, call))
+    return replace(state, agents=agents, calls=calls), events
 
 
 def _handle_tool_result(state: FleetEventState, event: Event, result: ToolResult) -> Step:

@@ -80,6 +80,11 @@ def truncate_event(raw: bytes, limit_chars: int = TRUNCATED_TEXT_CHARS) -> bytes
     return _encode(fields)
 
 
+def truncate_value(value: Any, limit_chars: int) -> Any:
+    """Return a copy of a JSON value with its long texts, lists and objects truncated."""
+    return _Truncation(limit_chars).value(value)
+
+
 def _event_type(fields: dict[str, msgspec.Raw]) -> str:
     return str(_decode(fields["type"])) if "type" in fields else ""
 
@@ -110,11 +115,11 @@ class _Truncation:
 
     def payload(self, event_type: str, payload: Any) -> Any:
         if event_type not in _MESSAGES or not isinstance(payload, dict):
-            return self._value(payload)
+            return self.value(payload)
         fields = cast("dict[str, Any]", payload)
         blocks = fields.get("blocks")
         if not isinstance(blocks, list):
-            return self._value(fields)
+            return self.value(fields)
         other_fields = {name: value for name, value in fields.items() if name != "blocks"}
         # The blocks get their share of the size first: they are what people read.
         copied_blocks = self._entries([*cast("list[Any]", blocks)], self._block)
@@ -122,18 +127,18 @@ class _Truncation:
 
     def _block(self, block: Any) -> Any:
         if not isinstance(block, dict):
-            return self._value(block)
+            return self.value(block)
         fields = cast("dict[str, Any]", block)
         return self._fields(fields, prose=_CHUNK if fields.get("kind") in _PROSE else _PROSE)
 
-    def _value(self, value: Any) -> Any:
+    def value(self, value: Any) -> Any:
         match value:
             case str():
                 return self._text(value, self._limit_chars)
             case dict():
                 return self._fields(cast("dict[str, Any]", value))
             case list():
-                return self._entries(cast("list[Any]", value), self._value)
+                return self._entries(cast("list[Any]", value), self.value)
             case _:
                 self._remaining_chars -= _SCALAR_CHARS
                 return value
@@ -163,5 +168,5 @@ class _Truncation:
                 break
             is_prose = isinstance(value, str) and name in prose
             short_name = self._text(name, self._limit_chars)
-            copied[short_name] = self._text(value, TRUNCATED_MESSAGE_CHARS) if is_prose else self._value(value)
+            copied[short_name] = self._text(value, TRUNCATED_MESSAGE_CHARS) if is_prose else self.value(value)
         return copied

@@ -24,7 +24,7 @@ from shopfloor.adapters.local import (
 from shopfloor.engine import StoragePorts
 from shopfloor.limits import CLIENT_WAIT_SECONDS, EXECUTE_GRACE_SECONDS
 from shopfloor.log import Delta, Masking
-from shopfloor.ports import Bus, Logs, Processes, Projects, Queue, Store, Tokens, Watchers
+from shopfloor.ports import Bus, FleetEvents, Logs, Processes, Projects, Queue, Store, Tokens, Watchers
 from shopfloor.record import Durability, Storage
 from shopfloor.version import __version__
 from shopfloor.wiring.providers import find_providers
@@ -63,6 +63,7 @@ class StorageBackend(StoragePorts, frozen=True, kw_only=True):
     bus: Bus
     tokens: Tokens
     watchers: Watchers
+    fleet_events: FleetEvents
     ingest: Ingest
 
     @property
@@ -75,7 +76,7 @@ class StorageBackend(StoragePorts, frozen=True, kw_only=True):
     def services(self, engine: RunEngine | None = None, *, allowed_hosts: tuple[str, ...] = ()) -> Services:
         """Return what the HTTP API needs. Without `engine`, the API is read-only."""
         from shopfloor.engine import delete_run
-        from shopfloor.server import PAGE_FOLDER, Services
+        from shopfloor.server import PAGE_FOLDER, FleetFeed, Services
 
         async def delete(run_id: str, *, force: bool) -> list[str]:
             return await delete_run(self, run_id, force=force, plugins=engine.plugins if engine else None)
@@ -93,6 +94,7 @@ class StorageBackend(StoragePorts, frozen=True, kw_only=True):
             run_service=engine.service if engine else None,
             providers=find_providers,
             plugins=engine.plugins.all if engine else None,
+            fleet=FleetFeed(self.fleet_events, self.bus),
             page_folder=PAGE_FOLDER,
             allowed_hosts=allowed_hosts,
             execute_grace_seconds=seconds_setting(
@@ -109,7 +111,7 @@ async def local_backend(
     storage: Storage, *, is_server: bool = False, mask: Masking | None = None
 ) -> AsyncGenerator[StorageBackend]:
     """Yield a storage in files and SQLite. With `is_server`, other processes notify this one of what they write."""
-    from shopfloor.adapters.sqlite import SqliteQueue, SqliteStore, StorageLogLookup
+    from shopfloor.adapters.sqlite import SqliteFleetEvents, SqliteQueue, SqliteStore, StorageLogLookup
 
     store = await SqliteStore.open(storage.database)
     try:
@@ -117,20 +119,28 @@ async def local_backend(
         await queue.recover()
         bus = LocalBus(storage)
         with bus.listen(storage) if is_server else nullcontext():
-            yield _with_files(storage, store, queue, bus, mask)
+            yield _with_files(storage, store, queue, SqliteFleetEvents(store), bus=bus, mask=mask)
     finally:
         await store.close()
 
 
 def memory_backend(storage: Storage) -> StorageBackend:
     """Return a storage with rows and queue in memory, and logs in files."""
-    from shopfloor.adapters.memory import MemoryQueue, MemoryStore
+    from shopfloor.adapters.memory import MemoryFleetEvents, MemoryQueue, MemoryStore
 
     store = MemoryStore()
-    return _with_files(storage, store, MemoryQueue(store), LocalBus())
+    return _with_files(storage, store, MemoryQueue(store), MemoryFleetEvents(store), bus=LocalBus())
 
 
-def _with_files(storage: Storage, store: Store, queue: Queue, bus: Bus, mask: Masking | None = None) -> StorageBackend:
+def _with_files(
+    storage: Storage,
+    store: Store,
+    queue: Queue,
+    fleet_events: FleetEvents,
+    *,
+    bus: Bus,
+    mask: Masking | None = None,
+) -> StorageBackend:
     """Return a storage whose logs, hosts, tokens and audit log are files on this machine."""
     from shopfloor.adapters.memory import MemoryWatchers
     from shopfloor.engine import Ingest
@@ -147,6 +157,7 @@ def _with_files(storage: Storage, store: Store, queue: Queue, bus: Bus, mask: Ma
         blobs=LocalBlobs(storage.blobs),
         tokens=LocalTokens(storage.tokens),
         watchers=MemoryWatchers(),
+        fleet_events=fleet_events,
         ingest=Ingest(LocalLogFeed(storage), store, bus),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -39,8 +40,7 @@ from shopfloor.log import (
     decode,
     format_timestamp,
 )
-from shopfloor.views.agent_event_types import AGENT_EVENT_TYPES, FleetEvent
-from shopfloor.views.agent_events import FleetEventState, fleet_event_step
+from shopfloor.views import FLEET_PAYLOADS, FleetEvent, FleetEventState, fleet_event_step
 from shopfloor.views.spending import Spending
 
 AGENT_ID = f"{RUN_ID}:build:0:1"
@@ -126,7 +126,7 @@ def fleet_events_of(*payloads: Payload | tuple[Payload, dict[str, Any]], **envel
     return fold(log(*payloads, **envelope))[1]
 
 
-def in_session(*payloads: Payload | tuple[Payload, dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
+def in_session(*payloads: Payload | tuple[Payload, dict[str, Any]]) -> list[tuple[str, Mapping[str, Any]]]:
     """Return the fleet events of a session after `agent.spawned`."""
     first, *rest = fleet_events_of(RUN, STEP, *payloads)
     assert first.type == "agent.spawned"
@@ -135,6 +135,9 @@ def in_session(*payloads: Payload | tuple[Payload, dict[str, Any]]) -> list[tupl
 
 def types(fleet_events: list[FleetEvent]) -> list[str]:
     return [fleet_event.type for fleet_event in fleet_events]
+
+
+AGENT_EVENT_TYPES = [event_type for event_type in FLEET_PAYLOADS if event_type.startswith("agent.")]
 
 
 def golden(name: str) -> list[Event]:
@@ -923,7 +926,7 @@ OPTIONAL: dict[str, set[str]] = {
 NEVER_NULL = {"agentId", "taskId", "providerId", "name", "path", "code", "message", "content", "success", "recoverable"}
 
 
-def fields(payload: dict[str, Any], required: dict[str, Any]) -> set[str]:
+def fields(payload: Mapping[str, Any], required: dict[str, Any]) -> set[str]:
     """Return the names of the fields, including those inside required objects."""
     inner = {
         f"{name}.{one}"
@@ -945,6 +948,7 @@ def check(fleet_event: FleetEvent) -> None:
         for one, fleet_events in [(name, value), *inside]:
             assert fleet_events is not None or one not in NEVER_NULL, fleet_event
     assert msgspec.json.decode(msgspec.json.encode(fleet_event), type=FleetEvent) == fleet_event
+    msgspec.convert(fleet_event.payload, FLEET_PAYLOADS[fleet_event.type])
 
 
 def decoded_copy(state: FleetEventState) -> FleetEventState:

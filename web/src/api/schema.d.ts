@@ -491,6 +491,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List fleet events
+         * @description List stored fleet events: the newest, or those after a cursor.
+         */
+        get: operations["list_fleet_events"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/events/stream": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Stream fleet events
+         * @description Stream fleet events as server-sent events: first those after a cursor, then new ones as they are stored.
+         */
+        get: operations["stream_fleet_events"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/rpc": {
         parameters: {
             query?: never;
@@ -853,6 +893,32 @@ export interface components {
             more: boolean;
             /** @description With `brief`: the results of calls and sub-runs that start on the page and end after it, if they are among the next 2,000 events. */
             later?: components["schemas"]["LogEvent"][];
+        };
+        /**
+         * FleetEventList
+         * @description A page of fleet events.
+         */
+        FleetEventList: {
+            /** @description The events, oldest first. */
+            events: components["schemas"]["FleetEventItem"][];
+            /** @description Where to continue: there is no other event up to this cursor. */
+            cursor: string;
+            /** @description Whether events after the requested cursor are no longer stored. */
+            gap: boolean;
+        };
+        /**
+         * FleetEventItem
+         * @description A fleet event.
+         */
+        FleetEventItem: {
+            /** @description The cursor of the event. */
+            id: string;
+            /** @description The type of the event, such as `agent.spawned`. */
+            type: string;
+            /** @description The fields of this type. */
+            payload: Record<string, unknown>;
+            /** @description When it happened. */
+            timestamp: string;
         };
         /**
          * FoundEvents
@@ -2852,6 +2918,95 @@ export interface operations {
         requestBody?: never;
         responses: {
             /** @description `event: ready` once every later change will be sent. `event: run` with a `WorkerItem` whenever a run has changed. `event: gone` with the `run_ids` of deleted runs. For the runs in `runs`: `event: log` with `run_id` and `event`, with long texts truncated (`cut` is then the size of the complete event in bytes); `event: delta`, without an `id`, with `run_id` and new text of a message that is being generated, as in the stream of a run; `event: reset` with `run_id` and `last`; `event: end` with `run_id` when the run's log is complete, and with `error` if there is no such run. The `id` has the position in all of these logs. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": {
+                        event?: string;
+                        id?: string;
+                        data: string;
+                    };
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    list_fleet_events: {
+        parameters: {
+            query?: {
+                /** @description Only events of this stream. */
+                stream?: ("agent" | "provider" | "worker") | null;
+                /** @description Only events of this provider. */
+                provider?: string | null;
+                /** @description Only events of this run. */
+                run?: string | null;
+                /** @description With `run`: also the events of its sub-runs, at every depth. */
+                tree?: boolean;
+                /** @description Only events after this cursor; without it, the newest events. */
+                after?: number | null;
+                /** @description The maximum number of events or rows. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The events, oldest first. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FleetEventList"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    stream_fleet_events: {
+        parameters: {
+            query?: {
+                /** @description Only events of this stream. */
+                stream?: ("agent" | "provider" | "worker") | null;
+                /** @description Only events of this provider. */
+                provider?: string | null;
+                /** @description Only events of this run. */
+                run?: string | null;
+                /** @description With `run`: also the events of its sub-runs, at every depth. */
+                tree?: boolean;
+                /** @description Only events after this cursor, 0 for all that are stored; without it, from now on. */
+                after?: number | null;
+            };
+            header?: {
+                /** @description When reconnecting: the `id` of the last event that the client received. */
+                "Last-Event-ID"?: string | null;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Each event as `data`, with its cursor as `id`: `type`, `payload` and `timestamp`. Before the first event `event: ready`, with the cursor at which the stream begins. `event: gap` if events after the requested cursor are no longer stored; the stream continues with the oldest that is. A heartbeat of a host repeats the last `id`. */
             200: {
                 headers: {
                     [name: string]: unknown;

@@ -39,6 +39,10 @@ _RECEIVED_BYTES = 64
 """More than the length of a run id, so that a longer text is not truncated to a valid id."""
 
 
+_FLEET_NOTICE = "fleet"
+"""The notice that new fleet events are stored; any other notice is a run id."""
+
+
 class NoticeSender:
     """Notifies the server, if one is running, of new events in logs. Never blocks; callable from any thread."""
 
@@ -115,7 +119,7 @@ class NoticeSender:
 
 @contextmanager
 def receive_notices(path: Path, notify: Callable[[str], None]) -> Generator[None]:
-    """Call `notify` with each run id received, in this event loop.
+    """Call `notify` with each notice received, in this event loop.
 
     If the socket cannot be opened, logs a warning; events of other processes are then found by polling only.
     """
@@ -161,7 +165,7 @@ def _receive(receiver: socket.socket, notify: Callable[[str], None]) -> None:
             text = receiver.recv(_RECEIVED_BYTES).decode("ascii", "replace")
         except OSError:
             return
-        if is_run_id(text):
+        if text == _FLEET_NOTICE or is_run_id(text):
             notify(text)
 
 
@@ -191,12 +195,23 @@ class LocalBus(InProcessBus):
         if self._sender is not None:
             self._sender.notify(run_id, immediate=True)
 
+    def notify_fleet(self) -> None:
+        super().notify_fleet()
+        if self._sender is not None:
+            self._sender.notify(_FLEET_NOTICE)
+
+    def _handle_notice(self, text: str) -> None:
+        if text == _FLEET_NOTICE:
+            super().notify_fleet()
+        else:
+            super().notify(text)
+
     @contextmanager
     def listen(self, storage: Storage) -> Generator[None]:
         """Receive the notices of other processes, as the server does. Use in the event loop of the subscribers."""
         sender, self._sender = self._sender, None
         try:
-            with receive_notices(storage.notice_socket, super().notify):
+            with receive_notices(storage.notice_socket, self._handle_notice):
                 yield
         finally:
             self._sender = sender

@@ -6,6 +6,7 @@ from shopfloor.lazy import lazy_getattr as _lazy_getattr
 
 if TYPE_CHECKING:
     from shopfloor.adapters.memory.blobs import MemoryBlobs
+    from shopfloor.adapters.memory.fleet_events import MemoryFleetEvents
     from shopfloor.adapters.memory.logs import MemoryLogFeed, MemoryLogReader, MemoryLogs
     from shopfloor.adapters.memory.queue import MemoryQueue
     from shopfloor.adapters.memory.storage import MemoryAudit, MemoryHosts, MemoryStorage, MemoryTokens, MemoryWatchers
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MemoryAudit",
     "MemoryBlobs",
+    "MemoryFleetEvents",
     "MemoryHosts",
     "MemoryLogFeed",
     "MemoryLogReader",
@@ -41,6 +43,7 @@ __getattr__ = _lazy_getattr(
             "MemoryLogReader",
             "MemoryLogs",
         ),
+        "fleet_events": ("MemoryFleetEvents",),
         "queue": ("MemoryQueue",),
         "store": ("MemoryStore",),
     },

@@ -8,8 +8,10 @@ from typing import Any
 
 import msgspec
 
+from shopfloor.adapters.memory.fleet_events import FleetEventList
 from shopfloor.decoding import decode_json
 from shopfloor.errors import InvalidParameter, ShopfloorError
+from shopfloor.limits import FLEET_EVENTS_KEPT
 from shopfloor.ports import (
     ANSWER_ID_PREFIX,
     Channel,
@@ -57,7 +59,8 @@ class _Search(msgspec.Struct, frozen=True):
 class MemoryStore:
     """Implements `Store`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, fleet_events_kept: int = FLEET_EVENTS_KEPT) -> None:
+        self.fleet_events = FleetEventList(fleet_events_kept)
         self.control_messages: dict[int, ControlMessage] = {}
         """The control messages of the queue, which owns them."""
         self._runs: dict[str, _StoredRun] = {}
@@ -65,6 +68,8 @@ class MemoryStore:
         self._pinned: set[str] = set()
         self._tombstones: set[str] = set()
         self._feed_position = 0
+        self._fleet_positions: dict[str, int] = {}
+        """How far the fleet events of runs are stored whose views were discarded."""
         self._last_number = 0
         self._last_id = 0
 
@@ -86,6 +91,14 @@ class MemoryStore:
             total=len(matches),
             next=_write_cursor(sort_key(page[-1])) if page and len(candidates) > limit else None,
         )
+
+    def ancestors(self, run_id: str) -> tuple[str, ...]:
+        """Return the runs above a run, the parent first."""
+        found: list[str] = []
+        while (run := self._runs.get(run_id)) and run.row.parent_run_id and run.row.parent_run_id not in found:
+            run_id = run.row.parent_run_id
+            found.append(run_id)
+        return tuple(found)
 
     async def get_run(self, run_id: str) -> RunItem | None:
         return next(iter(await self.get_runs([run_id])), None)
@@ -153,6 +166,8 @@ class MemoryStore:
 
     async def delete(self, run_id: str) -> None:
         self._runs.pop(run_id, None)
+        self._fleet_positions.pop(run_id, None)
+        self.fleet_events.delete_run(run_id)
         self._pinned.discard(run_id)
 
     async def drop_archive(self, run_id: str) -> None:
@@ -172,10 +187,17 @@ class MemoryStore:
     async def truncate_views(self, run_id: str, last_seq: int) -> None:
         run = self._runs.get(run_id)
         if run is not None and run.row.last_seq > last_seq:
-            del self._runs[run_id]
+            await self.discard_views(run_id)
+        if self._fleet_positions.get(run_id, 0) > last_seq:
+            self._fleet_positions[run_id] = last_seq
+
+    async def discard_views(self, run_id: str) -> None:
+        if run := self._runs.pop(run_id, None):
+            self._fleet_positions[run_id] = max(self._fleet_positions.get(run_id, 0), run.row.last_seq)
 
     async def clear_views(self) -> None:
-        self._runs.clear()
+        for run_id in [*self._runs]:
+            await self.discard_views(run_id)
         self._feed_position = 0
 
     async def feed_position(self) -> int:
@@ -221,6 +243,8 @@ class MemoryStore:
                         created_at=item.created_at,
                     )
                 )
+        stored_seq = max(run.row.last_seq, self._fleet_positions.get(row.id, 0))
+        self.fleet_events.append([event for event in change.fleet_events if event.seq > stored_seq])
         run.row, run.state = row, change.state
         run.archive = change.archive if change.archive is not None else run.archive
         run.task = normalize_text(row.task)

@@ -25,6 +25,7 @@ from shopfloor.adapters.sqlite.database import (
     open_database,
     run_each,
 )
+from shopfloor.adapters.sqlite.fleet_events import insert_fleet_events
 from shopfloor.adapters.sqlite.health import Health
 from shopfloor.adapters.sqlite.intake import Intake, pin_line
 from shopfloor.adapters.sqlite.queries import PIN, UNPIN, Query, placeholders
@@ -37,7 +38,7 @@ from shopfloor.adapters.sqlite.rows import (
 )
 from shopfloor.adapters.sqlite.search import UPSERT_CHUNK, UPSERT_TASK, find_runs, snippets, task_text
 from shopfloor.errors import ShopfloorError
-from shopfloor.limits import DATABASE_READERS
+from shopfloor.limits import DATABASE_READERS, FLEET_EVENTS_KEPT
 from shopfloor.ports import (
     ANSWER_ID_PREFIX,
     Channel,
@@ -49,6 +50,7 @@ from shopfloor.ports import (
     ViewState,
     ViewUpdate,
 )
+from shopfloor.views import FleetEvent
 
 _encode = msgspec.json.Encoder().encode
 _ROWS_PER_STATEMENT: Final = 500
@@ -57,6 +59,8 @@ _ROWS_PER_STATEMENT: Final = 500
 _DELETED: Final = "SELECT worker_id FROM tombstones WHERE worker_id IN "
 _LAST_SEQS: Final = "SELECT id, last_seq FROM worker_runs WHERE id IN "
 _DELETE_STATES: Final = "DELETE FROM worker_folds WHERE worker_id IN "
+_POSITIONS: Final = "SELECT run_id, seq FROM fleet_positions WHERE run_id IN "
+_DELETE_POSITIONS: Final = "DELETE FROM fleet_positions WHERE run_id IN "
 
 Rows = list[tuple[Any, ...]]
 
@@ -104,7 +108,7 @@ class _SearchRows(NamedTuple):
     chunks: Rows
 
 
-def _apply_updates(connection: Connection, changes: Sequence[ViewUpdate]) -> None:
+def _apply_updates(connection: Connection, changes: Sequence[ViewUpdate], fleet_events_kept: int) -> None:
     """Write the updates. Skips deleted runs, and updates that are not newer than the stored row."""
     if not changes:
         return
@@ -114,14 +118,22 @@ def _apply_updates(connection: Connection, changes: Sequence[ViewUpdate]) -> Non
     # Runs come first: the other tables refer to them.
     rows: dict[_Insert, Rows] = {statement: [] for statement in (_RUN, _CHANNEL, _TIMELINE, _ARCHIVE, _STATE)}
     search_rows = _SearchRows([], [])
+    fleet_events: list[FleetEvent] = []
+    positions: dict[str, int] = dict(connection.execute(f"{_POSITIONS}{placeholders(ids)}", ids).fetchall())
     for change in changes:
         run_id, last_seq = change.row.id, last_seqs.get(change.row.id)
         if run_id not in deleted_run_ids and (last_seq is None or last_seq < change.row.last_seq):
             last_seqs[run_id] = change.row.last_seq
             _collect_rows(rows, change, last_seq)
             _collect_search_rows(search_rows, change, last_seq)
+            # The fleet events of a run whose views are made again are stored up to its position already.
+            stored_seq = max(last_seq or 0, positions.get(run_id, 0))
+            fleet_events += [event for event in change.fleet_events if event.seq > stored_seq]
     for statement, parameters in rows.items():
         statement.run(connection, parameters)
+    insert_fleet_events(connection, fleet_events, fleet_events_kept)
+    if passed := [run_id for run_id, seq in positions.items() if seq <= last_seqs.get(run_id, 0)]:
+        connection.execute(f"{_DELETE_POSITIONS}{placeholders(passed)}", passed)
     connection.executemany(UPSERT_TASK, search_rows.tasks)
     connection.executemany(UPSERT_CHUNK, search_rows.chunks)
     if ended := [change.row.id for change in changes if change.row.is_ended]:
@@ -163,13 +175,19 @@ _EXPIRED = (
     "SELECT id, completed_at FROM worker_runs WHERE completed_at < ? AND completed_at >= ?"
     " AND id NOT IN (SELECT worker_id FROM pins) ORDER BY completed_at, num LIMIT ?"
 )
+_KEEP_POSITIONS = (
+    "INSERT INTO fleet_positions (run_id, seq) SELECT id, last_seq FROM worker_runs WHERE {condition}"
+    " ON CONFLICT (run_id) DO UPDATE SET seq = max(seq, excluded.seq)"
+)
+"""Remembers how far the fleet events of runs are stored, before their rows are deleted."""
 
 
 class SqliteStore:
     """Implements `Store`."""
 
-    def __init__(self, pool: Pool, path: Path) -> None:
+    def __init__(self, pool: Pool, path: Path, *, fleet_events_kept: int = FLEET_EVENTS_KEPT) -> None:
         self._pool = pool
+        self.fleet_events_kept = fleet_events_kept
         self._health = Health(path)
         self.intake = Intake(path.with_name("intake.jsonl"))
         self.writer = Writer(pool, health=self._health, intake=self.intake)
@@ -177,9 +195,10 @@ class SqliteStore:
         self._closed = False
 
     @classmethod
-    async def open(cls, path: Path) -> SqliteStore:
+    async def open(cls, path: Path, *, fleet_events_kept: int = FLEET_EVENTS_KEPT) -> SqliteStore:
         """Open the database at `path`, creating and migrating it. Raises `StoreError` or `StorageError`."""
-        return cls(await anyio.to_thread.run_sync(open_database, path), path)
+        pool = await anyio.to_thread.run_sync(open_database, path)
+        return cls(pool, path, fleet_events_kept=fleet_events_kept)
 
     async def read(self, job: Callable[[Connection], T]) -> T:
         """Run a job in a read transaction, in a thread. Raises `StoreError`."""
@@ -205,7 +224,8 @@ class SqliteStore:
         with self._pool.read_transaction() as connection:
             return job(connection)
 
-    async def _write(self, job: Callable[[Connection], T]) -> T:
+    async def write(self, job: Callable[[Connection], T]) -> T:
+        """Run a job in the next write transaction. Raises `StoreError`."""
         # Waits without a thread. A queued job is executed even if its caller is cancelled.
         written = self.writer.submit_batched(run_each, job)
         with anyio.CancelScope(shield=True):
@@ -308,13 +328,13 @@ class SqliteStore:
 
     async def apply(self, changes: Sequence[ViewUpdate], *, feed_position: int | None = None) -> None:
         def job(connection: Connection) -> None:
-            _apply_updates(connection, changes)
+            _apply_updates(connection, changes, self.fleet_events_kept)
             if feed_position is not None:
                 connection.execute(
                     "INSERT OR REPLACE INTO settings (name, value) VALUES (?, ?)", (_MARK_SETTING, str(feed_position))
                 )
 
-        await self._write(job)
+        await self.write(job)
 
     async def pin(self, run_id: str, *, pinned: bool) -> bool:
         def job(connection: Connection) -> bool:
@@ -324,7 +344,7 @@ class SqliteStore:
             self.intake.add(pin_line(run_id, pinned=pinned))
             return True
 
-        return await self._write(job)
+        return await self.write(job)
 
     async def add_tombstone(self, run_id: str) -> None:
         def job(connection: Connection) -> None:
@@ -332,11 +352,13 @@ class SqliteStore:
             # If the tombstone is lost with the database, the intake must not restore the run.
             self.intake.add_deleted(run_id)
 
-        await self._write(job)
+        await self.write(job)
 
     async def delete(self, run_id: str) -> None:
         # Cascades and triggers delete timeline, archive and search index of the run.
-        await self._execute(Query("DELETE FROM worker_runs WHERE id = ?", (run_id,)), Query(UNPIN, (run_id,)))
+        tables = {"worker_runs": "id", "fleet_events": "run_id", "fleet_positions": "run_id"}
+        deletes = [Query(f"DELETE FROM {table} WHERE {column} = ?", (run_id,)) for table, column in tables.items()]
+        await self._execute(*deletes, Query(UNPIN, (run_id,)))
 
     async def drop_archive(self, run_id: str) -> None:
         await self._execute(
@@ -345,11 +367,24 @@ class SqliteStore:
         )
 
     async def truncate_views(self, run_id: str, last_seq: int) -> None:
-        await self._execute(Query("DELETE FROM worker_runs WHERE id = ? AND last_seq > ?", (run_id, last_seq)))
+        past = (run_id, last_seq)
+        await self._execute(
+            Query(_KEEP_POSITIONS.format(condition="id = ? AND last_seq > ?"), past),
+            Query("UPDATE fleet_positions SET seq = ? WHERE run_id = ? AND seq > ?", (last_seq, run_id, last_seq)),
+            Query("DELETE FROM worker_runs WHERE id = ? AND last_seq > ?", past),
+        )
+
+    async def discard_views(self, run_id: str) -> None:
+        await self._execute(
+            Query(_KEEP_POSITIONS.format(condition="id = ?"), (run_id,)),
+            Query("DELETE FROM worker_runs WHERE id = ?", (run_id,)),
+        )
 
     async def clear_views(self) -> None:
         await self._execute(
-            Query("DELETE FROM worker_runs"), Query("DELETE FROM settings WHERE name = ?", (_MARK_SETTING,))
+            Query(_KEEP_POSITIONS.format(condition="last_seq > 0")),
+            Query("DELETE FROM worker_runs"),
+            Query("DELETE FROM settings WHERE name = ?", (_MARK_SETTING,)),
         )
 
     async def _execute(self, *statements: Query) -> None:
@@ -357,7 +392,7 @@ class SqliteStore:
             for statement in statements:
                 connection.execute(*statement)
 
-        await self._write(job)
+        await self.write(job)
 
     def failure(self) -> ShopfloorError | None:
         return self._health.failure()
