@@ -329,7 +329,7 @@ TOOLS: Final[dict[str, Tool]] = {
     ),
     "worker_wait": Tool(
         "Wait for runs",
-        "Waits until one of the runs that are open changes its status, asks something or ends, and returns all of them. "
+        "Waits until an open run changes its status, asks something or ends, and returns what is known of all of them. "
         "Use it instead of calling worker_status repeatedly.",
         WaitArguments,
         Tools.wait,

@@ -189,7 +189,7 @@ class Supervisor:
                 else:
                     self._lease.publish(PluginAddress(client.url, client.secret))
                     return
-        self._output.append(f"not ready after the first {PLUGIN_READY_SECONDS:g} s: {failure}")
+        self._output.append(f"the initialize handshake failed: {failure}")
         await child.kill()
 
     async def _read_output(self, child: Child) -> None:
