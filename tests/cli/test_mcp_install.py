@@ -234,3 +234,29 @@ def test_a_folder_that_cannot_be_written_is_a_clear_error(shopfloor: Cli, home: 
     assert refused.stderr.startswith("error[")
     assert str(home / ".codex") in refused.stderr
     assert os.listdir(home) == [".codex"]
+
+
+@pytest.mark.parametrize(
+    ("agent", "content"),
+    [
+        ("cursor", '{"mcpServers": {"shopfloor": {"url": "https://example.com/mcp"}}}'),
+        ("codex", '[mcp_servers.shopfloor]\nurl="https://example.com/mcp" # mine\n'),
+    ],
+)
+def test_an_entry_of_the_user_for_a_remote_server_is_kept(shopfloor: Cli, home: Path, agent: str, content: str) -> None:
+    path = home / FILES[agent]
+    path.parent.mkdir(parents=True)
+    path.write_text(content)
+    refused = shopfloor("mcp", "install", agent)
+    assert refused.returncode != 0
+    assert "has a remote server named 'shopfloor' already" in refused.stderr
+    shopfloor("mcp", "uninstall", agent)
+    assert path.read_text() == content
+
+
+def test_a_configuration_file_that_is_a_pipe_is_refused(shopfloor: Cli, home: Path) -> None:
+    (home / ".cursor").mkdir()
+    os.mkfifo(home / ".cursor" / "mcp.json")
+    refused = shopfloor("mcp", "install", "cursor")
+    assert refused.returncode != 0
+    assert "mcp.json: it is not a file" in refused.stderr

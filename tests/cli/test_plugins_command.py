@@ -253,3 +253,42 @@ def test_a_name_is_used_once(shopfloor: Cli, project: Path) -> None:
     assert shopfloor("plugins", "new", "counter", "--template", "word-count", cwd=project).returncode == 0
     again = shopfloor("plugins", "new", "counter", "--template", "word-count", cwd=project)
     assert "exists already" in again.stderr
+
+
+def test_a_plugin_cannot_have_the_name_of_a_worker(shopfloor: Cli, project: Path) -> None:
+    refused = shopfloor("plugins", "new", "hello", "--template", "word-count", cwd=project)
+    assert refused.returncode == 5
+    assert "error[conflict]: there is a worker 'hello' already" in refused.stderr
+    assert not (project / "plugins").exists()
+
+
+def test_a_plugin_whose_script_is_missing_shows_its_output(shopfloor: Cli, project: Path) -> None:
+    assert shopfloor("plugins", "new", "lost", "--template", "word-count", cwd=project).returncode == 0
+    (project / "plugins" / "lost" / "server.py").unlink()
+    failed = shopfloor("plugins", "check", "lost", cwd=project)
+    assert failed.returncode == 1
+    assert "server.py" in failed.stdout
+
+
+@pytest.mark.parametrize("content", [b"{", b'{"allowed": ["\xff"]}'], ids=["torn", "not-utf8"])
+def test_a_damaged_list_of_allowed_plugins_allows_none_and_stops_no_worker(
+    shopfloor: Cli, project: Path, env: dict[str, str], content: bytes
+) -> None:
+    assert shopfloor("plugins", "new", "mine", "--template", "word-count", cwd=project).returncode == 0
+    (Path(env["SHOPFLOOR_STORAGE"]) / "plugins.json").write_bytes(content)
+    (listed,) = json.loads(shopfloor("plugins", "list", "--json", cwd=project).stdout)
+    assert listed["status"] == "not_allowed"
+    ran = shopfloor("run", "hello", "-i", "NAME=Ada", cwd=project)
+    assert (ran.returncode, "Traceback" in ran.stderr) == (0, False)
+
+
+def test_a_folder_that_cannot_be_read_is_an_entry_with_its_reason(shopfloor: Cli, project: Path) -> None:
+    assert shopfloor("plugins", "new", "mine", "--template", "word-count", cwd=project).returncode == 0
+    # A link to itself cannot be read by any user.
+    manifest = project / "plugins" / "closed" / "guild-member.json"
+    manifest.parent.mkdir()
+    manifest.symlink_to(manifest)
+    states = {
+        each["name"]: each["status"] for each in json.loads(shopfloor("plugins", "list", "--json", cwd=project).stdout)
+    }
+    assert states == {"mine": "stopped", "closed": "error"}

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -103,6 +103,8 @@ def _command_and_args(command: Sequence[str]) -> dict[str, Any]:
     return {"command": command[0], "args": list(command[1:])}
 
 
+_ADDRESS_FIELDS: Final = frozenset({"url", "httpUrl", "serverUrl"})
+
 AGENTS: Final[Mapping[str, Agent]] = {
     agent.name: agent
     for agent in (
@@ -170,6 +172,11 @@ def install_edits(
     entry, path = agent.build_entry(command), (agent.section, SERVER_NAME)
 
     def add(text: str | None) -> str:
+        if text is not None and _is_remote(agent, text):
+            raise ConfigInvalid(
+                f"{agent.title} has a remote server named {SERVER_NAME!r} already",
+                hint=f"rename or remove that entry in {agent.find_file(environment)}, then try again",
+            )
         if agent.is_toml:
             return toml_text.new_document(path, entry) if text is None else toml_text.set_table(text, path, entry)
         return jsonc_text.new_document(path, entry) if text is None else jsonc_text.set_fields(text, path, entry)
@@ -186,13 +193,21 @@ def uninstall_edits(agent: Agent, environment: Mapping[str, str]) -> list[FileEd
     path = (agent.section, SERVER_NAME)
 
     def remove(text: str | None) -> str | None:
-        if text is None:
-            return None
+        if text is None or _is_remote(agent, text):
+            return text
         return toml_text.remove_table(text, path) if agent.is_toml else jsonc_text.remove_value(text, path)
 
     edits = [FileEdit(agent.find_file(environment), remove)]
     skill = FileEdit(_skill_file(environment), lambda text: None if text is not None and _MARK in text else text)
     return [*edits, skill] if agent.has_skills else edits
+
+
+def _is_remote(agent: Agent, text: str) -> bool:
+    """Return whether the file has an entry of our name that the user wrote for a server at an address."""
+    document: Any = toml_text.parse(text) if agent.is_toml else jsonc_text.parse(text).value
+    for key in (agent.section, SERVER_NAME):
+        document = cast("dict[str, Any]", document).get(key) if isinstance(document, dict) else None
+    return isinstance(document, dict) and not _ADDRESS_FIELDS.isdisjoint(cast("dict[str, Any]", document))
 
 
 def _skill_file(environment: Mapping[str, str]) -> Path:
@@ -201,6 +216,8 @@ def _skill_file(environment: Mapping[str, str]) -> Path:
 
 def _read(path: Path) -> str | None:
     try:
+        if path.exists() and not path.is_file():
+            raise ConfigInvalid(f"cannot edit {path}: it is not a file")
         with path.open("rb") as file:
             content = file.read(CONFIG_BYTES + 1)
     except FileNotFoundError:

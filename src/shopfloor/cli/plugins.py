@@ -20,10 +20,17 @@ from shopfloor.cli.client_session import is_remote
 from shopfloor.cli.style import Style, escape_controls, escape_json_for_terminal, one_line
 from shopfloor.client import Address, Api, find_server
 from shopfloor.decoding import convert
-from shopfloor.errors import PluginNotFound, UsageError
+from shopfloor.errors import ConflictError, PluginNotFound, UsageError
 from shopfloor.ports import PluginInfo, PluginStatus
 from shopfloor.record import Storage
-from shopfloor.wiring import allow_plugin, check_plugin, create_plugin, list_plugins, plugin_templates
+from shopfloor.wiring import (
+    allow_plugin,
+    check_plugin,
+    create_plugin,
+    list_plugins,
+    open_projects,
+    plugin_templates,
+)
 
 EXAMPLES = """\
   shopfloor plugins                      list the plugins and their state
@@ -129,6 +136,7 @@ def _new(args: argparse.Namespace) -> int:
     templates = plugin_templates()
     if args.template not in templates:
         raise UsageError(f"no template {args.template!r}", hint=f"the templates are: {', '.join(templates)}")
+    _reject_name_of_worker(args)
     folder = create_plugin(resolve_folder(args.into), args.name, templates[args.template])
     allow_plugin(storage_from_args(args), folder)
     print(escape_controls(f"created {folder}"))
@@ -138,6 +146,19 @@ def _new(args: argparse.Namespace) -> int:
     print(escape_controls(f"  shopfloor plugins check {args.name}{named}   try the whole protocol"))
     print(escape_controls(f"  shopfloor run {args.name} 'your task'{named}"))
     return 0
+
+
+def _reject_name_of_worker(args: argparse.Namespace) -> None:
+    """Raise `ConflictError` if `shopfloor run NAME` would run another worker instead of the plugin."""
+    from shopfloor.engine import WorkerCatalog, default_folders
+
+    storage = storage_from_args(args)
+    worker = WorkerCatalog(default_folders(storage.root), projects=open_projects(storage).all).find(args.name)
+    if worker is not None:
+        raise ConflictError(
+            f"there is a worker {args.name!r} already ({worker.origin}), and it would run instead of the plugin",
+            hint="choose another name",
+        )
 
 
 def _check(args: argparse.Namespace) -> int:
@@ -176,7 +197,8 @@ def _find_folder(storage: Storage, args: argparse.Namespace) -> Path:
     if "/" in args.plugin or args.plugin in {".", ".."}:
         return resolve_folder(args.plugin).resolve()
     infos = list_plugins(storage, _named_folders(args))
-    found: PluginInfo | None = next((info for info in infos if info.name == args.plugin), None)
+    named = sorted((info for info in infos if info.name == args.plugin), key=lambda info: bool(info.error))
+    found: PluginInfo | None = next(iter(named), None)
     if found is None:
         names = ", ".join(info.name for info in infos) or "none"
         raise PluginNotFound(f"there is no plugin {args.plugin!r}", hint=f"the plugins are: {names}")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import msgspec
 
 from shopfloor.decoding import decode_json
-from shopfloor.errors import StorageFailed
+from shopfloor.error_factories import storage_error
+from shopfloor.errors import StorageError, StorageFailed
 from shopfloor.record import Storage, lock_file, make_folder, write_private
+
+_log = logging.getLogger("shopfloor.plugins")
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -22,8 +26,15 @@ class Allowances:
         self._path = storage.projects.with_name("plugins.json")
 
     def contains(self, folder: Path) -> bool:
-        """Return whether the folder was allowed. A link counts as the folder that it points to."""
-        return str(folder.resolve()) in self._read().allowed
+        """Return whether the folder was allowed. A link counts as the folder that it points to.
+
+        While the file cannot be read, nothing counts as allowed.
+        """
+        try:
+            return str(folder.resolve()) in self._read().allowed
+        except StorageError as error:
+            _log.warning("no plugin of a project is allowed: %s", error.message)
+            return False
 
     def add(self, folder: Path) -> None:
         """Allow a folder."""
@@ -39,7 +50,9 @@ class Allowances:
             return decode_json(self._path.read_bytes(), _File)
         except FileNotFoundError:
             return _File()
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise StorageFailed(
                 f"cannot read {self._path}: {error}", hint="repair the file, or delete it and allow the plugins again"
             ) from error
+        except OSError as error:
+            raise storage_error(error, f"cannot read {self._path}", reading=True) from error

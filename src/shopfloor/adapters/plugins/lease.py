@@ -65,7 +65,7 @@ class PluginLease:
         """Return the address that the holder of the lock published; None if it does not share the plugin."""
         try:
             return decode_json(self._address.read_bytes(), PluginAddress)
-        except (OSError, msgspec.MsgspecError):
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
             return None
 
     def release(self) -> None:

@@ -51,10 +51,21 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 def find_manifests(folder: Path) -> Iterator[Path]:
     """Yield the plugin folders of a `plugins/` folder: its folders with a manifest, and those one level below."""
     for path in _folders(folder):
-        if (path / MANIFEST_NAME).exists():
+        if _may_have_manifest(path):
             yield path
         else:
-            yield from (inner for inner in _folders(path) if (inner / MANIFEST_NAME).exists())
+            yield from (inner for inner in _folders(path) if _may_have_manifest(inner))
+
+
+def _may_have_manifest(folder: Path) -> bool:
+    """Return whether a folder has a manifest, or cannot be looked into: `read_manifest` says why."""
+    try:
+        (folder / MANIFEST_NAME).lstat()
+    except FileNotFoundError:
+        return False
+    except OSError:
+        pass
+    return True
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -80,9 +91,9 @@ def read_manifest(folder: Path) -> Manifest:
 
 def _read_file(path: Path) -> bytes:
     """Read a manifest. A pipe or a device is refused: reading it may never end."""
-    if not path.is_file():
-        raise InvalidManifest(f"{MANIFEST_NAME} is not a file")
     try:
+        if not path.is_file():
+            raise InvalidManifest(f"{MANIFEST_NAME} is not a file")
         with path.open("rb") as file:
             raw = file.read(PLUGIN_MANIFEST_BYTES + 1)
     except OSError as error:

@@ -151,7 +151,8 @@ class Supervisor:
                 return await self._run_on(port)
             except _PortTaken:
                 continue
-        return f"no free port in {PLUGIN_PORT_TRIES} tries between {PLUGIN_PORTS[0]} and {PLUGIN_PORTS[-1]}"
+        # Exit code 2 has other causes, too, such as a missing script: the output tells.
+        return f"no free port in {PLUGIN_PORT_TRIES} tries; {self._describe(Exit(PORT_TAKEN))}"
 
     async def _run_on(self, port: int) -> str:
         secret = secrets.token_urlsafe(32)

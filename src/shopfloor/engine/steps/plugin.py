@@ -286,17 +286,18 @@ async def _retry_while_stopped(call: Callable[[], Awaitable[T]]) -> T:
 async def _tolerate_silence(call: Callable[[], Awaitable[T]]) -> T:
     """Repeat a call without further effect while the plugin does not answer, or not as the protocol says.
 
-    The plugin may be restarting. Raises the last error after `PLUGIN_SILENCE_SECONDS`, and an error that the plugin
-    itself answered at once.
+    The plugin may be restarting. Raises the last error after `PLUGIN_SILENCE_SECONDS`, or after
+    `PLUGIN_RESTART_WAIT_SECONDS` if the plugin gives malformed answers; raises an error that it answers at once.
     """
-    deadline = time.monotonic() + PLUGIN_SILENCE_SECONDS
+    started = time.monotonic()
     pause = PLUGIN_STATUS_SECONDS
     while True:
         try:
             return await call()
         except (PluginUnavailable, PluginFailed) as error:
-            is_answer = isinstance(error, PluginFailed) and error.rpc_code is not None
-            if is_answer or time.monotonic() + pause > deadline:
+            is_answer = isinstance(error, PluginFailed)
+            limit_seconds = PLUGIN_RESTART_WAIT_SECONDS if is_answer else PLUGIN_SILENCE_SECONDS
+            if (is_answer and error.rpc_code is not None) or time.monotonic() + pause > started + limit_seconds:
                 raise
         await anyio.sleep(pause)
         pause = min(pause * _BACKOFF, PLUGIN_STATUS_MAX_SECONDS)
