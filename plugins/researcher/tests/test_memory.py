@@ -73,17 +73,17 @@ def fill(folder: Path) -> Memory:
 
 
 def test_memories_above_the_limit_are_condensed_with_the_condensed_text_of_the_last_time(tmp_path: Path) -> None:
-    asked: list[str] = []
+    requests: list[str] = []
 
     async def condense(notes: str) -> str:
-        asked.append(notes)
-        return f" text {len(asked)}\n"
+        requests.append(notes)
+        return f" text {len(requests)}\n"
 
     memory = fill(tmp_path)
     asyncio.run(memory.compact(condense))
     assert contents(tmp_path) == {"compacted": "text 1"}
     asyncio.run(memory.compact(condense))
-    assert len(asked) == 1
+    assert len(requests) == 1
     # The oldest, and more notes than one request has room for.
     os.utime(tmp_path / "compacted.md", (1, 1))
     for key in "abc":
@@ -91,7 +91,7 @@ def test_memories_above_the_limit_are_condensed_with_the_condensed_text_of_the_l
     (tmp_path / "d.md").write_text("d" * 100)
     os.utime(tmp_path / "d.md", (2, 2))
     asyncio.run(memory.compact(condense))
-    assert "text 1" in asked[1]
+    assert "text 1" in requests[1]
     assert contents(tmp_path) == {"compacted": "text 2", "d": "d" * 100}
 
 
