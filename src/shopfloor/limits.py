@@ -432,7 +432,7 @@ PLUGIN_STATUS_MAX_SECONDS: Final = 2.0
 """The longest time between two polls of a plugin's job."""
 PLUGIN_SILENCE_SECONDS: Final = 120.0
 """How long a plugin may fail to answer about a job before the run fails."""
-PLUGIN_CANCEL_SECONDS: Final = 10.0
+PLUGIN_CANCEL_SECONDS: Final = 15.0
 """How long the cancellation of a run waits for the end of the plugin's job."""
 PLUGIN_NOTES: Final = 1_000
 """How many summaries, questions and decisions of one job are recorded."""

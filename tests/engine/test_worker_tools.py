@@ -11,7 +11,8 @@ from tests.model_server.server import ModelServer
 
 from shopfloor.adapters.memory import MemoryBlobs
 from shopfloor.engine import delete_run
-from shopfloor.engine.worker_memory import COMPACT_PROMPT, PROMPT_CHARS, WorkerMemory
+from shopfloor.engine.worker_memory import COMPACT_PROMPT, PROMPT_CHARS, WorkerMemory, compactable
+from shopfloor.errors import ToolFailed
 from shopfloor.limits import ARTIFACT_BYTES, MEMORY_KEYS, RUN_ARTIFACTS
 from shopfloor.log import Masking, StepCompleted, ToolCall, ToolResult, UserMessage
 from shopfloor.ports import Blobs, artifacts_folder, memory_folder
@@ -298,6 +299,21 @@ async def test_memories_are_replaced_only_by_a_usable_text_and_if_none_has_chang
     assert await read_all(blobs, "memory/w") == before
     assert await memory.replace(await memory.load(), "short")
     assert await read_all(blobs, "memory/w") == {"compacted": "short"}
+
+
+@pytest.mark.req("SF-44")
+async def test_a_condensed_memory_is_part_of_the_next_one_however_old_it_is() -> None:
+    blobs = MemoryBlobs()
+    memory = WorkerMemory(blobs, "memory/w")
+    await memory.store("one", "the oldest fact")
+    assert await memory.replace(await memory.load(), "condensed: the oldest fact")
+    for number in range(6):
+        await memory.store(f"key-{number}", "x" * PROMPT_CHARS)
+    chosen = compactable(await memory.load())
+    assert chosen[0].content == "condensed: the oldest fact"
+    assert len(chosen) < 7
+    with pytest.raises(ToolFailed, match="reserved"):
+        await memory.store("compacted", "would be overwritten")
 
 
 async def test_a_worker_has_a_limited_number_of_memories(harness: EngineHarness) -> None:

@@ -137,13 +137,18 @@ async def test_a_client_that_can_ask_its_user_is_asked(running: Installation, ki
 
 @connections
 async def test_a_declined_question_is_in_the_output(running: Installation, kind: Kind, mode: str) -> None:
+    asked: list[str] = []
+
     async def decline(_: Any, params: ElicitRequestParams) -> ElicitResult:
+        asked.append(params.message)
         return ElicitResult(action="decline")
 
     async with running.client(kind, mode, elicitation_callback=decline) as client:
         sent = await call(client, "worker_run", {"worker": "asks", "task": "Venus"})
         assert (sent.facts["status"], sent.facts["questions"][0]["question"]) == ("waiting", "Which color?")
-        await call(client, "worker_cancel", {"run_id": sent.facts["run_id"]})
+        cancelled = await call(client, "worker_cancel", {"run_id": sent.facts["run_id"]})
+        assert cancelled.facts["status"] == "cancelled"
+    assert len(asked) == 1
 
 
 @kinds
@@ -291,7 +296,7 @@ async def test_a_wait_returns_when_one_of_several_runs_changes(running: Installa
         runs: dict[str, str] = {}
         with anyio.fail_after(TIMEOUT_SECONDS):
             while runs.get(quick) != "completed":
-                output = await call(client, "worker_wait", {"run_ids": [slow, quick], "timeout_seconds": 30})
+                output = await call(client, "worker_wait", {"run_ids": [slow, quick], "timeout_seconds": 5})
                 runs = {run["run_id"]: run["status"] for run in output.facts["runs"]}
         assert runs[slow] in ("queued", "running")
         await call(client, "worker_cancel", {"run_id": slow})

@@ -291,6 +291,31 @@ def test_a_folder_that_others_can_write_and_one_that_is_not_allowed_are_refused(
     assert f"shopfloor plugins allow {tmp_path / 'new'}" in (found["new"].error or "")
 
 
+async def test_a_plugin_that_is_not_allowed_hides_none_of_the_same_name(tmp_path: Path) -> None:
+    write_plugin(tmp_path / "cloned", "adder")
+    own = write_plugin(tmp_path / "plugins", "adder")
+    folders = [tmp_path / "cloned", tmp_path / "plugins"]
+    with LocalHost(Storage(tmp_path / "storage")) as host:
+        processes, leases = LocalProcesses(host), tmp_path / "storage" / "plugins"
+        async with open_plugins(processes, lambda: folders, lambda path: path == own, leases) as plugins:
+            assert await (await plugins.worker("adder")).dispatch("A job", "Do it.", {}) == "job-1"
+            states = {each.folder: each.status for each in plugins.all()}
+    assert states == {str(tmp_path / "cloned" / "adder"): "not_allowed", str(own): "ready"}
+
+
+async def test_a_folder_of_locks_that_cannot_be_written_is_an_error_and_no_hang(tmp_path: Path) -> None:
+    write_plugin(tmp_path / "plugins", "adder")
+    leases = tmp_path / "storage" / "plugins"
+    leases.parent.mkdir(mode=0o700)
+    leases.write_text("a file where the folder should be")
+    with LocalHost(Storage(tmp_path / "storage")) as host:
+        async with open_plugins(LocalProcesses(host), lambda: [tmp_path / "plugins"], _always, leases) as plugins:
+            with pytest.raises(PluginUnavailable, match="adder is not running"):
+                await (await plugins.worker("adder")).dispatch("A job", "Do it.", {})
+            leases.unlink()
+            await wait_for_status(plugins, "adder", "ready")
+
+
 def _always(_: Path) -> bool:
     return True
 

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import httpx
 import pytest
-from starlette.routing import Route
+from starlette.routing import Route, WebSocketRoute
 from tests.login import StorageAccess
 from tests.server.recorded_runs import RecordedRuns, record, run_completed, run_started
 from tests.server.server import RunningServer, open_server
@@ -17,7 +17,7 @@ from tests.timeouts import TIMEOUT_SECONDS
 from shopfloor.adapters.memory import MemoryTokens
 from shopfloor.record import Storage
 from shopfloor.server import AccessControl
-from shopfloor.server.auth import LOGIN_PATH, LOGOUT_PATH, AuthMiddleware, LoginLimiter
+from shopfloor.server.auth import LOGIN_PATH, LOGOUT_PATH, TRPC_PATH, AuthMiddleware, LoginLimiter
 from shopfloor.server.html_pages import STYLESHEET_PATH
 
 NOWHERE = [("GET", "/nowhere"), ("GET", "/api/nowhere"), ("POST", "/api/runs"), ("DELETE", "/api/health")]
@@ -26,6 +26,9 @@ NOWHERE = [("GET", "/nowhere"), ("GET", "/api/nowhere"), ("POST", "/api/runs"), 
 def every_address(server: RunningServer, run_id: str) -> Iterator[tuple[str, str]]:
     """Return every method and path of the app, and some unknown ones."""
     for route in server.app.routes:
+        if isinstance(route, WebSocketRoute):
+            assert route.path == TRPC_PATH, "tests/server/test_websocket_limits.py covers this one alone"
+            continue
         assert isinstance(route, Route), f"{route} is not covered here"
         for method in sorted(route.methods or ()):
             yield method, route.path.replace("{run_id}", run_id)
@@ -191,18 +194,22 @@ def test_two_host_headers_are_refused(server: RunningServer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("headers", "expected"),
+    ("path", "headers", "expected"),
     [
-        ({}, ["websocket.close"]),
-        ({"authorization": "Bearer {token}", "origin": "http://evil.example"}, ["websocket.close"]),
-        ({"authorization": "Bearer {token}"}, ["let in"]),
+        ("/other", {}, ["websocket.close"]),
+        ("/other", {"authorization": "Bearer {token}", "origin": "http://evil.example"}, ["websocket.close"]),
+        ("/other", {"authorization": "Bearer {token}"}, ["let in"]),
+        # Its client may send the token as the first message.
+        (TRPC_PATH, {}, ["let in"]),
+        (TRPC_PATH, {"host": "evil.example"}, ["websocket.close"]),
+        (TRPC_PATH, {"authorization": "Bearer {token}", "origin": "http://evil.example"}, ["websocket.close"]),
     ],
 )
-def test_a_websocket_is_checked_the_same_way(headers: dict[str, str], expected: list[str]) -> None:
+def test_a_websocket_is_checked_the_same_way(path: str, headers: dict[str, str], expected: list[str]) -> None:
     access = AccessControl(MemoryTokens())
     token = anyio.run(access.admin_token)
     body = {"host": "localhost:7420"} | {name: text.format(token=token) for name, text in headers.items()}
-    scope = {"type": "websocket", "path": "/trpc", "server": ("127.0.0.1", 7420)}
+    scope = {"type": "websocket", "path": path, "server": ("127.0.0.1", 7420)}
     scope["headers"] = [(name.encode(), value.encode()) for name, value in body.items()]
     sent: list[str] = []
 

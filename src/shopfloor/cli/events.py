@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 EXAMPLES = """\
   shopfloor events                                 the newest events of all runs
   shopfloor events last                            the events of the newest run
-  shopfloor events --follow --provider codex       new events of one provider, until Ctrl-C
+  shopfloor events --follow --provider codex       new events of one provider
   shopfloor events last --json | jq -c .           with all fields
   shopfloor events 5f3a --type agent.file_change   only events of this type"""
 _SHOWN_EVENTS = 20

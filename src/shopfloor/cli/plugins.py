@@ -8,6 +8,7 @@ import json
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from shlex import quote
 
@@ -148,16 +149,17 @@ def _check(args: argparse.Namespace) -> int:
 async def _run_checks(storage: Storage, folder: Path, args: argparse.Namespace) -> int:
     style = Style.from_choice("auto")
     failures = count = 0
-    async for result in check_plugin(storage, folder, args.task):
-        count += 1
-        failures += not result.passed
-        if args.json:
-            print(msgspec.json.encode(result).decode(), flush=True)
-            continue
-        sign = style.paint("✓", "green") if result.passed else style.paint("✗", "red")
-        print(f"{sign} {escape_controls(result.name)}", flush=True)
-        if result.detail:
-            print(escape_controls(f"  {result.detail}"), flush=True)
+    async with aclosing(check_plugin(storage, folder, args.task)) as results:
+        async for result in results:
+            count += 1
+            failures += not result.passed
+            if args.json:
+                print(msgspec.json.encode(result).decode(), flush=True)
+                continue
+            sign = style.paint("✓", "green") if result.passed else style.paint("✗", "red")
+            print(f"{sign} {escape_controls(result.name)}", flush=True)
+            if result.detail:
+                print(escape_controls(f"  {result.detail}"), flush=True)
     if not args.json:
         print(f"{failures} of {count} checks failed" if failures else f"all {count} checks passed")
     return 1 if failures else 0

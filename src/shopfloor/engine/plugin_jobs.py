@@ -24,6 +24,8 @@ class JobClaims(msgspec.Struct, frozen=True):
     job_ids: set[str]
     lost: dict[str, str]
     """The runs that have dispatched a job but do not know its id, each with the description of its job."""
+    is_complete: bool
+    """Whether the plugin has no older runs, whose claims are not known."""
 
 
 FindJobClaims = Callable[[str], Awaitable[JobClaims]]
@@ -33,7 +35,7 @@ FindJobClaims = Callable[[str], Awaitable[JobClaims]]
 async def job_claims(store: Store, reader: LogReader, plugin: str) -> JobClaims:
     """Return the claims on the jobs of a plugin, as the logs of its newest runs have them."""
     page = await store.list_runs(RunFilter(worker_type=PLUGIN, name=plugin), limit=PLUGIN_CLAIM_RUNS)
-    claims = JobClaims(set(), {})
+    claims = JobClaims(set(), {}, is_complete=len(page.items) < PLUGIN_CLAIM_RUNS)
     for item in page.items:
         replay_state = await read_replay_state(reader, item.row.id)
         for step in replay_state.steps.values():

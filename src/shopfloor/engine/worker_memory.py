@@ -45,6 +45,8 @@ class WorkerMemory:
     async def store(self, key: str, content: str) -> None:
         """Store a memory; overwrite the one with the same key. Raises `InvalidName`, `ToolFailed` for a limit."""
         validate_name(key, "the key")
+        if key == _COMPACTED_KEY:
+            raise ToolFailed(f"the key {key!r} is reserved for condensed memories: choose another key")
         if len(content) > PROMPT_CHARS:
             raise ToolFailed(f"the memory has {len(content):,} characters; at most {PROMPT_CHARS:,} are allowed")
         known = {info.name for info in await self._blobs.list(self._folder)}
@@ -78,10 +80,11 @@ class WorkerMemory:
 
 
 def compactable(memories: Sequence[Memory]) -> list[Memory]:
-    """Return the memories to condense: none below the limit, else the newest, as many as fit into one request."""
+    """Return the memories to condense: none below the limit, else the newest that fit into one request."""
     if sum(len(memory.content) for memory in memories) <= COMPACT_CHARS:
         return []
-    return _newest(memories, 2 * COMPACT_CHARS)
+    # Always with the text that was condensed before: the new one takes its place.
+    return _newest(sorted(memories, key=lambda memory: memory.info.name != _COMPACTED_KEY), 2 * COMPACT_CHARS)
 
 
 def add_memories(system: str | None, memories: Sequence[Memory]) -> str | None:

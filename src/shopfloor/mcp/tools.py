@@ -49,7 +49,7 @@ from shopfloor.mcp.output import (
 )
 from shopfloor.mcp.results import fetch_output
 from shopfloor.mcp.session import Session, run_link
-from shopfloor.mcp.waiting import Detail, fetch_detail, wait_for_change
+from shopfloor.mcp.waiting import Detail, fetch_detail, wait_for_change, wait_for_end
 from shopfloor.mcp.worker_catalog import CatalogCache
 from shopfloor.views import describe_inputs
 
@@ -183,7 +183,7 @@ class Tools:
             return Output(
                 {"run_id": run_id, "status": to_status(detail["status"]), "note": "the run had ended already"}
             )
-        (detail,) = await wait_for_change(session, [run_id], MCP_WAIT_SECONDS, until_end=True)
+        detail = await wait_for_end(session, run_id, MCP_WAIT_SECONDS)
         return Output({"run_id": run_id, "status": to_status(detail["status"])})
 
     async def delete(self, session: Session, args: DeleteArguments) -> Output:
@@ -329,7 +329,7 @@ TOOLS: Final[dict[str, Tool]] = {
     ),
     "worker_wait": Tool(
         "Wait for runs",
-        "Waits until one of the runs changes its status, asks something or ends, and returns what is known of each. "
+        "Waits until an open run changes its status, asks something or ends, and returns what is known of all of them. "
         "Use it instead of calling worker_status repeatedly.",
         WaitArguments,
         Tools.wait,

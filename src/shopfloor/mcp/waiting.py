@@ -23,10 +23,11 @@ async def fetch_detail(session: Session, run_id: str) -> Detail:
 async def wait_for_change(
     session: Session, run_ids: Sequence[str], timeout_seconds: float, *, until_end: bool = False
 ) -> list[Detail]:
-    """Wait until one of the runs has ended, asks something or changes its status; return the details of all of them.
+    """Wait until one of the runs ends, asks something or changes its status; return the details of all of them.
 
-    With `until_end` a start is no change. A question that the client's user answers is no change either: the run
-    continues. Returns after the timeout at the latest, not counting the time that the user takes for an answer.
+    A run that had ended before counts only if all have ended. With `until_end` a start is no change. A question that
+    the client's user answers is no change either: the run continues. Returns after the timeout at the latest, not
+    counting the time that the user takes for an answer.
     """
     first: dict[str, str] = {}
     declined: set[str] = set()
@@ -46,17 +47,31 @@ async def wait_for_change(
             pause_seconds = MCP_POLL_SECONDS
             continue
         changed = any(_has_changed(detail, first[detail["id"]], until_end=until_end) for detail in details)
-        if changed or anyio.current_time() >= deadline:
+        all_ended = all(detail["completed_at"] is not None for detail in details)
+        if changed or all_ended or anyio.current_time() >= deadline:
             return details
         await progress.report(details)
         await anyio.sleep(min(pause_seconds, max(0.0, deadline - anyio.current_time())))
         pause_seconds = min(pause_seconds * 1.5, MCP_POLL_MAX_SECONDS)
 
 
+async def wait_for_end(session: Session, run_id: str, timeout_seconds: float) -> Detail:
+    """Wait until a run has ended, whatever it asks; return its detail, after the timeout at the latest."""
+    pause_seconds = MCP_POLL_SECONDS
+    deadline = anyio.current_time() + timeout_seconds
+    while True:
+        detail = await fetch_detail(session, run_id)
+        if detail["completed_at"] is not None or anyio.current_time() >= deadline:
+            return detail
+        await anyio.sleep(pause_seconds)
+        pause_seconds = min(pause_seconds * 1.5, MCP_POLL_MAX_SECONDS)
+
+
 def _has_changed(detail: Detail, first_status: str, *, until_end: bool) -> bool:
-    if detail["completed_at"] is not None or any(map(is_answerable, pending_calls(detail))):
+    if any(map(is_answerable, pending_calls(detail))):
         return True
-    return not until_end and detail["status"] != first_status
+    is_change = detail["status"] != first_status
+    return is_change and (not until_end or detail["completed_at"] is not None)
 
 
 def _question(detail: Detail, declined: set[str]) -> tuple[str, Mapping[str, Any]] | None:

@@ -95,7 +95,7 @@ async def list_providers(request: Request, _: NoParams) -> Response:
 async def list_plugins(request: Request, _: NoParams) -> Response:
     """List the plugins, their state, and why one cannot be used. A plugin with the capability `worker` is a worker."""
     services = get_services(request)
-    return json_response(PluginList(list(services.plugins()) if services.plugins else []))
+    return json_response(PluginList(list(await anyio.to_thread.run_sync(services.plugins)) if services.plugins else []))
 
 
 @operations("POST", "/api/runs/{run_id}/resume", describe_json(RunAnswer, "The run is queued again."), RunParams)

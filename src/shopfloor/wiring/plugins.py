@@ -22,9 +22,9 @@ _NOT_COPIED = ("jobs", "memory", "__pycache__", ".pytest_cache")
 
 
 def plugin_folders(storage: Storage, named: Sequence[Path] = ()) -> list[Path]:
-    """List the folders of plugins: the named ones, the user's own, those of the projects and of this folder."""
+    """List the folders of plugins: the named ones, the user's own, those of this folder and of the projects."""
     projects = [Path(project.folder) / PLUGINS for project in open_projects(storage).all()]
-    folders = [*named, _user_folder(), *projects, Path.cwd() / PLUGINS]
+    folders = [*named, _user_folder(), Path.cwd() / PLUGINS, *projects]
     return list(dict.fromkeys(folder.resolve() for folder in folders))
 
 

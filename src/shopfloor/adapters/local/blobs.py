@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import anyio.to_thread
 
@@ -67,8 +69,9 @@ def _list(folder: Path) -> list[BlobInfo]:
                 # Names with a dot are files that a crash left half-written.
                 if entry.name.startswith(".") or not entry.is_file():
                     continue
-                state = entry.stat()
-                found.append(BlobInfo(entry.name, state.st_size, state.st_mtime_ns))
+                with contextlib.suppress(FileNotFoundError):  # Deleted meanwhile.
+                    state = entry.stat()
+                    found.append(BlobInfo(entry.name, state.st_size, state.st_mtime_ns))
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
@@ -79,10 +82,16 @@ def _list(folder: Path) -> list[BlobInfo]:
 def _delete(path: Path) -> None:
     try:
         if path.is_dir():
-            shutil.rmtree(path)
+            shutil.rmtree(path, onerror=_ignore_missing)
         else:
             path.unlink(missing_ok=True)
     except (FileNotFoundError, NotADirectoryError):
         return
     except OSError as error:
         raise storage_error(error, f"cannot delete {path}") from error
+
+
+def _ignore_missing(_function: Any, _path: str, failure: Any) -> None:
+    """Go on after a file that another process has deleted."""
+    if not isinstance(failure[1], FileNotFoundError):
+        raise failure[1]

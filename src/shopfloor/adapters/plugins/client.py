@@ -16,10 +16,12 @@ from shopfloor.errors import PluginFailed, PluginUnavailable
 from shopfloor.limits import PLUGIN_ANSWER_BYTES, PLUGIN_CALL_SECONDS, PLUGIN_NOTE_CHARS
 from shopfloor.ports import JobItem, JobResult, JobState, JobStatus, PluginTool, ToolCallResult
 from shopfloor.rpc import ProtocolError, RpcError, decode_response, encode_request
+from shopfloor.version import __version__
 
 PROTOCOL_VERSION = "2025-06-18"
 T = TypeVar("T")
 _OK = 200
+_NOT_SENT = (httpx.ConnectError, httpx.PoolTimeout)
 _JOB_ID = re.compile(r"[^/\\\0]{1,200}")
 
 
@@ -82,7 +84,7 @@ class JsonRpcClient:
 
     async def initialize(self, timeout_seconds: float) -> None:
         """Do the handshake."""
-        client = {"name": "shopfloor", "version": "0.1.0"}
+        client = {"name": "shopfloor", "version": __version__}
         params = {"protocolVersion": PROTOCOL_VERSION, "capabilities": {}, "clientInfo": client}
         await self._call("initialize", params, _Initialized, timeout_seconds)
 
@@ -128,21 +130,27 @@ class JsonRpcClient:
         self, method: str, params: dict[str, Any], shape: type[T], timeout_seconds: float = PLUGIN_CALL_SECONDS
     ) -> T:
         request_id = next(self._ids)
-        body = await self._post(method, encode_request(request_id, method, params), timeout_seconds)
+        status, body = await self._post(method, encode_request(request_id, method, params), timeout_seconds)
         try:
-            return convert(decode_response(body, request_id), shape)
+            result = decode_response(body, request_id)
+            if status != _OK:
+                raise ProtocolError(f"HTTP status {status}")
+            return convert(result, shape)
         except RpcError as error:
             message = f"plugin {self._name}: {method}: {error.message[:PLUGIN_NOTE_CHARS]}"
             raise PluginFailed(message, rpc_code=error.code) from error
         except (ProtocolError, msgspec.ValidationError) as error:
-            raise PluginFailed(f"plugin {self._name}: {method}: {str(error)[:PLUGIN_NOTE_CHARS]}") from error
+            reason = str(error)[:PLUGIN_NOTE_CHARS] if status == _OK else f"HTTP status {status}"
+            raise PluginFailed(f"plugin {self._name}: {method}: {reason}") from error
 
-    async def _post(self, method: str, content: bytes, timeout_seconds: float) -> bytes:
+    async def _post(self, method: str, content: bytes, timeout_seconds: float) -> tuple[int, bytes]:
         body = bytearray()
         try:
             # One deadline for the whole answer: the timeouts of httpx are per read, and a plugin may send byte by byte.
             with anyio.fail_after(timeout_seconds):
-                request = self._http.stream("POST", self.url, content=content, headers=self.headers, timeout=None)
+                # A request that waits for a connection is not sent yet: that wait has its own, shorter limit.
+                timeout = httpx.Timeout(None, pool=timeout_seconds / 2)
+                request = self._http.stream("POST", self.url, content=content, headers=self.headers, timeout=timeout)
                 async with request as response:
                     async for part in response.aiter_bytes():
                         body += part
@@ -154,7 +162,5 @@ class JsonRpcClient:
             raise PluginUnavailable(message, is_sent=True) from error
         except httpx.HTTPError as error:
             message = f"plugin {self._name}: {method}: {str(error) or type(error).__name__}"
-            raise PluginUnavailable(message, is_sent=not isinstance(error, httpx.ConnectError)) from error
-        if response.status_code != _OK:
-            raise PluginFailed(f"plugin {self._name}: {method}: HTTP status {response.status_code}")
-        return bytes(body)
+            raise PluginUnavailable(message, is_sent=not isinstance(error, _NOT_SENT)) from error
+        return response.status_code, bytes(body)

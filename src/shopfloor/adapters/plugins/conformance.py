@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -113,10 +113,11 @@ class Conformance:
         found = [job.job_id for job in await self._client.list_workers(pattern)]
         if found != [self._job_id]:
             raise _Violation(f"the filter {pattern!r} returned {found}, expected [{self._job_id!r}]")
-        simple = await self._client.call("worker/list", {"filter": pattern})
-        expected = {"jobId", "status"}
-        if [set(cast("dict[str, Any]", job)) for job in simple["jobs"]] != [expected]:
-            raise _Violation(f"simple entries must have jobId and status only, got {simple['jobs']}")
+        simple = (await self._client.call("worker/list", {"filter": pattern})).get("jobs")
+        jobs = cast("list[Any]", simple) if isinstance(simple, list) else []
+        fields = [set(cast("dict[str, Any]", job)) if isinstance(job, dict) else None for job in jobs]
+        if fields != [{"jobId", "status"}]:
+            raise _Violation(f"simple entries must have jobId and status only, got {simple!r}")
 
     async def _check_status(self) -> None:
         state = await self._client.worker_status(self._job_id)
@@ -131,11 +132,10 @@ class Conformance:
                 break
             await anyio.sleep(PLUGIN_POLL_SECONDS)
         if (await self._state()).status == "running":
-            with suppress(PluginFailed):
-                await self._expect_failure("worker/delete", {"jobId": self._job_id}, INVALID_PARAMS)
             status = await self._client.cancel_worker(self._job_id)
-            if status != "cancelled":
-                raise _Violation(f"cancelling a running job returned the status {status!r}, expected 'cancelled'")
+            # The job may have ended just before.
+            if status == "running":
+                raise _Violation("cancelling a running job returned the status 'running', expected 'cancelled'")
         state = await self._state()
         if state.completed_at is None:
             raise _Violation(f"a job with the status {state.status!r} has no completedAt")

@@ -56,8 +56,10 @@ class PluginLease:
 
     def withdraw(self, error: str | None = None) -> None:
         """Tell the other processes that the plugin does not answer now, and why."""
-        self._address.unlink(missing_ok=True)
-        self.publish(PluginAddress(error=error))
+        if self._is_shared:
+            self.publish(PluginAddress(error=error))
+        else:
+            self._address.unlink(missing_ok=True)
 
     def published_address(self) -> PluginAddress | None:
         """Return the address that the holder of the lock published; None if it does not share the plugin."""

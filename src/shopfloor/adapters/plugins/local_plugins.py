@@ -10,15 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import msgspec
 
 from shopfloor.adapters.plugins.lease import PluginLease
 from shopfloor.adapters.plugins.manifest import (
     MANIFEST_NAME,
     InvalidManifest,
     Manifest,
+    access_problem,
     find_manifests,
     read_manifest,
-    shared_path,
 )
 from shopfloor.errors import PluginFailed, PluginNotFound, PluginUnavailable
 from shopfloor.limits import PLUGIN_CONNECTIONS
@@ -29,6 +30,7 @@ from shopfloor.ports import (
     JobState,
     JobStatus,
     PluginInfo,
+    PluginStatus,
     PluginTool,
     Processes,
     ToolCallResult,
@@ -74,25 +76,15 @@ def scan_plugin(path: Path, is_allowed: IsAllowed) -> tuple[PluginInfo, Manifest
         version=manifest.version,
         capabilities=manifest.capabilities,
     )
-    if (shared := shared_path(path)) is not None:
-        error = f"{shared} can be written by other users"
-        return _refused(info, "error", f"{error}; a plugin is code: run `chmod go-w {shared}`"), None
+    if (problem := access_problem(path)) is not None:
+        return _refused(info, "error", problem), None
     if not is_allowed(path):
         return _refused(info, "not_allowed", f"run `shopfloor plugins allow {path}` once to allow it"), None
     return info, manifest
 
 
-def _refused(info: PluginInfo, status: Any, error: str) -> PluginInfo:
-    return PluginInfo(
-        name=info.name,
-        folder=info.folder,
-        status=status,
-        display_name=info.display_name,
-        description=info.description,
-        version=info.version,
-        capabilities=info.capabilities,
-        error=error,
-    )
+def _refused(info: PluginInfo, status: PluginStatus, error: str) -> PluginInfo:
+    return msgspec.structs.replace(info, status=status, error=error)
 
 
 class LocalPlugins:
@@ -122,7 +114,8 @@ class LocalPlugins:
     def all(self) -> Sequence[PluginInfo]:
         """List the plugins, with the state of those that were started."""
         scanned = [info for info, _ in scan_plugins(self._folders(), self._is_allowed)]
-        return [self._supervisors[info.name].info if info.name in self._supervisors else info for info in scanned]
+        started = {supervisor.info.folder: supervisor.info for supervisor in list(self._supervisors.values())}
+        return [started.get(info.folder, info) for info in scanned]
 
     def start_all(self) -> None:
         """Start every usable plugin in the background."""
@@ -145,11 +138,12 @@ class LocalPlugins:
 
     def _find(self, name: str) -> tuple[PluginInfo, Manifest]:
         scanned = scan_plugins(self._folders(), self._is_allowed)
-        for info, manifest in scanned:
-            if info.name == name:
-                if manifest is None:
-                    raise PluginUnavailable(f"plugin {name} cannot be used: {info.error}")
+        named = [(info, manifest) for info, manifest in scanned if info.name == name]
+        for info, manifest in named:
+            if manifest is not None:
                 return info, manifest
+        if named:
+            raise PluginUnavailable(f"plugin {name} cannot be used: {named[0][0].error}")
         names = ", ".join(sorted(info.name for info, _ in scanned)) or "none"
         raise PluginNotFound(f"there is no plugin {name!r}", hint=f"the plugins are: {names}")
 

@@ -92,15 +92,15 @@ def _read_file(path: Path) -> bytes:
     return raw
 
 
-def shared_path(folder: Path) -> Path | None:
-    """Return the first path of a plugin that other users can write, or None. A plugin is code that we execute."""
+def access_problem(folder: Path) -> str | None:
+    """Return why other users could change a plugin, or None. A plugin is code that we execute."""
     for path in (folder.parent, folder, folder / MANIFEST_NAME):
         status = path.stat()
         # A sticky folder such as /tmp lets others add files, but not replace ours.
         if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not status.st_mode & stat.S_ISVTX:
-            return path
+            return f"{path} can be written by other users; a plugin is code: run `chmod go-w {path}`"
         if status.st_uid not in (os.geteuid(), 0):
-            return path
+            return f"{path} belongs to another user; a plugin is code: copy it to a folder of your own"
     return None
 
 

@@ -7,7 +7,6 @@ import secrets
 import sys
 from collections import deque
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -16,7 +15,7 @@ import httpx
 from shopfloor.adapters.plugins.client import JsonRpcClient
 from shopfloor.adapters.plugins.lease import PluginAddress, PluginLease
 from shopfloor.adapters.plugins.manifest import Manifest
-from shopfloor.errors import PluginFailed, PluginUnavailable, ShopfloorError
+from shopfloor.errors import PluginFailed, PluginUnavailable, ShopfloorError, sole_error
 from shopfloor.limits import (
     PLUGIN_LEASE_SECONDS,
     PLUGIN_OUTPUT_LINES,
@@ -26,6 +25,7 @@ from shopfloor.limits import (
     PLUGIN_READY_SECONDS,
     PLUGIN_RESTART_MAX_SECONDS,
     PLUGIN_RESTART_SECONDS,
+    PLUGIN_RESTART_WAIT_SECONDS,
 )
 from shopfloor.ports import Child, Command, Exit, PluginInfo, PluginStatus, PluginTool, Processes
 
@@ -73,14 +73,15 @@ class Supervisor:
         )
 
     async def client(self) -> JsonRpcClient:
-        """Return the client once the plugin is ready. Raises `PluginUnavailable` if it cannot be started."""
-        while self._client is None:
-            if self._status == "error":
-                raise PluginUnavailable(
-                    f"plugin {self._manifest.name} is not running: {self._error}",
-                    hint="`shopfloor plugins` shows its state; it is started again by itself",
-                )
-            await self._changed.wait()
+        """Return the client once the plugin is ready. Raises `PluginUnavailable` if it cannot be started in time."""
+        with anyio.move_on_after(PLUGIN_RESTART_WAIT_SECONDS):
+            while self._client is None and self._status != "error":
+                await self._changed.wait()
+        if self._client is None:
+            raise PluginUnavailable(
+                f"plugin {self._manifest.name} is not running: {self._error or 'it is still starting'}",
+                hint="`shopfloor plugins` shows its state; it is started again by itself",
+            )
         return self._client
 
     async def run(self) -> None:
@@ -97,14 +98,17 @@ class Supervisor:
         pause = PLUGIN_RESTART_SECONDS
         while True:
             self._set("starting")
-            await self._use_other_process()
             try:
+                await self._use_other_process()
                 reason = await self._run_once()
-            except ShopfloorError as error:
-                reason = error.message
+                self._lease.withdraw(reason)
+            except Exception as error:  # noqa: BLE001 - for example a full disk: the next start tries again
+                failure = sole_error(error)
+                reason = (
+                    failure.message if isinstance(failure, ShopfloorError) else f"{type(failure).__name__}: {failure}"
+                )
             if self._client is not None:
                 pause = PLUGIN_RESTART_SECONDS
-            self._lease.withdraw(reason)
             self._client = None
             self._set("error", reason)
             await anyio.sleep(pause)
@@ -123,9 +127,12 @@ class Supervisor:
                 self._set("starting" if published.error is None else "error", published.error)
             elif published != address:
                 client = JsonRpcClient(self._http, self._manifest.name, published.url, published.secret)
-                with suppress(ShopfloorError):
+                try:
                     await self._handshake(client)
                     address = published
+                except ShopfloorError as error:
+                    address, self._client = None, None
+                    self._set("error", error.message)
             await anyio.sleep(PLUGIN_LEASE_SECONDS)
         self._client = None
         self._set("starting")
@@ -182,7 +189,7 @@ class Supervisor:
                 else:
                     self._lease.publish(PluginAddress(client.url, client.secret))
                     return
-        self._output.append(f"the initialize handshake failed within {PLUGIN_READY_SECONDS:g} s: {failure}")
+        self._output.append(f"the initialize handshake failed: {failure}")
         await child.kill()
 
     async def _read_output(self, child: Child) -> None:

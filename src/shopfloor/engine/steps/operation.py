@@ -98,8 +98,8 @@ class OperationStepRunner:
             self._failure = error
             raise
         if answer.is_error:
-            text = _as_value(answer.content)
-            reason = text if isinstance(text, str) and text.strip() else "it reported an error without a text"
+            texts = [str(block.get("text")) for block in answer.content if block.get("type") == "text"]
+            reason = "\n".join(texts).strip() or "it reported an error without a text"
             raise ToolFailed(truncate_bytes(reason, ARCHIVE_ARGS_BYTES))
         return _as_value(answer.content)
 

@@ -168,7 +168,7 @@ class PluginStepRunner:
         """
         run_id, request = self._attempt.run_id, self._request
         try:
-            return (await _tolerate_silence(lambda: handle.status(run_id))).job_id
+            return (await self._status(handle, run_id)).job_id
         except PluginFailed as error:
             if error.rpc_code is None:
                 raise
@@ -178,7 +178,7 @@ class PluginStepRunner:
             job.job_id for job in jobs if job.description == request.description and job.job_id not in claims.job_ids
         ]
         rivals = [other for other, description in claims.lost.items() if description == request.description]
-        is_shared = any(other != run_id for other in rivals)
+        is_shared = not claims.is_complete or any(other != run_id for other in rivals)
         if len(candidates) != 1 or is_shared:
             found = "no job" if not candidates else f"{len(candidates)} job{'s' * (len(candidates) > 1)}"
             owner = "this run or to another" if is_shared else "this run"
@@ -215,17 +215,21 @@ class PluginStepRunner:
 
     async def _cancel_job(self, step_try: StepTry) -> None:
         """Cancel the job and wait for its end, up to a limit. Errors do not prevent the end of the run."""
+        failure: str | None = f"no end within {PLUGIN_CANCEL_SECONDS:g} s"
         with anyio.move_on_after(PLUGIN_CANCEL_SECONDS):
             try:
                 handle = await self._plugins.worker(self._request.plugin)
                 job_id = await self._recorded_job(handle, step_try)
-                await handle.cancel(job_id)
+                await _tolerate_silence(lambda: handle.cancel(job_id))
                 state = await self._follow(handle, job_id, step_try)
             except ShopfloorError as error:
-                warning = Note(kind="warning", message=f"the job could not be cancelled: {error.message}")
-                await self._attempt.append(AssistantMessage(blocks=[], note=warning), step_try.step_key)
+                failure = error.message
             else:
+                failure = None
                 step_try.result = self._step_result(state, None)
+        if failure is not None:
+            warning = Note(kind="warning", message=f"the job could not be cancelled, and may go on: {failure}")
+            await self._attempt.append(AssistantMessage(blocks=[], note=warning), step_try.step_key)
 
     # The notes.
 
@@ -280,7 +284,7 @@ async def _retry_while_stopped(call: Callable[[], Awaitable[T]]) -> T:
 
 
 async def _tolerate_silence(call: Callable[[], Awaitable[T]]) -> T:
-    """Repeat a call that only reads while the plugin does not answer, or not as the protocol says.
+    """Repeat a call without further effect while the plugin does not answer, or not as the protocol says.
 
     The plugin may be restarting. Raises the last error after `PLUGIN_SILENCE_SECONDS`, and an error that the plugin
     itself answered at once.

@@ -261,7 +261,8 @@ class WorkerCatalog:
         yield from (_plugin_worker(plugin) for plugin in self._worker_plugins() if plugin.status != "not_allowed")
 
     def _worker_plugins(self) -> list[PluginInfo]:
-        return [plugin for plugin in self._plugins() if plugin.is_worker]
+        """Return the plugins that accept jobs, those that can be used first."""
+        return sorted((plugin for plugin in self._plugins() if plugin.is_worker), key=lambda plugin: bool(plugin.error))
 
     def _module_workers(self, name: str) -> tuple[Worker, ...]:
         if name in self._by_module:
