@@ -95,6 +95,7 @@ def test_only_a_request_that_is_not_json_is_a_parse_error(short_plugin: PluginPr
         (0, ".hidden", 1, False),
         (0, "a/b", 1, False),
         (0, "", 1, False),
+        (0, "compacted", 1, False),
         (MEMORY_KEYS - 1, "key", 1, True),
         (MEMORY_KEYS, "key", 1, False),
         (MEMORY_KEYS, "known-0", 1, True),
