@@ -56,7 +56,8 @@ const methods = {
       const empty = { summary: null, questions: null, decisions: null, error: null, completedAt: null };
       const job = { jobId, status: "running", description, startedAt, ...empty };
       jobs.set(jobId, job);
-      work(task).then(
+      // An exception of the work is the failure of the job.
+      Promise.resolve(task).then(work).then(
         (output) => end(job, { status: "completed", output }),
         (error) => end(job, { status: "failed", error: String(error) }),
       );
@@ -111,7 +112,7 @@ function answer(body) {
   try {
     return { jsonrpc: "2.0", id: request.id, result: method(params) };
   } catch (wrong) {
-    return error(request.id, wrong instanceof InvalidParams ? -32602 : -32603, wrong.message);
+    return error(request.id, wrong instanceof InvalidParams ? -32602 : -32603, wrong?.message ?? String(wrong));
   }
 }
 

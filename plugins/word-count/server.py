@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 import uuid
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 SECRET = os.environ.get("SHOPFLOOR_PLUGIN_SECRET")
 JOBS: dict[str, dict[str, Any]] = {}
 LOCK = threading.Lock()
+"""Held for every access to the jobs."""
 TOOL = {
     "name": "count_words",
     "description": "Count the words of a text.",
@@ -43,12 +45,20 @@ def job_of(params: dict[str, Any]) -> dict[str, Any]:
     return JOBS[job_id]
 
 
-def work(job: dict[str, Any], task: str) -> None:
-    """Do the job, in a thread. Replace this function with your own."""
-    output = f"{len(task.split())} words"
+def work(task: str) -> str:
+    """Do a job and return its output. Replace this function with your own."""
+    return f"{len(task.split())} words"
+
+
+def run(job: dict[str, Any], task: str) -> None:
+    """Run a job, in a thread. An exception of the work is its failure."""
+    try:
+        ended = {"status": "completed", "output": work(task)}
+    except Exception as failure:  # noqa: BLE001 - whatever fails is the job's outcome
+        ended = {"status": "failed", "error": str(failure) or type(failure).__name__}
     with LOCK:
         if job["status"] == "running":
-            job.update(status="completed", output=output, completedAt=now())
+            job.update(ended, completedAt=now())
 
 
 def dispatch(params: dict[str, Any]) -> dict[str, Any]:
@@ -68,7 +78,7 @@ def dispatch(params: dict[str, Any]) -> dict[str, Any]:
             "error": None,
             "completedAt": None,
         }
-        threading.Thread(target=work, args=(JOBS[job_id], task), daemon=True).start()
+        threading.Thread(target=run, args=(JOBS[job_id], task), daemon=True).start()
     return {"jobId": job_id}
 
 
@@ -92,9 +102,8 @@ def result(params: dict[str, Any]) -> dict[str, Any]:
 
 def cancel(params: dict[str, Any]) -> dict[str, Any]:
     job = job_of(params)
-    with LOCK:
-        if job["status"] == "running":
-            job.update(status="cancelled", completedAt=now())
+    if job["status"] == "running":
+        job.update(status="cancelled", completedAt=now())
     return {"jobId": job["jobId"], "status": job["status"]}
 
 
@@ -134,24 +143,27 @@ METHODS = {
 
 def answer(raw: bytes) -> dict[str, Any] | None:
     """Answer a JSON-RPC request. None for a notification."""
-    request_id = None
     try:
         request = json.loads(raw)
-        if not isinstance(request, dict) or not isinstance(request.get("method"), str):
-            return error(None, -32600, "not a JSON-RPC request")
-        if "id" not in request:
-            return None
-        request_id = request["id"]
-        if request["method"] not in METHODS:
-            return error(request_id, -32601, f"there is no method {request['method']!r}")
-        params = request.get("params", {})
-        if not isinstance(params, dict):
-            return error(request_id, -32602, "params must be an object")
-        return {"jsonrpc": "2.0", "id": request_id, "result": METHODS[request["method"]](params)}
+    except (ValueError, RecursionError):
+        return error(None, -32700, "the request is not JSON")
+    if not isinstance(request, dict) or not isinstance(request.get("method"), str):
+        return error(None, -32600, "not a JSON-RPC request")
+    if "id" not in request:
+        return None
+    request_id, method, params = request["id"], request["method"], request.get("params", {})
+    if method not in METHODS:
+        return error(request_id, -32601, f"there is no method {method!r}")
+    if not isinstance(params, dict):
+        return error(request_id, -32602, "params must be an object")
+    try:
+        # A tool may take its time: jobs are reported meanwhile.
+        with LOCK if method.startswith("worker/") else nullcontext():
+            return {"jsonrpc": "2.0", "id": request_id, "result": METHODS[method](params)}
     except InvalidParams as wrong:
         return error(request_id, -32602, str(wrong))
-    except ValueError:
-        return error(None, -32700, "the request is not JSON")
+    except Exception as failure:  # noqa: BLE001 - the host gets an answer in any case
+        return error(request_id, -32603, f"{type(failure).__name__}: {failure}")
 
 
 def error(request_id: object, code: int, message: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -189,10 +190,15 @@ def test_running_and_failed_jobs_cannot_be_deleted(researcher: PluginProcess, mo
         plugin.call("worker/delete", jobId=job_id)
     with pytest.raises(RpcFailure, match="is still running"):
         plugin.call("worker/result", jobId=job_id)
+    meta = plugin.folder / "jobs" / job_id / "meta.json"
     plugin.kill()
+    assert json.loads(meta.read_text())["status"] == "running"
     plugin.start()
     status = plugin.call("worker/status", jobId=job_id)
     assert (status["status"], status["error"][:11]) == ("failed", "interrupted")
+    assert json.loads(meta.read_text())["status"] == "failed"
+    limit = "still shows as `running` until the plugin\nrestarts"
+    assert limit in (plugin.folder / "README.md").read_text()
     with pytest.raises(RpcFailure, match="is failed; only completed and cancelled jobs can be deleted") as failure:
         plugin.call("worker/delete", jobId=job_id)
     assert failure.value.code == -32602
@@ -259,27 +265,67 @@ def test_a_job_gets_the_memories_of_earlier_ones_newest_first(
     assert "xxxx" not in prompt
 
 
-@pytest.mark.req("REQ-WD-26")
-def test_memories_above_the_limit_are_condensed_by_a_model(
-    researcher: PluginProcess, model_server: ModelServer
-) -> None:
-    settings = researcher.folder / "plugin" / "settings.py"
-    settings.write_text(settings.read_text().replace("COMPACT_TOKENS = 16_000", "COMPACT_TOKENS = 20"))
-    memory = researcher.folder / "memory"
+def fill_memory(plugin: PluginProcess, **settings: str) -> Path:
+    """Give a plugin one memory above the limit from which memories are condensed."""
+    path = plugin.folder / "plugin" / "settings.py"
+    text = path.read_text()
+    for name, value in {"COMPACT_TOKENS": "20", **settings}.items():
+        text, count = re.subn(rf"^{name} = .*$", f"{name} = {value}", text, flags=re.MULTILINE)
+        assert count == 1
+    path.write_text(text)
+    memory = plugin.folder / "memory"
     memory.mkdir()
     (memory / "first.md").write_text("The first fact. " * 10)
+    return memory
+
+
+CONDENSED = Turn(say=[Text(text="Condensed facts.")], match="The first fact", tools=False, times=0)
+
+
+@pytest.mark.req("REQ-WD-26")
+def test_memories_above_the_limit_are_condensed_by_a_model_before_the_next_job(
+    researcher: PluginProcess, model_server: ModelServer
+) -> None:
+    memory = fill_memory(researcher)
+    store = internal("store_memory", key="second", content="The second fact.")
     model_server.say(
-        Turn(say=[Text(text="Condensed facts.")], match="The first fact", tools=False, times=0),
-        TITLE,
-        Turn(say=[internal("store_memory", key="second", content="The second fact.")], tools=True),
-        Turn(say=[Text(text="done")], tools=True),
+        CONDENSED, TITLE, Turn(say=[store], tools=True), Turn(say=[Text(text="done")], tools=True, times=0)
     )
     plugin = researcher.start()
-    assert plugin.wait_for(plugin.dispatch())["status"] == "completed"
+    condensing = plugin.wait_for(plugin.dispatch())
+    assert condensing["status"] == "completed"
     assert {path.name: path.read_text() for path in memory.glob("*.md")} == {
         "compacted.md": "Condensed facts.",
         "second.md": "The second fact.",
     }
+    prompts = [str(request.body["system"]) for request in model_server.requests() if request.body.get("tools")]
+    assert "Condensed facts." in prompts[0]
+    assert "The first fact" not in prompts[0]
+
+
+@pytest.mark.req("REQ-WD-26", "REQ-WD-32")
+def test_condensing_is_part_of_the_cost_and_the_budget_of_the_job(
+    researcher: PluginProcess, model_server: ModelServer
+) -> None:
+    fill_memory(researcher)
+    model_server.say(CONDENSED, TITLE, Turn(say=[Text(text="done")], tools=True, times=0))
+    plugin = researcher.start()
+    status = plugin.wait_for(plugin.dispatch(max_budget_usd=0.0000001))
+    assert (status["status"], status["error"]) == ("failed", "the budget was exceeded")
+    assert status["costUsd"] > 0
+    assert not [request for request in model_server.requests() if request.body.get("tools")]
+
+
+@pytest.mark.req("REQ-WD-26")
+def test_a_model_that_does_not_answer_leaves_the_memories_and_the_job_starts(
+    researcher: PluginProcess, model_server: ModelServer
+) -> None:
+    memory = fill_memory(researcher, COMPACT_SECONDS="1.0")
+    hanging = Turn(say=[Text(text="late")], match="The first fact", tools=False, hang_after=0, times=0)
+    model_server.say(hanging, TITLE, Turn(say=[Text(text="done")], tools=True, times=0))
+    plugin = researcher.start()
+    assert plugin.wait_for(plugin.dispatch())["status"] == "completed"
+    assert [path.name for path in memory.glob("*.md")] == ["first.md"]
 
 
 @pytest.mark.req("REQ-WD-40", "REQ-WD-43")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +21,7 @@ from claude_agent_sdk.types import HookContext, HookInput, HookJSONOutput
 
 from plugin.jobs import Job, JobStore
 from plugin.memory import Memory
-from plugin.settings import MAX_BUDGET_USD, MAX_TURNS, PROMPT, READ_ONLY_TOOLS
+from plugin.settings import COMPACT_SECONDS, MAX_BUDGET_USD, MAX_TURNS, PROMPT, READ_ONLY_TOOLS
 from plugin.tools import SERVER_NAME, InternalTools
 
 _PATH_TOOLS = {"Read": ("file_path",), "Grep": ("path",), "Glob": ("path", "pattern")}
@@ -29,6 +30,7 @@ _COMPACT_PROMPT = (
     "Condense these notes to at most half of their length. Keep every fact that may help with later tasks, merge "
     "repetitions and drop what is outdated. Answer with the condensed notes only."
 )
+_BUDGET_EXCEEDED = "the budget was exceeded"
 
 
 class JobFailed(Exception):
@@ -42,18 +44,30 @@ class Session:
         self._config = config
         self._folder = jobs.folder_of(job)
         self._memory = memory
-        self._tools = InternalTools(jobs, job, memory, self._compact)
+        self._tools = InternalTools(jobs, job, memory)
+        self._budget_usd: float = config.get("max_budget_usd") or MAX_BUDGET_USD
         self.cost_usd: float | None = None
 
     async def run(self, task: str) -> str:
         """Work on the task and return the result: what was submitted, or else the final text. Raises `JobFailed`."""
+        await self._memory.compact(self._condense)
+        final = await self._query(task, self._options())
+        return self._tools.output or final
+
+    async def _query(self, prompt: str, options: ClaudeAgentOptions) -> str:
+        """Run a session within what is left of the budget, and return its final text. Raises `JobFailed`."""
+        spent_usd = self.cost_usd or 0.0
+        options.max_budget_usd = self._budget_usd - spent_usd
+        if options.max_budget_usd <= 0:
+            raise JobFailed(_BUDGET_EXCEEDED)
         final, failure = "", None
         try:
-            async for message in query(prompt=task, options=self._options()):
+            async for message in query(prompt=prompt, options=options):
                 if isinstance(message, AssistantMessage):
                     final = "".join(block.text for block in message.content if isinstance(block, TextBlock)) or final
                 elif isinstance(message, ResultMessage):
-                    self.cost_usd = message.total_cost_usd
+                    if message.total_cost_usd is not None:
+                        self.cost_usd = spent_usd + message.total_cost_usd
                     final = message.result or final
                     failure = _failure(message)
         except ClaudeSDKError as error:
@@ -61,26 +75,40 @@ class Session:
             failure = failure or str(error)
         if failure is not None:
             raise JobFailed(failure)
-        return self._tools.output or final
+        return final
+
+    async def _condense(self, notes: str) -> str:
+        options = self._restricted(_COMPACT_PROMPT)
+        options.max_turns = 1
+        try:
+            async with asyncio.timeout(COMPACT_SECONDS):
+                return await self._query(notes, options)
+        except (JobFailed, TimeoutError):
+            return ""  # the memories stay as they are, and the next job tries again
 
     def _options(self) -> ClaudeAgentOptions:
         memories = self._memory.render()
         prompt = PROMPT.read_text(encoding="utf-8")
+        options = self._restricted(f"{prompt}\n\n# Memories of earlier jobs\n\n{memories}" if memories else prompt)
+        options.add_dirs = list(self._config.get("folders") or [])
+        options.max_turns = self._config.get("max_turns") or MAX_TURNS
+        options.tools = list(READ_ONLY_TOOLS)
+        options.mcp_servers = {SERVER_NAME: self._tools.server()}
+        # Hooks run under bypassPermissions, `can_use_tool` does not.
+        options.hooks = {"PreToolUse": [HookMatcher(hooks=[self._check_tool], on_failure="block")]}
+        return options
+
+    def _restricted(self, system_prompt: str) -> ClaudeAgentOptions:
+        """Return the options of a session without any tool and without the user's settings."""
         return ClaudeAgentOptions(
-            system_prompt=f"{prompt}\n\n# Memories of earlier jobs\n\n{memories}" if memories else prompt,
+            system_prompt=system_prompt,
             cwd=self._folder,
-            add_dirs=list(self._config.get("folders") or []),
             model=self._config.get("model"),
-            max_turns=self._config.get("max_turns") or MAX_TURNS,
-            max_budget_usd=self._config.get("max_budget_usd") or MAX_BUDGET_USD,
             # `allowed_tools` restricts nothing under bypassPermissions; `tools` does.
-            tools=list(READ_ONLY_TOOLS),
-            mcp_servers={SERVER_NAME: self._tools.server()},
+            tools=[],
             strict_mcp_config=True,
             setting_sources=[],
             permission_mode="bypassPermissions",
-            # Hooks run under bypassPermissions, `can_use_tool` does not.
-            hooks={"PreToolUse": [HookMatcher(hooks=[self._check_tool], on_failure="block")]},
             extra_args={"allow-dangerously-skip-permissions": None},
             env=_environment(),
         )
@@ -99,28 +127,6 @@ class Session:
                 "permissionDecisionReason": reason,
             }
         }
-
-    async def _compact(self, notes: str) -> str:
-        options = ClaudeAgentOptions(
-            system_prompt=_COMPACT_PROMPT,
-            cwd=self._folder,
-            model=self._config.get("model"),
-            max_turns=1,
-            max_budget_usd=MAX_BUDGET_USD,
-            tools=[],
-            strict_mcp_config=True,
-            setting_sources=[],
-            permission_mode="bypassPermissions",
-            extra_args={"allow-dangerously-skip-permissions": None},
-            env=_environment(),
-        )
-        try:
-            async for message in query(prompt=notes, options=options):
-                if isinstance(message, ResultMessage) and not message.is_error:
-                    return message.result or ""
-        except ClaudeSDKError:
-            pass  # the memories stay as they are, and the next store tries again
-        return ""
 
 
 def refusal_reason(tool: str, arguments: dict[str, Any], folder: Path, allowed: Sequence[Path]) -> str | None:
@@ -159,7 +165,7 @@ def _failure(message: ResultMessage) -> str | None:
         return None
     reasons = {
         "error_max_turns": "the limit of turns was reached",
-        "error_max_budget_usd": "the budget was exceeded",
+        "error_max_budget_usd": _BUDGET_EXCEEDED,
     }
     return reasons.get(message.subtype) or message.result or message.subtype
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import json
 import shutil
@@ -64,10 +65,13 @@ class JobStore:
 
     def load(self) -> None:
         """Read the jobs on disk. Jobs that were running when the plugin died become `failed`."""
-        for folder in sorted(path for path in self._folder.iterdir() if path.is_dir()):
-            job = _read_job(folder)
-            if job is None:
-                continue
+        folders = [path for path in self._folder.iterdir() if path.is_dir()]
+        for folder in folders:
+            if folder.name.startswith("."):
+                # A deletion that a crash interrupted.
+                shutil.rmtree(folder, ignore_errors=True)
+        jobs = [job for folder in folders if is_safe_name(folder.name) and (job := _read_job(folder)) is not None]
+        for job in sorted(jobs, key=lambda job: (job.started_at, job.id)):
             self._jobs[job.id] = job
             if job.is_running:
                 self.end(job, "failed", error=INTERRUPTED)
@@ -110,13 +114,23 @@ class JobStore:
         error: str | None = None,
         cost_usd: float | None = None,
     ) -> None:
-        """Write the outcome of a job. The first outcome stays: a later one is ignored."""
+        """Write the outcome of a job. The first outcome stays: a later one is ignored.
+
+        The job ends also if its files cannot be written. It is `failed` then if it was to be `completed`.
+        """
         if not job.is_running:
             return
-        if output is not None:
-            write_text(self.folder_of(job) / "result.md", output)
         job.status, job.error, job.completed_at, job.cost_usd = status, error, _now(), cost_usd
-        self._write_meta(job)
+        try:
+            if output is not None:
+                write_text(self.folder_of(job) / "result.md", output)
+            self._write_meta(job)
+        except OSError as failure:
+            if job.status == "completed":
+                job.status, job.error = "failed", f"the result cannot be written: {failure.strerror or failure}"
+            # A smaller file may still fit.
+            with contextlib.suppress(OSError):
+                self._write_meta(job)
 
     def update_summary(self, job: Job, summary: str) -> None:
         write_text(self.folder_of(job) / "status.md", summary)
@@ -156,7 +170,7 @@ class JobStore:
         """Remove a completed or cancelled job with all its files. Raises `JobError` for other jobs."""
         if job.status not in {"completed", "cancelled"}:
             raise JobError(f"job {job.id} is {job.status}; only completed and cancelled jobs can be deleted")
-        # Renamed first: a crash in the middle leaves a folder that `load` does not take for a job.
+        # Renamed first: a crash in the middle leaves a folder that `load` removes.
         gone = self._folder / f".deleted-{job.id}"
         self.folder_of(job).rename(gone)
         del self._jobs[job.id]

@@ -36,7 +36,7 @@ def create_app(service: WorkerService, name: str, version: str) -> Starlette:
             return _error(None, INVALID_REQUEST, f"the request is larger than {REQUEST_BYTES} bytes")
         try:
             message = json.loads(body)
-        except ValueError:
+        except (ValueError, RecursionError):
             return _error(None, PARSE_ERROR, "the request is not JSON")
         return await _answer(message, methods)
 

@@ -20,10 +20,14 @@ CONCURRENT_JOBS = 4
 """Jobs whose agents run at the same time; the others wait."""
 
 MEMORY_TOKENS = 8_000
-"""Memory that goes into the system prompt, newest first, estimated by its characters."""
+"""Memory that goes into the system prompt, newest first, estimated by its characters; also the limit of one memory."""
 CHARS_PER_TOKEN = 4
+MEMORY_KEYS = 1_000
+"""The number of memories."""
 COMPACT_TOKENS = 16_000
-"""Above this size the memories are condensed by a model. 0 switches that off."""
+"""Above this size the memories are condensed by a model before the next job. 0 switches that off."""
+COMPACT_SECONDS = 120.0
+"""How long condensing may take. After that the memories stay as they are, and the job starts."""
 
 REQUEST_BYTES = 10 * 1024 * 1024
 CANCEL_SECONDS = 10.0

@@ -9,7 +9,7 @@ from claude_agent_sdk import SdkMcpTool, create_sdk_mcp_server
 from claude_agent_sdk.types import McpSdkServerConfig
 
 from plugin.jobs import Decision, Job, JobError, JobStore
-from plugin.memory import Compact, InvalidMemory, Memory
+from plugin.memory import InvalidMemory, Memory
 
 SERVER_NAME = "worker"
 Handler = Callable[[dict[str, Any]], Awaitable[str]]
@@ -19,8 +19,8 @@ _TEXT = {"type": "string"}
 class InternalTools:
     """The tools of one job. `output` is what the agent submitted."""
 
-    def __init__(self, jobs: JobStore, job: Job, memory: Memory, compact: Compact | None) -> None:
-        self._jobs, self._job, self._memory, self._compact = jobs, job, memory, compact
+    def __init__(self, jobs: JobStore, job: Job, memory: Memory) -> None:
+        self._jobs, self._job, self._memory = jobs, job, memory
         self.output: str | None = None
 
     def server(self) -> McpSdkServerConfig:
@@ -81,7 +81,7 @@ class InternalTools:
         return "The question is recorded. Continue without an answer."
 
     async def _store_memory(self, arguments: dict[str, Any]) -> str:
-        await self._memory.store(_text(arguments, "key"), _text(arguments, "content"), self._compact)
+        self._memory.store(_text(arguments, "key"), _text(arguments, "content"))
         return "The memory is stored."
 
     async def _submit_result(self, arguments: dict[str, Any]) -> str:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from shopfloor.ports import PluginInfo, Plugins, Processes
 
 PLUGINS = "plugins"
-_NOT_COPIED = ("jobs", "memory", "tests", "__pycache__")
+_NOT_COPIED = ("jobs", "memory", "__pycache__", ".pytest_cache")
 
 
 def plugin_folders(storage: Storage, named: Sequence[Path] = ()) -> list[Path]:
