@@ -44,7 +44,7 @@ def plugin_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server with plugins in every state."""
     folder = tmp_path_factory.mktemp("plugins")
     server = Server(folder, HOME=str(folder / "home"), XDG_DATA_HOME=str(folder / "home"))
-    for name in ("counter", "reporter", "crash", "stranger"):
+    for name in ("counter", "narrator", "crash", "stranger"):
         into = "made" if name == "stranger" else "plugins"
         words = ("plugins", "new", name, "--template", "word-count", "--into", into)
         subprocess.run(
@@ -52,11 +52,16 @@ def plugin_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         )
     plugins = folder / "plugins"
     (folder / "made" / "stranger").rename(plugins / "stranger")
-    reporter = plugins / "reporter" / "server.py"
-    text = reporter.read_text()
-    text = text.replace('    output = f"{len(task.split())} words"\n', REPORT)
+    narrator = plugins / "narrator" / "server.py"
+    text = narrator.read_text()
+    before, after = (
+        f'    try:\n        ended = {{"status": "completed", "output": {output}}}'
+        for output in ("work(task)", "output")
+    )
+    assert before in text
+    text = text.replace(before, REPORT + after)
     text = text.replace('"artifacts": None}', '"artifacts": ["counts.csv", "notes.md"]}')
-    reporter.write_text(text)
+    narrator.write_text(text)
     (plugins / "crash" / "server.py").write_text("import sys; sys.exit('no such module')")
     (plugins / "torn").mkdir()
     (plugins / "torn" / "guild-member.json").write_text("{")
@@ -138,7 +143,7 @@ def test_the_form_groups_plugins_and_says_why_one_cannot_run(tabs: Tabs, plugin_
     dialog = open_form(page, "counter")
     group = dialog.locator('optgroup[label="Plugins"]')
     expect(group.locator("option")).to_have_text(
-        ["Counter (counter)", "Crash (crash) (error)", "Reporter (reporter)", "Stranger (stranger) (not allowed)"]
+        ["Counter (counter)", "Crash (crash) (error)", "Narrator (narrator)", "Stranger (stranger) (not allowed)"]
     )
     expect(dialog.locator("[data-status]")).to_have_text("ready")
     look(page, f"form-{colors}")
@@ -153,8 +158,8 @@ def test_the_form_groups_plugins_and_says_why_one_cannot_run(tabs: Tabs, plugin_
     expect(dialog).to_contain_text("no such module")
     # The list of plugins opens above the form, and leads back to it.
     dialog.get_by_role("button", name="All plugins").click()
-    item(page, "Reporter").get_by_role("button", name="New run of Reporter").click()
-    expect(dialog.get_by_role("combobox", name="Worker")).to_have_value("reporter")
+    item(page, "Narrator").get_by_role("button", name="New run of Narrator").click()
+    expect(dialog.get_by_role("combobox", name="Worker")).to_have_value("narrator")
     dialog.get_by_role("button", name="All plugins").click()
     page.keyboard.press("Escape")
     expect(plugin_list(page)).to_have_count(0)
@@ -163,7 +168,7 @@ def test_the_form_groups_plugins_and_says_why_one_cannot_run(tabs: Tabs, plugin_
 
 @pytest.mark.parametrize("colors", ["light", "dark"])
 def test_a_run_shows_what_the_job_reported(tabs: Tabs, plugin_server: Server, owner: str, colors: str) -> None:
-    body = {"worker": "reporter", "input": {"task": "one two three"}, "owner": owner}
+    body = {"worker": "narrator", "input": {"task": "one two three"}, "owner": owner}
     run_id = plugin_server.http.post("/api/runs", json=body).json()["run_id"]
     page = tabs.open(plugin_server, f"/agents/{owner}/workers?worker={run_id}", color_scheme=colors)
     expect(result(page)).to_contain_text("3 words")
@@ -190,7 +195,7 @@ def test_a_run_shows_what_the_job_reported(tabs: Tabs, plugin_server: Server, ow
 
 def test_a_run_whose_plugin_works_is_followed_live_and_cancelled(tabs: Tabs, plugin_server: Server, owner: str) -> None:
     page = tabs.open(plugin_server, f"/agents/{owner}/workers")
-    dialog = open_form(page, "reporter")
+    dialog = open_form(page, "narrator")
     dialog.get_by_label(re.compile("^Task")).fill("never ends")
     page.keyboard.press("Control+Enter")
     expect(task(page)).to_have_text("never ends")

@@ -6,7 +6,7 @@ import anyio
 import pytest
 from tests.engine.harness import TIMEOUT_SECONDS, EngineHarness
 
-from shopfloor.engine import lifecycle, subruns, tree_limit
+from shopfloor.engine import lifecycle, subruns
 from shopfloor.limits import SUB_RUN_DEPTH
 from shopfloor.log import StepCompleted, ToolCall
 
@@ -44,7 +44,7 @@ SHORT = "steps: {Say: {block: terminal, output: done}}"
 async def test_a_tree_has_a_maximum_number_of_open_runs(harness: EngineHarness, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(subruns, "TREE_OPEN_RUNS", 20)
     # None of the runs ends meanwhile: do not wait for room.
-    monkeypatch.setattr(tree_limit, "TREE_FULL_TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr(subruns, "TREE_FULL_TIMEOUT_SECONDS", 0.5)
     harness.add_python_worker("fan", FAN)
     harness.add_worker("leaf", LEAF)
     async with harness.open() as engine:

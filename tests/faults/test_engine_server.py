@@ -57,7 +57,7 @@ def test_a_server_killed_in_the_middle_of_everything_resumes_all_runs(deployment
         deployment.wait_until_all_ended()
     expected = dict.fromkeys(STATES, "completed") | {"acting": "outcome_unknown", "command": "outcome_unknown"}
     assert codes(deployment, runs) == expected
-    for state, step in (("acting", "act"), ("command", "do")):
+    for state, step in (("acting", "act"), ("command", "Do")):
         outcome = deployment.outcome(runs[state])
         assert outcome is not None
         assert outcome.error is not None

@@ -64,6 +64,7 @@ def test_a_worker_is_executed_and_streamed(client: httpx.Client) -> None:
         "description": "Says what it is told.",
     }
     assert block["blockName"] == "Say it"
+    assert result.pop("durationMs") >= 0
     assert result == {"type": "worker-result", "workerId": run_id, "output": "hello"}
     assert finish == {"type": "finish", "finishReason": "stop", "reason": "stop"}
     wait_for_status(client, run_id, "done")

@@ -9,7 +9,6 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, NoReturn, Protocol, cast
 
-from shopfloor.error_factories import missing_working_directory, storage_error
 from shopfloor.errors import ShopfloorError, UnexpectedError, UsageError, sole_error
 
 if TYPE_CHECKING:

@@ -19,13 +19,13 @@ from shopfloor.client import Address, Transport
 from shopfloor.mcp import require_sdk
 
 EXAMPLES = """\
-  shopfloor mcp                                     as an agent starts it, over stdin and stdout
-  shopfloor mcp install claude-code                 add it to Claude Code, with a skill
-  shopfloor mcp install codex --print               show what would be written
-  shopfloor mcp uninstall codex                     remove it again
+  shopfloor mcp install claude-code     add it to Claude Code, with a skill
+  shopfloor mcp install codex --print   show what would be written
+  shopfloor mcp uninstall codex         remove it again
+  shopfloor mcp                         as an agent starts it, on stdin and stdout
 
-It uses the server that is running, or starts one in the background, which goes on
-when the agent ends; `shopfloor down` stops it. The server also has MCP at /mcp."""
+It uses the running server, or starts one in the background, which continues when
+the agent ends; `shopfloor down` stops it. The server also has MCP at /mcp."""
 _INSTALL = """\
   shopfloor mcp install claude-code
   shopfloor mcp install codex --storage ~/team   with the runs of this storage

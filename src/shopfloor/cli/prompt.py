@@ -12,8 +12,8 @@ from shopfloor.mcp import server_instructions
 from shopfloor.wiring import WorkerSettings
 
 EXAMPLES = """\
-  shopfloor prompt                 the text, with the workers that are there
-  shopfloor prompt >> AGENTS.md    for an agent that ignores the instructions of MCP servers"""
+  shopfloor prompt                the text, with the workers that are there
+  shopfloor prompt >> AGENTS.md   for an agent that does not show it to its model"""
 
 
 def parser(name: str, summary: str) -> ArgumentParser:

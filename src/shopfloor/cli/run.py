@@ -35,7 +35,6 @@ _USAGE = (
 )
 EXAMPLES = """\
   shopfloor run hello -i NAME=Ada
-  shopfloor run research-assistant 'the history of tea'
   shopfloor run --provider claude-code 'fix the failing test'
   shopfloor run --provider codex --read-only --max-budget 0.50 - < task.md
   shopfloor run --command 'pytest -q'"""
@@ -100,7 +99,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
         "worker",
         metavar="WORKER | PROMPT",
         nargs="?",
-        help="worker to run (`shopfloor workers list` lists them); with --provider, the task (- for stdin)",
+        help="worker to run, or the prompt for --provider",
     )
     add_task_argument(parser)
     parser.add_argument("--provider", metavar="NAME", help="run an agent or model API on PROMPT")

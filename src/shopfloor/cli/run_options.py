@@ -63,9 +63,7 @@ class WorkerInfo(msgspec.Struct, frozen=True):
 
 def add_task_argument(parser: ArgumentParser) -> None:
     """Add the argument TASK, as `args.text`."""
-    parser.add_argument(
-        "text", metavar="TASK", nargs="?", help="task for a worker with one text input, instead of -i (- for stdin)"
-    )
+    parser.add_argument("text", metavar="TASK", nargs="?", help="task for a worker with one text input (- for stdin)")
 
 
 def add_run_options(parser: ArgumentParser) -> OptionGroup:
