@@ -190,6 +190,8 @@ def main(words: list[str]) -> int:
 
 
 def _system_error(error: OSError) -> ShopfloorError:
+    from shopfloor.error_factories import missing_working_directory, storage_error
+
     if isinstance(error, FileNotFoundError) and error.filename is None:
         # Only looking up the working directory fails without a file name.
         return missing_working_directory()

@@ -24,8 +24,8 @@ EXAMPLES = """\
   shopfloor mcp uninstall codex         remove it again
   shopfloor mcp                         as an agent starts it, on stdin and stdout
 
-It uses the running server, or starts one in the background, which continues when
-the agent ends; `shopfloor down` stops it. The server also has MCP at /mcp."""
+It uses the running server, or starts one in the background that outlives the
+agent; `shopfloor down` stops it. The server also has MCP at /mcp."""
 _INSTALL = """\
   shopfloor mcp install claude-code
   shopfloor mcp install codex --storage ~/team   with the runs of this storage

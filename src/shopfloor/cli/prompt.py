@@ -13,7 +13,7 @@ from shopfloor.wiring import WorkerSettings
 
 EXAMPLES = """\
   shopfloor prompt                the text, with the workers that are there
-  shopfloor prompt >> AGENTS.md   for an agent that does not show it to its model"""
+  shopfloor prompt >> AGENTS.md   for an agent that does not read it by itself"""
 
 
 def parser(name: str, summary: str) -> ArgumentParser:
