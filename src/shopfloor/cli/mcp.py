@@ -22,7 +22,7 @@ EXAMPLES = """\
   shopfloor mcp install claude-code     add it to Claude Code, with a skill
   shopfloor mcp install codex --print   show what would be written
   shopfloor mcp uninstall codex         remove it again
-  shopfloor mcp                         as an agent starts it, on stdin and stdout
+  shopfloor mcp                         as an agent starts it, on stdio
 
 It uses the running server, or starts one in the background that outlives the
 agent; `shopfloor down` stops it. The server also has MCP at /mcp."""
