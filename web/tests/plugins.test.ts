@@ -45,6 +45,9 @@ describe("the workers of plugins", () => {
     expect(found[1]).toMatchObject({ name: "Counter", description: "Counts.", input_schema: {} });
   });
 
+  test("leave out a plugin whose name another worker has", () =>
+    expect(pluginWorkers([worker("counter", "builtin")], [COUNTER])).toEqual([]));
+
   test("are shown while the state of the plugins is unknown", () =>
     expect(pluginWorkers([worker("counter", "plugin")], [])).toHaveLength(1));
 

@@ -26,7 +26,8 @@ export const titleOfPlugin = ({ display_name: title, name }: Plugin) => title ||
  */
 export function pluginWorkers(workers: readonly Worker[], plugins: readonly Plugin[]): Worker[] {
   const usable = workers.filter(isPluginWorker);
-  const slugs = new Set(usable.map(({ slug }) => slug));
+  // Another worker may have the name of a plugin, and precedes it.
+  const slugs = new Set(workers.map(({ slug }) => slug));
   return [
     ...usable,
     ...plugins.filter((plugin) => acceptsTasks(plugin) && !slugs.has(plugin.name)).map(unusableWorker),
