@@ -184,7 +184,7 @@ WRONG = {
     "return {name: value for name, value in job_of(params).items()": (
         'return {name: "" if name == "description" else value for name, value in job_of(params).items()'
     ),
-    "output=output, completedAt=now())": "output=output)",
+    "job.update(ended, completedAt=now())": "job.update(ended)",
     'return {"jobId": job["jobId"], "status": job["status"]}': 'return {"jobId": job["jobId"], "status": "cancelled"}',
     '"output": job["output"], "artifacts": None}': '"text": job["output"]}',
     'del JOBS[job["jobId"]]': "pass",

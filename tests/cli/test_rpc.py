@@ -37,7 +37,10 @@ async def client(shopfloor: Cli, start, env: dict[str, str], tmp_path: Path) -> 
     project.mkdir()
     assert shopfloor("plugins", "new", "counter", "--template", "word-count", cwd=project).returncode == 0
     program = project / "plugins" / "counter" / "server.py"
-    program.write_text(program.read_text().replace("    output = ", f"{REPORT}    output = "))
+    text = program.read_text()
+    work = '    try:\n        ended = {"status": "completed", "output": work(task)}'
+    assert work in text
+    program.write_text(text.replace(work, REPORT + work))
     up = Server(start("up", "--port", "0", "--plugins", "plugins", cwd=project), env)
     token = up.http.headers["authorization"].removeprefix("Bearer ")
     async with httpx.AsyncClient() as http:
