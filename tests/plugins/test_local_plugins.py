@@ -9,13 +9,14 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 from tests.timeouts import TIMEOUT_SECONDS
 
 from shopfloor.adapters.local import LocalHost, LocalProcesses
-from shopfloor.adapters.plugins import MANIFEST_NAME, LocalPlugins, open_plugins, scan_plugins
+from shopfloor.adapters.plugins import MANIFEST_NAME, CallLimits, LocalPlugins, open_plugins, scan_plugins
 from shopfloor.errors import PluginFailed, PluginNotFound, PluginUnavailable
 from shopfloor.ports.plugins import PluginInfo
 from shopfloor.record import Storage
@@ -90,12 +91,14 @@ def write_plugin(folder: Path, name: str, how: str = "", capabilities: tuple[str
 
 
 @asynccontextmanager
-async def opened(tmp_path: Path) -> AsyncIterator[LocalPlugins]:
+async def opened(tmp_path: Path, **limits: Any) -> AsyncIterator[LocalPlugins]:
     host = LocalHost(Storage(tmp_path / "storage"))
     try:
         folders = [tmp_path / "plugins"]
         leases = tmp_path / "storage" / "plugins"
-        async with open_plugins(LocalProcesses(host), lambda: folders, lambda _: True, leases) as plugins:
+        async with open_plugins(
+            LocalProcesses(host), lambda: folders, lambda _: True, leases, limits=CallLimits(**limits)
+        ) as plugins:
             yield plugins
     finally:
         host.close()
@@ -175,12 +178,9 @@ async def test_a_plugin_without_the_capability_never_gets_worker_methods(tmp_pat
         ("id", "a response to another request"),
     ],
 )
-async def test_a_bad_answer_is_a_clear_error(
-    tmp_path: Path, how: str, message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("shopfloor.adapters.plugins.client.PLUGIN_ANSWER_BYTES", 1_000_000)
+async def test_a_bad_answer_is_a_clear_error(tmp_path: Path, how: str, message: str) -> None:
     write_plugin(tmp_path / "plugins", "odd", how)
-    async with opened(tmp_path) as plugins:
+    async with opened(tmp_path, answer_bytes=1_000_000) as plugins:
         worker = await plugins.worker("odd")
         with pytest.raises(PluginFailed, match=message) as failure:
             await worker.status("x")
@@ -189,14 +189,11 @@ async def test_a_bad_answer_is_a_clear_error(
         assert await worker.dispatch("A job", "Do it.", {}) == "job-1"
 
 
-async def test_a_plugin_that_does_not_answer_is_given_up_after_the_limit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("shopfloor.adapters.plugins.client.JsonRpcClient._call.__defaults__", (0.5,))
+async def test_a_plugin_that_does_not_answer_is_given_up_after_the_limit(tmp_path: Path) -> None:
     write_plugin(tmp_path / "plugins", "silent", "silent")
-    async with opened(tmp_path) as plugins:
+    async with opened(tmp_path, call_seconds=2.5) as plugins:
         worker = await plugins.worker("silent")
-        with pytest.raises(PluginUnavailable, match=r"no answer within 0\.5 s"):
+        with pytest.raises(PluginUnavailable, match=r"no answer within 2\.5 s"):
             await worker.status("x")
 
 
@@ -229,13 +226,10 @@ async def test_a_taken_port_is_followed_by_another(tmp_path: Path) -> None:
     ("how", "error"),
     [("dies", "ended with exit code 1: it cannot start"), ("hangs", "the initialize handshake failed")],
 )
-async def test_a_plugin_that_cannot_start_says_why(
-    tmp_path: Path, how: str, error: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("shopfloor.adapters.plugins.supervisor.PLUGIN_READY_SECONDS", 1.0)
+async def test_a_plugin_that_cannot_start_says_why(tmp_path: Path, how: str, error: str) -> None:
     folder = write_plugin(tmp_path / "plugins", "broken", how)
     write_plugin(tmp_path / "plugins", "fine")
-    async with opened(tmp_path) as plugins:
+    async with opened(tmp_path, ready_seconds=2.0) as plugins:
         plugins.start_all()
         failed = await wait_for_status(plugins, "broken", "error")
         assert error in (failed.error or "")

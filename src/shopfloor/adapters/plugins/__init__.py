@@ -6,7 +6,7 @@ from shopfloor.lazy import lazy_getattr as _lazy_getattr
 
 if TYPE_CHECKING:
     from shopfloor.adapters.plugins.allowances import Allowances
-    from shopfloor.adapters.plugins.client import JsonRpcClient
+    from shopfloor.adapters.plugins.client import CallLimits, JsonRpcClient
     from shopfloor.adapters.plugins.conformance import CheckResult, open_conformance
     from shopfloor.adapters.plugins.lease import PluginLease
     from shopfloor.adapters.plugins.local_plugins import LocalPlugins, open_plugins, scan_plugin, scan_plugins
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MANIFEST_NAME",
     "Allowances",
+    "CallLimits",
     "CheckResult",
     "InvalidManifest",
     "JsonRpcClient",
@@ -32,7 +33,7 @@ __getattr__ = _lazy_getattr(
     __name__,
     {
         "allowances": ("Allowances",),
-        "client": ("JsonRpcClient",),
+        "client": ("CallLimits", "JsonRpcClient"),
         "conformance": ("CheckResult", "open_conformance"),
         "lease": ("PluginLease",),
         "local_plugins": ("LocalPlugins", "open_plugins", "scan_plugin", "scan_plugins"),

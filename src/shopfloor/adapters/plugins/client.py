@@ -13,7 +13,7 @@ import msgspec
 
 from shopfloor.decoding import convert
 from shopfloor.errors import PluginFailed, PluginUnavailable
-from shopfloor.limits import PLUGIN_ANSWER_BYTES, PLUGIN_CALL_SECONDS, PLUGIN_NOTE_CHARS
+from shopfloor.limits import PLUGIN_ANSWER_BYTES, PLUGIN_CALL_SECONDS, PLUGIN_NOTE_CHARS, PLUGIN_READY_SECONDS
 from shopfloor.ports import JobItem, JobResult, JobState, JobStatus, PluginTool, ToolCallResult
 from shopfloor.rpc import ProtocolError, RpcError, decode_response, encode_request
 from shopfloor.version import __version__
@@ -59,14 +59,28 @@ class _Deleted(msgspec.Struct, frozen=True):
     deleted: bool
 
 
+class CallLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How long a plugin may take, and how much it may answer."""
+
+    ready_seconds: float = PLUGIN_READY_SECONDS
+    call_seconds: float = PLUGIN_CALL_SECONDS
+    answer_bytes: int = PLUGIN_ANSWER_BYTES
+
+
+DEFAULT_LIMITS = CallLimits()
+
+
 class JsonRpcClient:
     """Calls the methods of one plugin.
 
     Raises `PluginUnavailable` if the plugin does not answer, `PluginFailed` for an error or a malformed answer.
     """
 
-    def __init__(self, http: httpx.AsyncClient, name: str, url: str, secret: str) -> None:
+    def __init__(
+        self, http: httpx.AsyncClient, name: str, url: str, secret: str, limits: CallLimits = DEFAULT_LIMITS
+    ) -> None:
         self._http = http
+        self._limits = limits
         self._name = name
         self.url = url
         self.secret = secret
@@ -82,11 +96,11 @@ class JsonRpcClient:
         """Call any method and return its result as plain values."""
         return await self._call(method, params, dict[str, Any])
 
-    async def initialize(self, timeout_seconds: float) -> None:
+    async def initialize(self) -> None:
         """Do the handshake."""
         client = {"name": "shopfloor", "version": __version__}
         params = {"protocolVersion": PROTOCOL_VERSION, "capabilities": {}, "clientInfo": client}
-        await self._call("initialize", params, _Initialized, timeout_seconds)
+        await self._call("initialize", params, _Initialized, self._limits.ready_seconds)
 
     async def list_tools(self) -> Sequence[PluginTool]:
         """List the tools of the plugin."""
@@ -127,9 +141,10 @@ class JsonRpcClient:
         await self._call("worker/delete", {"jobId": job_id}, _Deleted)
 
     async def _call(
-        self, method: str, params: dict[str, Any], shape: type[T], timeout_seconds: float = PLUGIN_CALL_SECONDS
+        self, method: str, params: dict[str, Any], shape: type[T], timeout_seconds: float | None = None
     ) -> T:
         request_id = next(self._ids)
+        timeout_seconds = timeout_seconds or self._limits.call_seconds
         status, body = await self._post(method, encode_request(request_id, method, params), timeout_seconds)
         try:
             result = decode_response(body, request_id)
@@ -154,8 +169,8 @@ class JsonRpcClient:
                 async with request as response:
                     async for part in response.aiter_bytes():
                         body += part
-                        if len(body) > PLUGIN_ANSWER_BYTES:
-                            size = f"{PLUGIN_ANSWER_BYTES:,} bytes"
+                        if len(body) > self._limits.answer_bytes:
+                            size = f"{self._limits.answer_bytes:,} bytes"
                             raise PluginFailed(f"plugin {self._name}: {method}: the answer is larger than {size}")
         except TimeoutError as error:
             message = f"plugin {self._name}: {method}: no answer within {timeout_seconds:g} s"

@@ -41,7 +41,7 @@ from shopfloor.ports import (
 if TYPE_CHECKING:
     import httpx
 
-    from shopfloor.adapters.plugins.client import JsonRpcClient
+    from shopfloor.adapters.plugins.client import CallLimits, JsonRpcClient
     from shopfloor.adapters.plugins.supervisor import Supervisor
 
 _log = logging.getLogger("shopfloor.plugins")
@@ -101,7 +101,9 @@ class LocalPlugins:
         lease_folder: Path,
         *,
         is_shared: bool = False,
+        limits: CallLimits | None = None,
     ) -> None:
+        self._limits = limits
         self._processes = processes
         self._folders = folders
         self._is_allowed = is_allowed
@@ -153,6 +155,7 @@ class LocalPlugins:
             # Imported here: a process that uses no plugin does not load an HTTP client.
             import httpx
 
+            from shopfloor.adapters.plugins.client import DEFAULT_LIMITS
             from shopfloor.adapters.plugins.supervisor import Supervisor
 
             self._http = self._http or httpx.AsyncClient(
@@ -160,7 +163,8 @@ class LocalPlugins:
             )
             folder = Path(info.folder)
             lease = PluginLease(self._lease_folder, folder, is_shared=self._is_shared)
-            supervisor = Supervisor(folder, manifest, self._processes, self._http, lease)
+            limits = self._limits or DEFAULT_LIMITS
+            supervisor = Supervisor(folder, manifest, self._processes, self._http, lease, limits=limits)
             self._supervisors[manifest.name] = supervisor
             self._tasks.append(asyncio.create_task(_supervise(supervisor)))
         return supervisor
@@ -190,9 +194,10 @@ async def open_plugins(
     lease_folder: Path,
     *,
     is_shared: bool = False,
+    limits: CallLimits | None = None,
 ) -> AsyncGenerator[LocalPlugins]:
     """Open the plugins of some folders. Leaving the context ends their processes."""
-    plugins = LocalPlugins(processes, folders, is_allowed, lease_folder, is_shared=is_shared)
+    plugins = LocalPlugins(processes, folders, is_allowed, lease_folder, is_shared=is_shared, limits=limits)
     try:
         yield plugins
     finally:

@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 import httpx
 
-from shopfloor.adapters.plugins.client import JsonRpcClient
+from shopfloor.adapters.plugins.client import DEFAULT_LIMITS, CallLimits, JsonRpcClient
 from shopfloor.adapters.plugins.lease import PluginAddress, PluginLease
 from shopfloor.adapters.plugins.manifest import Manifest
 from shopfloor.errors import PluginFailed, PluginUnavailable, ShopfloorError, sole_error
@@ -22,7 +22,6 @@ from shopfloor.limits import (
     PLUGIN_POLL_SECONDS,
     PLUGIN_PORT_TRIES,
     PLUGIN_PORTS,
-    PLUGIN_READY_SECONDS,
     PLUGIN_RESTART_MAX_SECONDS,
     PLUGIN_RESTART_SECONDS,
     PLUGIN_RESTART_WAIT_SECONDS,
@@ -42,13 +41,21 @@ class Supervisor:
     """Keeps one plugin running. `run` does the work; the other methods are for callers of the plugin."""
 
     def __init__(
-        self, folder: Path, manifest: Manifest, processes: Processes, http: httpx.AsyncClient, lease: PluginLease
+        self,
+        folder: Path,
+        manifest: Manifest,
+        processes: Processes,
+        http: httpx.AsyncClient,
+        lease: PluginLease,
+        *,
+        limits: CallLimits = DEFAULT_LIMITS,
     ) -> None:
         self._folder = folder
         self._manifest = manifest
         self._processes = processes
         self._http = http
         self._lease = lease
+        self._limits = limits
         self._status: PluginStatus = "stopped"
         self._error: str | None = None
         self._tools: Sequence[PluginTool] = ()
@@ -126,7 +133,7 @@ class Supervisor:
                 address, self._client = None, None
                 self._set("starting" if published.error is None else "error", published.error)
             elif published != address:
-                client = JsonRpcClient(self._http, self._manifest.name, published.url, published.secret)
+                client = JsonRpcClient(self._http, self._manifest.name, published.url, published.secret, self._limits)
                 try:
                     await self._handshake(client)
                     address = published
@@ -139,7 +146,7 @@ class Supervisor:
 
     async def _handshake(self, client: JsonRpcClient) -> None:
         """Make the client available once the plugin has answered."""
-        await client.initialize(PLUGIN_READY_SECONDS)
+        await client.initialize()
         self._tools = await client.list_tools()
         self._client = client
         self._set("ready")
@@ -161,7 +168,7 @@ class Supervisor:
             cwd=str(self._folder),
             env={**self._manifest.mcp.environment(port, sys.executable), SECRET_VARIABLE: secret},
         )
-        client = JsonRpcClient(self._http, self._manifest.name, f"http://127.0.0.1:{port}/mcp", secret)
+        client = JsonRpcClient(self._http, self._manifest.name, f"http://127.0.0.1:{port}/mcp", secret, self._limits)
         self._output.clear()
         ended = Exit(0)
         async with self._processes.start(command, run_id=None) as child, anyio.create_task_group() as tasks:
@@ -177,7 +184,7 @@ class Supervisor:
     async def _wait_until_ready(self, client: JsonRpcClient, child: Child) -> None:
         """Do the handshake, and make the client available. Kill a process that is not ready in time."""
         failure = "no answer"
-        with anyio.move_on_after(PLUGIN_READY_SECONDS):
+        with anyio.move_on_after(self._limits.ready_seconds):
             while True:
                 try:
                     await self._handshake(client)
