@@ -26,7 +26,7 @@ from shopfloor.views.notes import (
 from shopfloor.views.outline import LoadOutline, Outline, Step, TreeRow, outline, steps_by_parent, tree
 from shopfloor.views.partial_messages import PartialMessages, without_chunks
 from shopfloor.views.row import INTERRUPTED, RunRow, RunState, display_status, is_interrupted, queued_row, row_fold
-from shopfloor.views.search import (
+from shopfloor.views.search_query import (
     HIT_BEGIN,
     HIT_END,
     Term,
