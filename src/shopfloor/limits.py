@@ -187,6 +187,10 @@ FLEET_CHUNK_BYTES: Final = 64 * 1024
 """The approximate size of the chunks in which the fleet events of a run are stored."""
 OPEN_BRANCHES: Final = 1_000
 """The number of open steps, and of open calls, that the row of a run tracks."""
+REQUEST_TEXT_CHARS: Final = 2_000
+"""The longest text of a question or tool call in the row of a run; the log has all of it."""
+REQUEST_OPTIONS_MAX: Final = 50
+"""The number of options of a question in the row of a run; the log has all."""
 NOTES_KEPT: Final = 100
 """The number of questions, and of decisions, that the row of a run has; the log has all."""
 TIMELINE_OPEN_CALLS: Final = 1_000

@@ -21,6 +21,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "run": "Run a worker, an agent or a command here, and record it",
         "resume": "Continue a run that was interrupted or answered",
         "dispatch": "Hand a run to the server, which executes it in the background",
+        "waiting": "List what waits for you: questions, approvals and tool calls",
         "answer": "Answer a question or a tool call that a run is waiting for",
         "cancel": "Cancel a run",
         "workers": "List, show, check and create workers",

@@ -31,6 +31,8 @@ SUB_RUN_POLL_SECONDS: Final = 0.25
 """The interval at which a silent stream checks whether sub-runs wait for a client tool."""
 LOG_SETTLE_SECONDS: Final = 0.5
 """How long a run's log must be silent before its stream ends for a question, since another branch may still write."""
+WAITING_RUNS_MAX: Final = 500
+"""Waiting runs whose requests `GET /api/waiting` lists; the newest ones."""
 PENDING_CALLS_RUNS_MAX: Final = 100
 """Open sub-runs of a run whose pending calls are listed."""
 

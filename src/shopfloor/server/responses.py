@@ -20,6 +20,7 @@ RESPONSE_MODELS = (
     response_models.WorkerItem,
     response_models.WorkerDetail,
     response_models.WorkerEvents,
+    response_models.WaitingList,
     response_models.ArtifactList,
     response_models.LogPage,
     response_models.FleetEventList,

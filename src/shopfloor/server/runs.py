@@ -12,15 +12,17 @@ from starlette.responses import Response
 from shopfloor.errors import RunNotFound
 from shopfloor.ports import RunFilter, RunItem, Store
 from shopfloor.server.artifacts import find_artifacts
-from shopfloor.server.limits import TRANSCRIPT_BYTES
+from shopfloor.server.limits import TRANSCRIPT_BYTES, WAITING_RUNS_MAX
 from shopfloor.server.openapi import Operations
-from shopfloor.server.parameters import DetailParams, ListParams, TimelineParams, to_utc
+from shopfloor.server.parameters import DetailParams, ListParams, NoParams, TimelineParams, to_utc
 from shopfloor.server.pending_calls import find_pending_calls
 from shopfloor.server.response_models import (
     WorkerDetail,
     WorkerEvent,
     WorkerEvents,
     WorkerList,
+    WaitingList,
+    build_waiting_items,
     build_worker_detail,
     build_worker_item,
     statuses_for_filter,
@@ -57,6 +59,15 @@ async def list_workers(request: Request, params: ListParams) -> Response:
 def _search_words(query: str | None) -> str | None:
     """Return the words to search for, without NUL characters, or None if there are none."""
     return " ".join(query.replace("\0", " ").split()) or None if query else None
+
+
+@operations("GET", "/api/waiting", describe_json(WaitingList, "The longest wait first."))
+async def list_waiting(request: Request, _: NoParams) -> Response:
+    """List the questions, approvals and tool calls that wait for a person or a client, without those answered."""
+    waiting = RunFilter(statuses=("waiting",))
+    page = await get_services(request).store.list_runs(waiting, limit=WAITING_RUNS_MAX)
+    items = [item for run in page.items for item in build_waiting_items(run)]
+    return json_response(WaitingList(sorted(items, key=lambda item: item.since), len(items)))
 
 
 @operations("GET", "/api/agents/workers/detail", describe_json(WorkerDetail, "The run."), DetailParams)

@@ -96,6 +96,7 @@ from shopfloor.views.truncation import as_text, ms_between, truncate_bytes, trun
 from shopfloor.views.wait_state import (
     DEFINITION_CHANGED,
     RATE_LIMIT,
+    PersonRequest,
     WaitState,
     definition_wait_message,
     describe_pending_call,
@@ -115,6 +116,7 @@ __all__ = [
     "INTERRUPTED",
     "LOG_QUESTION",
     "RATE_LIMIT",
+    "PersonRequest",
     "RECORD_DECISION",
     "ROW_CHUNK",
     "SPAN_EVENTS",

@@ -7,7 +7,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from shopfloor.limits import OPEN_BRANCHES, PREVIEW_CHARS
+from shopfloor.limits import OPEN_BRANCHES, PREVIEW_CHARS, REQUEST_OPTIONS_MAX, REQUEST_TEXT_CHARS
 from shopfloor.log import (
     CallCompleted,
     CallStarted,
@@ -32,6 +32,16 @@ DEFINITION_CHANGED = "definition_changed"
 _RUN_KIND = "run"
 
 
+class PersonRequest(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a pending call asks of a person or a client. Bounded: long texts and lists of options are cut."""
+
+    since: str
+    """When the call was made."""
+    text: str
+    """The question, or the tool and its input."""
+    options: tuple[str, ...] = ()
+
+
 class WaitState(msgspec.Struct, frozen=True, omit_defaults=True):
     """The state of the fold. Bounded: has the newest `OPEN_BRANCHES` open branches and calls."""
 
@@ -47,6 +57,8 @@ class WaitState(msgspec.Struct, frozen=True, omit_defaults=True):
     """What would answer each call (a client tool, a question, an approval), by call id."""
     asks: dict[str, str] = {}
     """What each call asks for, on one line, by call id."""
+    requests: dict[str, PersonRequest] = {}
+    """What each call that a person or a client has to answer asks for, by call id."""
     announced: tuple[str, ...] = msgspec.field(default=(), name="coming")
     """The step keys where further calls or branches are announced and not in the log yet: these do not wait."""
 
@@ -131,6 +143,9 @@ def wait_state_step(state: WaitState, event: Event) -> WaitState:
                 asks=keep_newest(
                     {**state.asks, call_id: describe_pending_call(event.payload.name, awaits.kind, event.payload.input)}
                 ),
+                requests=state.requests
+                if awaits.kind in (RATE_LIMIT, DEFINITION_CHANGED)
+                else keep_newest({**state.requests, call_id: _person_request(event, event.payload, awaits.kind)}),
                 announced=(*others, step_key) if awaits.more else others,
             )
         case ToolResult(call_id=call_id) if call_id in state.calls:
@@ -140,6 +155,7 @@ def wait_state_step(state: WaitState, event: Event) -> WaitState:
                 until=_without_key(state.until, call_id),
                 kinds=_without_key(state.kinds, call_id),
                 asks=_without_key(state.asks, call_id),
+                requests=_without_key(state.requests, call_id),
             )
         case _:
             return state
@@ -160,6 +176,24 @@ def describe_pending_call(name: str, kind: str, arguments: Any) -> str:
         text = f"{name} {as_text(arguments)}" if arguments not in (None, {}, "") else name
     line = " ".join(text[: PREVIEW_CHARS * 4].split())
     return line if len(line) <= PREVIEW_CHARS else f"{line[: PREVIEW_CHARS - 1]}…"
+
+
+def _person_request(event: Event, call: ToolCall, kind: str) -> PersonRequest:
+    fields = cast("dict[str, Any]", call.input) if isinstance(call.input, dict) else {}
+    if kind == QUESTION and "question" in fields:
+        options = cast("list[Any]", fields["options"]) if isinstance(fields.get("options"), list) else []
+        text = as_text(fields["question"])
+    else:
+        options, text = [], f"{call.name} {as_text(call.input)}" if call.input not in (None, {}, "") else call.name
+    return PersonRequest(
+        since=event.timestamp,
+        text=_shorten(text, REQUEST_TEXT_CHARS),
+        options=tuple(_shorten(as_text(option), PREVIEW_CHARS) for option in options[:REQUEST_OPTIONS_MAX]),
+    )
+
+
+def _shorten(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def definition_wait_message(arguments: Any) -> str:
@@ -184,6 +218,7 @@ def _without_step(state: WaitState, step_key: str) -> WaitState:
         until={call: at for call, at in state.until.items() if call in calls},
         kinds={call: kind for call, kind in state.kinds.items() if call in calls},
         asks={call: line for call, line in state.asks.items() if call in calls},
+        requests={call: request for call, request in state.requests.items() if call in calls},
         announced=tuple(
             key for key in state.announced if key != step_key and _path(step_key) not in _enclosing_paths(key)
         ),
