@@ -453,6 +453,36 @@ CONFIG_ATTEMPTS: Final = 10
 PLUGIN_CHECK_SECONDS: Final = 5.0
 """How long `shopfloor plugins check` waits for its job before it cancels it."""
 
+# Hooks: webhooks and commands that are told about runs.
+HOOKS_MAX: Final = 100
+"""The number of webhooks of a storage."""
+HOOK_URL_CHARS: Final = 2_000
+"""The longest URL of a webhook."""
+HOOK_RETRY_SECONDS: Final = 24 * 3600.0
+"""How long the delivery of an event is tried."""
+HOOK_PENDING_MAX: Final = 10_000
+"""Deliveries of one hook that wait; the oldest are dropped."""
+HOOK_BACKOFF_SECONDS: Final = 5.0
+"""The pause after the first failed try; it doubles with each further one."""
+HOOK_BACKOFF_MAX_SECONDS: Final = 3600.0
+"""The longest pause between two tries."""
+HOOK_TIMEOUT_SECONDS: Final = 15.0
+"""How long a receiver may take to answer."""
+HOOK_COMMAND_SECONDS: Final = 60.0
+"""How long a command of a hook may take before it is killed."""
+HOOK_POLL_SECONDS: Final = 1.0
+"""How often due deliveries are looked for."""
+HOOK_BATCH: Final = 100
+"""Deliveries that are read at once."""
+HOOK_CONCURRENCY: Final = 20
+"""Hooks that are delivered to at once; one delivery of each at a time."""
+SETTINGS_BYTES: Final = 64 * 1024
+"""The largest settings file."""
+DESKTOP_MIN_SECONDS: Final = 30.0
+"""A desktop notification is shown for runs that took at least this long."""
+DESKTOP_RETRY_SECONDS: Final = 60.0
+"""After this time a desktop notification is not shown any more."""
+
 # Artifacts of runs, and memories of workers.
 BLOB_NAME_CHARS: Final = 100
 """The length of an artifact's name and of a memory's key."""

@@ -8,8 +8,9 @@ from contextlib import aclosing
 
 import anyio
 
-from shopfloor.cli.arguments import QUIET_HELP, Parser
+from shopfloor.cli.arguments import QUIET_HELP, Parser, storage_from_args
 from shopfloor.cli.client_session import run_with_client
+from shopfloor.cli.outcome_notice import add_on_outcome_option, reject_on_outcome
 from shopfloor.cli.renderer import render_options_from_args
 from shopfloor.cli.run_options import (
     add_run_options,
@@ -35,7 +36,17 @@ EXAMPLES = """\
   shopfloor dispatch repo-report --wait   watch the run until it ends
   shopfloor dispatch hello -i NAME=Ada --idempotency-key greet-ada
                                           dispatched twice, it is still one run"""
-_ADVANCED = ("--input-json", "--task", "--workers", "--plugins", "--owner", "--channel", "--channel-name", "--debug")
+_ADVANCED = (
+    "--on-outcome",
+    "--input-json",
+    "--task",
+    "--workers",
+    "--plugins",
+    "--owner",
+    "--channel",
+    "--channel-name",
+    "--debug",
+)
 
 
 def parser(name: str, summary: str) -> ArgumentParser:
@@ -52,12 +63,14 @@ def parser(name: str, summary: str) -> ArgumentParser:
         help="if a run with this key exists, print its id instead of creating one",
     )
     parser.add_argument("-q", "--quiet", action="store_true", help=QUIET_HELP)
+    add_on_outcome_option(parser)
     add_run_options(parser)
     return parser
 
 
 def run(args: Namespace) -> int:
     """Dispatch the run that the arguments describe."""
+    reject_on_outcome(args)
     return dispatch(args, key=args.idempotency_key, wait=args.wait)
 
 
@@ -91,6 +104,10 @@ def dispatch(args: Namespace, *, key: str | None = None, wait: bool = False) -> 
         run_id = run_with_client(args, request, workers=worker_settings_from_args(args))
     except ShopfloorError as error:
         raise with_worker_hint(error, args, served=served) from error
+    if args.on_outcome:
+        from shopfloor.wiring import add_run_hook
+
+        anyio.run(add_run_hook, storage_from_args(args), run_id, args.on_outcome)
     if wait:
         return _watch(args, run_id)
     print(run_id, flush=True)

@@ -26,6 +26,7 @@ from shopfloor.cli.arguments import (
 )
 from shopfloor.cli.client_session import is_remote, run_with_client
 from shopfloor.cli.main import restore_gc_thresholds
+from shopfloor.cli.outcome_notice import desktop_min_seconds
 from shopfloor.cli.shutdown import schedule_exit_if_tasks_remain
 from shopfloor.client import Client
 from shopfloor.engine import Cancellation, CommandRequest, StepCommand, run_command, shell_argv
@@ -110,6 +111,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
         action="store_true",
         help="run in the background, with its log in server.log of the storage",
     )
+    parser.add_argument("--no-notify", action="store_true", help="show no desktop notifications on this terminal")
     parser.add_argument("--examples", action="store_true", help="create a few example runs in an empty storage")
     return parser
 
@@ -153,6 +155,7 @@ def run(args: Namespace) -> int:
             workers=workers,
             allowed_hosts=tuple(args.allow_host),
             retention_seconds=args.keep,
+            notify_seconds=None if args.no_notify or not sys.stdout.isatty() else desktop_min_seconds(),
             on_started=on_started,
         )
         schedule_exit_if_tasks_remain(0)

@@ -56,7 +56,8 @@ def waiting_lines(items: Sequence[dict[str, Any]], style: Style) -> Iterator[str
     for item in items:
         run_id = str(item["run_id"])
         title = one_line(f"{item['worker']}: {item['title']}", PREVIEW_CHARS // 2)
-        yield f"{style.paint(run_id[:8], 'bold')}  {escape_controls(str(item['kind'])):<11}  {format_age(item['since']):>8}  {title}"
+        kind = escape_controls(str(item["kind"])).ljust(11)
+        yield f"{style.paint(run_id[:8], 'bold')}  {kind}  {format_age(item['since']):>8}  {title}"
         yield f"          {style.paint(one_line(item['text'], PREVIEW_CHARS), 'cyan')}"
         options = cast("list[str]", item["options"] or [])
         for number, option in enumerate(options, start=1):

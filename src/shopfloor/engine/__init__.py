@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from shopfloor.engine.cancellation import Cancellation
     from shopfloor.engine.command_run import CommandOutcome, CommandRequest, run_command
     from shopfloor.engine.engine_ports import StoragePorts
+    from shopfloor.engine.hook_delivery import HookDelivery
     from shopfloor.engine.ingest import Ingest, pack
     from shopfloor.engine.maintenance import (
         HOST_LOST,
@@ -61,6 +62,7 @@ __all__ = [
     "CommandOutcome",
     "CommandRequest",
     "Definition",
+    "HookDelivery",
     "Ingest",
     "InputField",
     "Prices",
@@ -121,6 +123,7 @@ __getattr__ = _lazy_getattr(
             "RunEngine",
             "assemble",
         ),
+        "hook_delivery": ("HookDelivery",),
         "ingest": (
             "Ingest",
             "pack",

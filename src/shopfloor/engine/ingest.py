@@ -38,6 +38,7 @@ from shopfloor.views import (
     Timeline,
     archive,
     fleet_event_step,
+    notifications_of,
     row_fold,
     search_fold,
     timeline_fold,
@@ -96,6 +97,7 @@ class _FollowedLog:
             search=search_chunks,
             search_stopped_at=search.stopped_at,
             fleet_events=fleet_events,
+            notifications=notifications_of(row, events),
         )
 
 

@@ -26,6 +26,7 @@ from shopfloor.ports.audit import Audit, AuditEntry, audit_entry
 from shopfloor.ports.blobs import BlobInfo, Blobs, artifacts_folder, memory_folder, validate_key, validate_name
 from shopfloor.ports.bus import Bus, FleetSubscription, RunsSubscription, Subscription
 from shopfloor.ports.fleet_events import FleetEventPage, FleetEvents, FleetFilter, StoredFleetEvent
+from shopfloor.ports.hooks import Delivery, Hook, HookOrigin, Hooks, HookStatus, SendNotification
 from shopfloor.ports.hosts import Hosts
 from shopfloor.ports.logs import (
     Log,
@@ -93,11 +94,16 @@ __all__ = [
     "Child",
     "Command",
     "ControlMessage",
+    "Delivery",
     "Exit",
     "FleetEventPage",
     "FleetEvents",
     "FleetFilter",
     "FleetSubscription",
+    "Hook",
+    "HookOrigin",
+    "HookStatus",
+    "Hooks",
     "Hosts",
     "JobDecision",
     "JobItem",
@@ -142,6 +148,7 @@ __all__ = [
     "RunRequest",
     "RunService",
     "RunsSubscription",
+    "SendNotification",
     "Session",
     "SessionEnded",
     "Store",

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import msgspec
 
 from shopfloor.errors import ShopfloorError
-from shopfloor.views import FleetEvent, RunRow, SearchChunk, TimelineRow
+from shopfloor.views import FleetEvent, Notification, RunRow, SearchChunk, TimelineRow
 
 
 class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,6 +109,8 @@ class ViewUpdate(msgspec.Struct, frozen=True, kw_only=True):
     """The event at which the text became too long to be indexed."""
     fleet_events: list[FleetEvent] = []
     """The fleet events that the new events cause."""
+    notifications: list[Notification] = []
+    """What hooks are told about the new events. Stored as deliveries, once, as fleet events are."""
 
 
 class Store(Protocol):

@@ -71,6 +71,12 @@ class RunParams(Struct, frozen=True, kw_only=True):
         require_run_id(self.run_id)
 
 
+class HookParams(Struct, frozen=True, kw_only=True):
+    """A hook, by its id in the path."""
+
+    hook_id: Annotated[_ShortText, Meta(description="The id of the hook.")]
+
+
 class DeleteParams(RunParams, frozen=True, kw_only=True):
     """A run to delete."""
 

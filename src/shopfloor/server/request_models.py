@@ -13,6 +13,7 @@ from shopfloor.limits import OPEN_BRANCHES, TASK_MAX_CHARS
 from shopfloor.ports import CallResult, RunRequest, run_fields
 from shopfloor.server.limits import BODY_DEPTH
 from shopfloor.server.parameters import UUID4
+from shopfloor.views import NOTIFICATION_KINDS, NotificationKind
 
 T = TypeVar("T")
 
@@ -86,6 +87,16 @@ class PinRequest(_Body, frozen=True, kw_only=True):
     pinned: bool
 
 
+class AddHook(_Body, frozen=True, kw_only=True):
+    """A webhook to add."""
+
+    url: Annotated[str, Meta(description="Where to send events: an http or https address.")]
+    kinds: Annotated[
+        list[NotificationKind],
+        Meta(description="What to send; by default everything.", max_length=len(NOTIFICATION_KINDS)),
+    ] = []
+
+
 class CancelOrder(_Body, frozen=True, kw_only=True):
     """A request to cancel a run."""
 
@@ -118,7 +129,7 @@ class AnswerOrder(_Body, frozen=True, kw_only=True):
 ExecutionRequest = StartExecution | ContinueExecution
 
 
-REQUEST_MODELS = (StartExecution, ContinueExecution, RunRequest, PinRequest, CancelOrder, AnswerOrder)
+REQUEST_MODELS = (StartExecution, ContinueExecution, RunRequest, PinRequest, CancelOrder, AnswerOrder, AddHook)
 
 _JSON = "application/json"
 _HINT = "see /api/docs for the fields of the body"

@@ -35,6 +35,10 @@ RESPONSE_MODELS = (
     response_models.PluginList,
     response_models.ProviderList,
     response_models.JsonRpcResponse,
+    response_models.HookList,
+    response_models.AddedHook,
+    response_models.RemovedHook,
+    response_models.HookTest,
 )
 # For a stream the schema describes one event, as tools that read OpenAPI expect.
 _TEXT = {"type": "string"}

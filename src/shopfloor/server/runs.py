@@ -17,11 +17,11 @@ from shopfloor.server.openapi import Operations
 from shopfloor.server.parameters import DetailParams, ListParams, NoParams, TimelineParams, to_utc
 from shopfloor.server.pending_calls import find_pending_calls
 from shopfloor.server.response_models import (
+    WaitingList,
     WorkerDetail,
     WorkerEvent,
     WorkerEvents,
     WorkerList,
-    WaitingList,
     build_waiting_items,
     build_worker_detail,
     build_worker_item,

@@ -9,7 +9,19 @@ from typing import Protocol
 import msgspec
 
 from shopfloor.limits import CLIENT_WAIT_SECONDS, EXECUTE_GRACE_SECONDS
-from shopfloor.ports import Audit, Blobs, LogReader, PluginInfo, ProviderInfo, RowChanges, RunService, Store, Watchers
+from shopfloor.ports import (
+    Audit,
+    Blobs,
+    Hooks,
+    LogReader,
+    PluginInfo,
+    ProviderInfo,
+    RowChanges,
+    RunService,
+    SendNotification,
+    Store,
+    Watchers,
+)
 from shopfloor.server.access import AccessControl
 from shopfloor.server.fleet_feed import FleetFeed
 from shopfloor.server.limits import HEARTBEAT_SECONDS
@@ -44,6 +56,9 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     """Lists the plugins, with the state of their processes."""
     fleet: FleetFeed | None = None
     """Delivers fleet events. None: the server has no fleet events."""
+    hooks: Hooks | None = None
+    """Who is told about runs. None: the server has no hooks."""
+    send_notification: SendNotification | None = None
     page_folder: Path | None = None
     """The folder of the built page. Without it, the server shows how to build the page."""
     allowed_hosts: tuple[str, ...] = ()

@@ -23,6 +23,15 @@ from shopfloor.views.notes import (
     Notes,
     notes_step,
 )
+from shopfloor.views.notifications import (
+    NOTIFICATION_KINDS,
+    Notification,
+    NotificationKind,
+    encode_cloud_event,
+    notification_environment,
+    notifications_of,
+    outcome_notification,
+)
 from shopfloor.views.outline import LoadOutline, Outline, Step, TreeRow, outline, steps_by_parent, tree
 from shopfloor.views.partial_messages import PartialMessages, without_chunks
 from shopfloor.views.row import INTERRUPTED, RunRow, RunState, display_status, is_interrupted, queued_row, row_fold
@@ -115,8 +124,8 @@ __all__ = [
     "HIT_END",
     "INTERRUPTED",
     "LOG_QUESTION",
+    "NOTIFICATION_KINDS",
     "RATE_LIMIT",
-    "PersonRequest",
     "RECORD_DECISION",
     "ROW_CHUNK",
     "SPAN_EVENTS",
@@ -139,8 +148,11 @@ __all__ = [
     "LogSearcher",
     "Notes",
     "Notice",
+    "Notification",
+    "NotificationKind",
     "Outline",
     "PartialMessages",
+    "PersonRequest",
     "Question",
     "ReasoningDelta",
     "ReasoningEnd",
@@ -191,6 +203,7 @@ __all__ = [
     "describe_inputs",
     "describe_pending_call",
     "display_status",
+    "encode_cloud_event",
     "encode_event",
     "encode_fleet_event",
     "entry_step",
@@ -207,6 +220,9 @@ __all__ = [
     "ms_between",
     "normalize_text",
     "notes_step",
+    "notification_environment",
+    "notifications_of",
+    "outcome_notification",
     "outline",
     "parse_query",
     "plain_text",

@@ -2,6 +2,7 @@
 
 from shopfloor.adapters.local import local_process_name
 from shopfloor.wiring.engine import local_engine
+from shopfloor.wiring.hooks import add_run_hook, desktop_hook, run_hook_command
 from shopfloor.wiring.in_process import open_api, open_client
 from shopfloor.wiring.plugins import (
     allow_plugin,
@@ -14,7 +15,7 @@ from shopfloor.wiring.plugins import (
 from shopfloor.wiring.providers import find_providers, local_validation_context, provider_names, transcribe_output
 from shopfloor.wiring.server import access_control, hold_server_lock, open_audit, serve_storage
 from shopfloor.wiring.server_thread import ServerThread
-from shopfloor.wiring.settings import WorkerSettings
+from shopfloor.wiring.settings import WorkerSettings, seconds_setting
 from shopfloor.wiring.storage import (
     CommandPorts,
     StorageBackend,
@@ -31,9 +32,11 @@ __all__ = [
     "StorageBackend",
     "WorkerSettings",
     "access_control",
+    "add_run_hook",
     "allow_plugin",
     "check_plugin",
     "create_plugin",
+    "desktop_hook",
     "find_providers",
     "hold_server_lock",
     "list_plugins",
@@ -50,6 +53,8 @@ __all__ = [
     "own_plugins",
     "plugin_templates",
     "provider_names",
+    "run_hook_command",
+    "seconds_setting",
     "serve_storage",
     "subscribe_deltas",
     "transcribe_output",

@@ -18,6 +18,7 @@ from shopfloor.error_factories import storage_error
 from shopfloor.errors import ResourceLimit, ServerRunning, ShopfloorError
 from shopfloor.record import Storage, open_for_append, require_private_folder, try_lock, write_private
 from shopfloor.wiring.engine import local_engine
+from shopfloor.wiring.hooks import settings_hooks, update_own_hooks
 from shopfloor.wiring.mcp import mount_mcp
 from shopfloor.wiring.settings import WorkerSettings
 from shopfloor.wiring.storage import local_backend, open_projects
@@ -104,21 +105,26 @@ async def serve_storage(
     workers: WorkerSettings | None = None,
     allowed_hosts: tuple[str, ...] = (),
     retention_seconds: float | None = None,
+    notify_seconds: float | None = None,
     on_started: Callable[[Address, WorkerCatalog], None],
 ) -> None:
     """Run API, engine and maintenance of a storage in this process, until a signal or cancellation (`shopfloor up`).
 
     `on_started` is called with the address and the workers once the server accepts requests. It is called in a thread
-    and may block. Raises ServerRunning if the storage already has a server.
+    and may block. With `notify_seconds` questions, and outcomes of runs that took so long, are shown on
+    this desktop, if it can show them.
+    Raises ServerRunning if the storage already has a server.
     """
     import anyio
 
+    from shopfloor.adapters.local import NotificationSender
     from shopfloor.client import Address
-    from shopfloor.engine import finish_deletions, maintain_until_lost, requeue_abandoned, run_maintenance
+    from shopfloor.engine import HookDelivery, finish_deletions, maintain_until_lost, requeue_abandoned, run_maintenance
     from shopfloor.server import create_app, load_connection_limits, serve
 
     workers = workers or WorkerSettings()
     limits = load_connection_limits(workers.slots)
+    own_hooks = settings_hooks(storage, notify_seconds=notify_seconds)
     lost: list[Exception] = []
 
     with hold_server_lock(storage):
@@ -138,6 +144,7 @@ async def serve_storage(
             local_engine(backend, workers, shares_plugins=True) as engine,
         ):
             token = await backend.access.admin_token()
+            await update_own_hooks(backend.hooks, own_hooks)
             await finish_deletions(engine.ports)
             await requeue_abandoned(engine.ports, engine.resumption)
             await backend.queue.restore_queued_rows()
@@ -159,6 +166,7 @@ async def serve_storage(
 
                 tasks.start_soon(engine.scheduler.run)
                 tasks.start_soon(maintain)
+                tasks.start_soon(HookDelivery(backend.hooks, NotificationSender()).run)
                 app = create_app(backend.services(engine, allowed_hosts=allowed_hosts), mounted=[mount_mcp()])
                 await serve(app, host, port, publish_address, limits, on_signal=engine.scheduler.watchdog.request_stop)
                 tasks.cancel_scope.cancel()

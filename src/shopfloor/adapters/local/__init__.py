@@ -3,6 +3,8 @@
 Three packages deal with logs: `log` has the format, `record` the files, this one the adapters of the ports.
 """
 
+from typing import TYPE_CHECKING
+
 from shopfloor.adapters.local.audit import LocalAudit, local_process_name
 from shopfloor.adapters.local.blobs import LocalBlobs
 from shopfloor.adapters.local.bus import LocalBus
@@ -12,6 +14,10 @@ from shopfloor.adapters.local.logs import LocalLogs
 from shopfloor.adapters.local.processes import LocalProcesses
 from shopfloor.adapters.local.projects import LocalProjects
 from shopfloor.adapters.local.tokens import LocalTokens
+from shopfloor.lazy import lazy_getattr as _lazy_getattr
+
+if TYPE_CHECKING:
+    from shopfloor.adapters.local.notification_sender import NotificationSender, desktop_command
 
 __all__ = [
     "LocalAudit",
@@ -25,5 +31,10 @@ __all__ = [
     "LocalProcesses",
     "LocalProjects",
     "LocalTokens",
+    "NotificationSender",
+    "desktop_command",
     "local_process_name",
 ]
+
+# Loaded on first use: only a server and `--on-outcome` send notifications.
+__getattr__ = _lazy_getattr(__name__, {"notification_sender": ("NotificationSender", "desktop_command")})

@@ -7,6 +7,7 @@ from shopfloor.lazy import lazy_getattr as _lazy_getattr
 if TYPE_CHECKING:
     from shopfloor.adapters.memory.blobs import MemoryBlobs
     from shopfloor.adapters.memory.fleet_events import MemoryFleetEvents
+    from shopfloor.adapters.memory.hooks import MemoryHooks
     from shopfloor.adapters.memory.logs import MemoryLogFeed, MemoryLogReader, MemoryLogs
     from shopfloor.adapters.memory.queue import MemoryQueue
     from shopfloor.adapters.memory.storage import MemoryAudit, MemoryHosts, MemoryStorage, MemoryTokens, MemoryWatchers
@@ -16,6 +17,7 @@ __all__ = [
     "MemoryAudit",
     "MemoryBlobs",
     "MemoryFleetEvents",
+    "MemoryHooks",
     "MemoryHosts",
     "MemoryLogFeed",
     "MemoryLogReader",
@@ -37,6 +39,7 @@ __getattr__ = _lazy_getattr(
             "MemoryTokens",
             "MemoryWatchers",
         ),
+        "hooks": ("MemoryHooks",),
         "blobs": ("MemoryBlobs",),
         "logs": (
             "MemoryLogFeed",

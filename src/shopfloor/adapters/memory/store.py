@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from shopfloor.adapters.memory.fleet_events import FleetEventList
+from shopfloor.adapters.memory.hooks import MemoryHooks
 from shopfloor.decoding import decode_json
 from shopfloor.errors import InvalidParameter, ShopfloorError
 from shopfloor.limits import FLEET_EVENTS_KEPT
@@ -61,6 +62,7 @@ class MemoryStore:
 
     def __init__(self, *, fleet_events_kept: int = FLEET_EVENTS_KEPT) -> None:
         self.fleet_events = FleetEventList(fleet_events_kept)
+        self.hooks = MemoryHooks()
         self.control_messages: dict[int, ControlMessage] = {}
         """The control messages of the queue, which owns them."""
         self._runs: dict[str, _StoredRun] = {}
@@ -245,6 +247,7 @@ class MemoryStore:
                 )
         stored_seq = max(run.row.last_seq, self._fleet_positions.get(row.id, 0))
         self.fleet_events.append([event for event in change.fleet_events if event.seq > stored_seq])
+        self.hooks.insert([item for item in change.notifications if item.seq > stored_seq])
         run.row, run.state = row, change.state
         run.archive = change.archive if change.archive is not None else run.archive
         run.task = normalize_text(row.task)
