@@ -16,8 +16,8 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
-from tests.contract.view_changes import single_change, tool_call, tool_result
 from tests.contract.view_changes import run as run_events
+from tests.contract.view_changes import single_change, tool_call, tool_result
 from tests.timeouts import TIMEOUT_SECONDS
 
 from shopfloor.adapters.local import NotificationSender

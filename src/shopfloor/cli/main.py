@@ -34,6 +34,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "result": "Print the output of a run",
         "show": "Print the transcript of a run",
         "tail": "Print the transcript of a run while it is written",
+        "export": "Write a run as Markdown or as one HTML file, to share it",
         "tree": "Show the steps of a run and of its sub-runs as a tree",
         "events": "Print the events of agents, hosts and providers, as dashboards get them",
     },
@@ -59,6 +60,9 @@ GROUPS: dict[str, dict[str, str]] = {
     },
 }
 COMMANDS: dict[str, str] = {name: summary for group in GROUPS.values() for name, summary in group.items()}
+
+ALIASES: dict[str, str] = {"ps": "list", "logs": "show", "token": "tokens"}
+"""Other names of commands, as other tools have them."""
 
 EXAMPLES = """\
   shopfloor run hello -i NAME=Ada              run a worker
@@ -240,7 +244,7 @@ def print_error(error: ShopfloorError) -> int:
 
 def _dispatch(words: list[str]) -> int:
     if len(words) > 1 and words[0] == "help":
-        words = [words[1], "--help"]
+        words = [ALIASES.get(words[1], words[1]), "--help"]
     if not words or words[0] in ("-h", "--help", "--help-all", "help"):
         print(overview())
         return 0
@@ -249,7 +253,10 @@ def _dispatch(words: list[str]) -> int:
 
         print(f"shopfloor {__version__}")
         return 0
-    name, rest = words[0], words[1:]
+    name, rest = ALIASES.get(words[0], words[0]), words[1:]
+    if words[0] == "logs" and (follow := {"-f", "--follow"}.intersection(rest)):
+        # As in other tools: follow what is being written.
+        name, rest = "tail", [word for word in rest if word not in follow]
     if name not in COMMANDS:
         raise UsageError(f"unknown command {name!r}", hint=_suggest_command(name))
     command = find_command(name)

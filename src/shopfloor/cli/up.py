@@ -132,7 +132,7 @@ def run(args: Namespace) -> int:
         projects, plugins = open_projects(storage).all, partial(list_plugins, storage, workers.plugins)
         found = _count(WorkerCatalog(folders, workers.modules, projects=projects, plugins=plugins))
         arguments = [word for word in sys.argv[1:] if word != "--detach"]
-        url = start_server(storage, arguments).url
+        url = start_server(storage, arguments).link_url
         anyio.run(_print_link, storage, url)
         _print_rest(url, found, "`shopfloor down` stops the server")
         return 0
@@ -142,7 +142,7 @@ def run(args: Namespace) -> int:
     def on_started(address: Address, catalog: WorkerCatalog) -> None:
         # The server continues if its output is closed, as in `shopfloor up | head -1`.
         with contextlib.suppress(OSError):
-            anyio.from_thread.run(_print_link, storage, address.url)
+            anyio.from_thread.run(_print_link, storage, address.link_url)
             _print_rest(address.url, _count(catalog), "Ctrl-C stops the server")
         # The loaded modules stay alive: freeze them, so that the garbage collector does not scan them again and again.
         restore_gc_thresholds()

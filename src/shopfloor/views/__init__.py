@@ -1,5 +1,8 @@
 """Views: pure functions from a log to a form for readers, with no clock and no I/O."""
 
+from typing import TYPE_CHECKING
+
+from shopfloor.lazy import lazy_getattr as _lazy_getattr
 from shopfloor.views.agent_events import FleetEventState, fleet_event_step
 from shopfloor.views.archive import Archive, ArchiveEntry, TextItem, ToolCallItem, ToolResultItem, archive
 from shopfloor.views.fleet_event_types import (
@@ -113,11 +116,16 @@ from shopfloor.views.wait_state import (
     wait_state_step,
 )
 
+if TYPE_CHECKING:
+    from shopfloor.views.export import EXPORT_POLICY, EXPORT_WRITERS, ExportFormat, ExportItems, ExportWriter
+
 __all__ = [
     "CLIENT_TOOL",
     "DEFINITION_CHANGED",
     "DONE",
     "EVENT_STREAMS",
+    "EXPORT_POLICY",
+    "EXPORT_WRITERS",
     "FLEET_PAYLOADS",
     "HEARTBEAT",
     "HIT_BEGIN",
@@ -140,6 +148,9 @@ __all__ = [
     "Decision",
     "ErrorEvent",
     "EventStream",
+    "ExportFormat",
+    "ExportItems",
+    "ExportWriter",
     "Finish",
     "FleetEvent",
     "FleetEventState",
@@ -251,3 +262,8 @@ __all__ = [
     "wait_state_step",
     "without_chunks",
 ]
+
+# Loaded on first use: only a server exports runs.
+__getattr__ = _lazy_getattr(
+    __name__, {"export": ("EXPORT_POLICY", "EXPORT_WRITERS", "ExportFormat", "ExportItems", "ExportWriter")}
+)

@@ -76,6 +76,26 @@ def _running_server_hint(storage: Storage) -> str:
     return f"{location}, or choose another storage with --storage"
 
 
+def public_url(host: str, url: str) -> str | None:
+    """Return the URL with the address of this machine in its network, if the server listens on all interfaces."""
+    if host not in _WILDCARDS:
+        return None
+    import socket
+
+    family, elsewhere = (socket.AF_INET6, "2001:db8::1") if ":" in host else (socket.AF_INET, "192.0.2.1")
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            # Connecting sends nothing: it only chooses the interface for an address outside.
+            probe.connect((elsewhere, 9))
+            found = str(probe.getsockname()[0])
+    except OSError:
+        return None
+    return f"http://{f'[{found}]' if ':' in found else found}:{url.rpartition(':')[2]}"
+
+
+_WILDCARDS = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - recognized, not listened on
+
+
 async def _warm_up(*parts: Callable[[], None]) -> None:
     """Run slow parts of the start in a thread, one after the other.
 
@@ -133,7 +153,7 @@ async def serve_storage(
         def publish_address(url: str) -> None:
             # Without a pid for a server in a thread: `shopfloor down` must not end the program around it.
             pid = os.getpid() if threading.current_thread() is threading.main_thread() else None
-            address = Address(url, token, pid)
+            address = Address(url, token, pid, public_url(host, url))
             write_private(storage.server_address, msgspec.json.encode(address))
             # Warm up only now, so that the first response does not have to wait for it.
             tasks.start_soon(_warm_up, partial(on_started, address, engine.catalog), engine.warm_up)
