@@ -36,7 +36,12 @@ def test_an_exported_file_of_a_hostile_run_runs_nothing_and_requests_nothing(
     page.goto(file.as_uri())
     page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
     assert page.evaluate(f"document.querySelectorAll({FORBIDDEN!r}).length") == 0
-    assert page.evaluate("[...document.querySelectorAll('*')].some(e => e.getAttributeNames().some(n => n.startsWith('on')))") is False
+    assert (
+        page.evaluate(
+            "[...document.querySelectorAll('*')].some(e => e.getAttributeNames().some(n => n.startsWith('on')))"
+        )
+        is False
+    )
     assert page.evaluate("window.pwned") is None
     assert page.evaluate("getComputedStyle(document.body).maxWidth") != "none"
     shown = page.inner_text("main")

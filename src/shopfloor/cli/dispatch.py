@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from argparse import ArgumentParser, Namespace
 from contextlib import aclosing
@@ -10,6 +11,7 @@ import anyio
 
 from shopfloor.cli.arguments import QUIET_HELP, Parser, storage_from_args
 from shopfloor.cli.client_session import run_with_client
+from shopfloor.cli.links import run_link
 from shopfloor.cli.outcome_notice import add_on_outcome_option, reject_on_outcome
 from shopfloor.cli.renderer import render_options_from_args
 from shopfloor.cli.run_options import (
@@ -56,7 +58,9 @@ def parser(name: str, summary: str) -> ArgumentParser:
     add_task_argument(parser)
     parser.add_argument("--cwd", metavar="DIR", help="folder to run in (default: the current folder)")
     parser.add_argument("--wait", action="store_true", help="watch the run until it ends")
-    parser.add_argument("--json", action="store_true", help="with --wait: print the events as JSON, one per line")
+    parser.add_argument(
+        "--json", action="store_true", help="print JSON: the run id and link, or with --wait the events"
+    )
     parser.add_argument(
         "--idempotency-key",
         metavar="KEY",
@@ -110,11 +114,16 @@ def dispatch(args: Namespace, *, key: str | None = None, wait: bool = False) -> 
         anyio.run(add_run_hook, storage_from_args(args), run_id, args.on_outcome)
     if wait:
         return _watch(args, run_id)
+    if args.json:
+        print(json.dumps({"run_id": run_id, "link": run_link(storage_from_args(args), run_id)}), flush=True)
+        return 0
     print(run_id, flush=True)
     if not args.quiet:
         status = "dispatched" if served else f"queued, but no server is running; `{UP_COMMAND}` starts one"
         short = run_id[:8]
-        print(f"shopfloor: {status} · shopfloor status {short} · shopfloor result {short} --wait", file=sys.stderr)
+        link = run_link(storage_from_args(args), run_id)
+        parts = [status, f"shopfloor status {short}", f"shopfloor result {short} --wait", *([link] if link else [])]
+        print(f"shopfloor: {' · '.join(parts)}", file=sys.stderr)
     return 0
 
 

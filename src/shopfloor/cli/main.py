@@ -42,6 +42,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "up": "Start the server: the web page, the API, and dispatched runs",
         "down": "Stop the server",
         "projects": "List, add and remove folders whose workers the server runs",
+        "open": "Open the page in a browser, at a run",
         "login": "Print a one-time link that logs a browser in",
         "tokens": "List, create and revoke access tokens and browser sessions",
         "hooks": "List, add, remove and test webhooks that are told about runs",
@@ -56,6 +57,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "rebuild": "Rebuild the database from the transcripts",
         "verify": "Check transcript files against the rules of the format",
         "normalize": "Convert the output of an agent into a transcript",
+        "completion": "Print a script that completes commands in bash, zsh or fish",
         "schema": "Print the JSON Schema of a transcript line or a fleet event",
     },
 }

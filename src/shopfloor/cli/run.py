@@ -12,6 +12,7 @@ from argparse import ArgumentParser, Namespace
 import anyio
 
 from shopfloor.cli.arguments import QUIET_HELP, Parser, resolve_folder, storage_from_args
+from shopfloor.cli.links import run_link
 from shopfloor.cli.outcome_notice import add_on_outcome_option, announce_outcome, reject_on_outcome
 from shopfloor.cli.output_writer import OutputWriter
 from shopfloor.cli.run_options import (
@@ -209,7 +210,9 @@ def record_command(args: Namespace) -> int:
     if not args.quiet:
         # The exit code of the command counts, also if stderr is closed.
         with contextlib.suppress(OSError):
-            print(_summary_line(request.run_id, outcome), file=sys.stderr, flush=True)
+            link = run_link(storage, request.run_id)
+            line = _summary_line(request.run_id, outcome)
+            print(f"{line} · {link}" if link else line, file=sys.stderr, flush=True)
     announce_outcome(args, request.run_id, (outcome.run.duration_ms or 0) / 1000)
     return exit_code
 

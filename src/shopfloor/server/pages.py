@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from html import escape
 from typing import Final, NoReturn
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -35,7 +35,8 @@ async def front(request: Request) -> Response:
     """
     run_ref = request.query_params.get("worker", "")
     if run_ref and not is_run_id(run_ref) and (run := await _find_run(request, run_ref)) is not None:
-        return RedirectResponse(str(request.url.include_query_params(worker=run.row.id)), status_code=303)
+        query = urlencode({**request.query_params, "worker": run.row.id})
+        return RedirectResponse(f"{quote(request.url.path)}?{query}", status_code=303)
     built = await get_page_files(request).response(request, INDEX, cache=CACHE_REVALIDATE)
     return built or _not_built(request)
 
