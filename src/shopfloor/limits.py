@@ -453,7 +453,7 @@ CONFIG_ATTEMPTS: Final = 10
 PLUGIN_CHECK_SECONDS: Final = 5.0
 """How long `shopfloor plugins check` waits for its job before it cancels it."""
 
-# Hooks: webhooks and commands that are told about runs.
+# Hooks: webhooks and commands that are notified of runs.
 HOOKS_MAX: Final = 100
 """The number of webhooks of a storage."""
 HOOK_URL_CHARS: Final = 2_000

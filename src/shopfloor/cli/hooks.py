@@ -1,4 +1,4 @@
-"""`shopfloor hooks`: list, add, remove and test the webhooks that are told about runs."""
+"""`shopfloor hooks`: list, add, remove and test the webhooks that are notified of runs."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def _add(api: Api, args: Namespace) -> int:
         return 0
     print(added["secret"])
     print(
-        f"hook {added['id']} is told from now on; its secret, above, is not shown again\n"
+        f"hook {added['id']} is notified from now on; its secret, above, is not shown again\n"
         f"`shopfloor hooks test {added['id']}` sends a test event",
         file=sys.stderr,
     )

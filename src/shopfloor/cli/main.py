@@ -45,7 +45,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "open": "Open the page in a browser, at a run",
         "login": "Print a one-time link that logs a browser in",
         "tokens": "List, create and revoke access tokens and browser sessions",
-        "hooks": "List, add, remove and test webhooks that are told about runs",
+        "hooks": "List, add, remove and test webhooks that are notified of runs",
         "mcp": "Let another agent hand work to the workers: the MCP server that it starts",
         "prompt": "Print what an agent must know to hand work to the workers",
         "audit": "Show who did what, from where and when",

@@ -1,4 +1,4 @@
-"""Hooks: who is told about runs, and the deliveries that are due. Durable: they survive restarts (ADR 32)."""
+"""Hooks: who is notified of runs, and the deliveries that are due. Durable: they survive restarts (ADR 32)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How long after the event its delivery is tried."""
 
     def matches(self, notification: Notification) -> bool:
-        """Return whether the hook is told about a notification."""
+        """Return whether the hook is notified of a notification."""
         took_ms: int = notification.data.get("duration_ms") or 0
         return (
             notification.kind in self.kinds

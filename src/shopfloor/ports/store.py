@@ -110,7 +110,7 @@ class ViewUpdate(msgspec.Struct, frozen=True, kw_only=True):
     fleet_events: list[FleetEvent] = []
     """The fleet events that the new events cause."""
     notifications: list[Notification] = []
-    """What hooks are told about the new events. Stored as deliveries, once, as fleet events are."""
+    """What hooks are notified of the new events. Stored as deliveries, once, as fleet events are."""
 
 
 class Store(Protocol):

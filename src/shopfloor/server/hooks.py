@@ -16,10 +16,10 @@ from shopfloor.limits import HOOK_URL_CHARS, HOOKS_MAX
 from shopfloor.log import new_run_id, now
 from shopfloor.ports import Hook, Hooks, HookStatus
 from shopfloor.server.audit import audit, get_caller
+from shopfloor.server.hook_models import AddedHook, HookItem, HookList, HookTest, RemovedHook
 from shopfloor.server.openapi import Operations
 from shopfloor.server.parameters import HookParams, NoParams
 from shopfloor.server.request_models import AddHook, decode_body
-from shopfloor.server.response_models import AddedHook, HookItem, HookList, HookTest, RemovedHook
 from shopfloor.server.responses import describe_json, get_services, json_response
 from shopfloor.views import NOTIFICATION_KINDS, Notification, encode_cloud_event
 
@@ -33,7 +33,7 @@ operations = Operations()
 
 @operations("GET", "/api/hooks", describe_json(HookList, "The hooks, oldest first."))
 async def list_hooks(request: Request, _: NoParams) -> Response:
-    """List the webhooks and commands that are told about runs. Needs the role admin."""
+    """List the webhooks and commands that are notified of runs. Needs the role admin."""
     return json_response(HookList([_item(status) for status in await _hooks(request).all()]))
 
 

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from shopfloor.errors import Forbidden
 from shopfloor.ports import RunService
-from shopfloor.server import response_models
+from shopfloor.server import hook_models, response_models
 from shopfloor.server.services import Services
 
 RESPONSE_MODELS = (
@@ -35,10 +35,10 @@ RESPONSE_MODELS = (
     response_models.PluginList,
     response_models.ProviderList,
     response_models.JsonRpcResponse,
-    response_models.HookList,
-    response_models.AddedHook,
-    response_models.RemovedHook,
-    response_models.HookTest,
+    hook_models.HookList,
+    hook_models.AddedHook,
+    hook_models.RemovedHook,
+    hook_models.HookTest,
 )
 # For a stream the schema describes one event, as tools that read OpenAPI expect.
 _TEXT = {"type": "string"}

@@ -57,7 +57,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     fleet: FleetFeed | None = None
     """Delivers fleet events. None: the server has no fleet events."""
     hooks: Hooks | None = None
-    """Who is told about runs. None: the server has no hooks."""
+    """Who is notified of runs. None: the server has no hooks."""
     send_notification: SendNotification | None = None
     page_folder: Path | None = None
     """The folder of the built page. Without it, the server shows how to build the page."""

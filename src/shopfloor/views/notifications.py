@@ -1,4 +1,4 @@
-"""Notifications: what of a run people outside are told about, as CloudEvents with a stable id (ADR 32)."""
+"""Notifications: what of a run people outside are notified of, as CloudEvents with a stable id (ADR 32)."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def encode_cloud_event(notification: Notification) -> bytes:
 
 
 def notification_environment(event: Mapping[str, Any]) -> dict[str, str]:
-    """Return the environment variables of a command that is told about a CloudEvent."""
+    """Return the environment variables of a command that is notified of a CloudEvent."""
     data: Mapping[str, Any] = event.get("data") or {}
     error: Mapping[str, Any] = data.get("error") or {}
     kind = str(event.get("type", "")).rpartition(".")[2]

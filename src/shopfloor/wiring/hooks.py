@@ -66,6 +66,14 @@ async def update_own_hooks(hooks: Hooks, own: list[Hook]) -> None:
         await hooks.add(hook)
 
 
+async def deliver_notifications(hooks: Hooks) -> None:
+    """Deliver notifications until cancelled."""
+    from shopfloor.adapters.local import NotificationSender
+    from shopfloor.engine import HookDelivery
+
+    await HookDelivery(hooks, NotificationSender()).run()
+
+
 async def add_run_hook(storage: Storage, run_id: str, command: str) -> None:
     """Let the server of this storage run a command after the outcome of a run, in the current folder."""
     from shopfloor.views import outcome_notification

@@ -18,14 +18,14 @@ from shopfloor.error_factories import storage_error
 from shopfloor.errors import ResourceLimit, ServerRunning, ShopfloorError
 from shopfloor.record import Storage, open_for_append, require_private_folder, try_lock, write_private
 from shopfloor.wiring.engine import local_engine
-from shopfloor.wiring.hooks import settings_hooks, update_own_hooks
+from shopfloor.wiring.hooks import deliver_notifications, settings_hooks, update_own_hooks
 from shopfloor.wiring.mcp import mount_mcp
 from shopfloor.wiring.settings import WorkerSettings
-from shopfloor.wiring.storage import local_backend, open_projects
+from shopfloor.wiring.storage import StorageBackend, local_backend, open_projects
 
 if TYPE_CHECKING:
     from shopfloor.client import Address
-    from shopfloor.engine import WorkerCatalog
+    from shopfloor.engine import RunEngine, WorkerCatalog
     from shopfloor.server import AccessControl
 
 
@@ -117,6 +117,15 @@ async def _warm_up(*parts: Callable[[], None]) -> None:
         _log.warning("cannot preload modules; the first run loads them: %s: %s", type(error).__name__, error)
 
 
+async def _recover(backend: StorageBackend, engine: RunEngine) -> None:
+    """Finish what an earlier server left: deletions, and runs without a host."""
+    from shopfloor.engine import finish_deletions, requeue_abandoned
+
+    await finish_deletions(engine.ports)
+    await requeue_abandoned(engine.ports, engine.resumption)
+    await backend.queue.restore_queued_rows()
+
+
 async def serve_storage(
     storage: Storage,
     *,
@@ -137,14 +146,12 @@ async def serve_storage(
     """
     import anyio
 
-    from shopfloor.adapters.local import NotificationSender
     from shopfloor.client import Address
-    from shopfloor.engine import HookDelivery, finish_deletions, maintain_until_lost, requeue_abandoned, run_maintenance
+    from shopfloor.engine import maintain_until_lost, run_maintenance
     from shopfloor.server import create_app, load_connection_limits, serve
 
     workers = workers or WorkerSettings()
     limits = load_connection_limits(workers.slots)
-    own_hooks = settings_hooks(storage, notify_seconds=notify_seconds)
     lost: list[Exception] = []
 
     with hold_server_lock(storage):
@@ -164,10 +171,8 @@ async def serve_storage(
             local_engine(backend, workers, shares_plugins=True) as engine,
         ):
             token = await backend.access.admin_token()
-            await update_own_hooks(backend.hooks, own_hooks)
-            await finish_deletions(engine.ports)
-            await requeue_abandoned(engine.ports, engine.resumption)
-            await backend.queue.restore_queued_rows()
+            await update_own_hooks(backend.hooks, settings_hooks(storage, notify_seconds=notify_seconds))
+            await _recover(backend, engine)
             # Before any run starts: loading code may take long and must happen in the thread of the event loop.
             engine.catalog.load_code()
             async with anyio.create_task_group() as tasks:
@@ -186,7 +191,7 @@ async def serve_storage(
 
                 tasks.start_soon(engine.scheduler.run)
                 tasks.start_soon(maintain)
-                tasks.start_soon(HookDelivery(backend.hooks, NotificationSender()).run)
+                tasks.start_soon(deliver_notifications, backend.hooks)
                 app = create_app(backend.services(engine, allowed_hosts=allowed_hosts), mounted=[mount_mcp()])
                 await serve(app, host, port, publish_address, limits, on_signal=engine.scheduler.watchdog.request_stop)
                 tasks.cancel_scope.cancel()

@@ -47,7 +47,7 @@ def _plugin_folders(names: Sequence[str]) -> tuple[Path, ...]:
 
 
 class NotifyCommand(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A command that is told about runs, in the settings file."""
+    """A command that is notified of runs, in the settings file."""
 
     command: Annotated[str, msgspec.Meta(min_length=1)]
     on: tuple[NotificationKind, ...] = NOTIFICATION_KINDS
