@@ -48,7 +48,7 @@ class MemoryHooks:
         ]
 
     def insert(self, notifications: Sequence[Notification]) -> None:
-        """Store a delivery for each hook that is notified of a notification."""
+        """Store a delivery for each hook that wants a notification."""
         for status in self._hooks.values():
             self._enqueue(status.hook, notifications)
 

@@ -40,7 +40,7 @@ _DUE: Final = (
 
 
 def insert_deliveries(connection: Connection, notifications: Sequence[Notification]) -> None:
-    """Store a delivery for each hook that is notified of a notification. Costs one query if there is nothing to tell."""
+    """Store a delivery for each hook that wants a notification. Costs nothing if there is nothing to store."""
     if not notifications:
         return
     for (body,) in connection.execute("SELECT body FROM hooks ORDER BY num").fetchall():
