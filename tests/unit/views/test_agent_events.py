@@ -18,6 +18,7 @@ from shopfloor.log import (
     Awaits,
     Cost,
     Event,
+    FailureDecision,
     FileChange,
     Initialization,
     Limit,
@@ -336,20 +337,40 @@ def test_a_retried_model_call_is_a_recoverable_error():
 
 @pytest.mark.req("FE-17", "FE-18")
 def test_a_fatal_error_aborts_the_session():
-    assert in_session(note_message("error", code="authentication_error", message="bad key")) == [
-        (
-            "agent.error",
-            WHOSE
-            | {
-                "error": {"code": "authentication_error", "message": "bad key", "recoverable": False},
-                "action": {"type": "abort"},
-            },
-        )
-    ]
+    error = note_message("error", code="authentication_error", message="bad key")
+    assert in_session(error) == []
+    (name, payload), (end, _) = in_session(error, step_failed("authentication_error"))
+    assert (name, end) == ("agent.error", "agent.completed")
+    assert payload == WHOSE | {
+        "error": {"code": "authentication_error", "message": "bad key", "recoverable": False},
+        "action": {"type": "abort"},
+    }
+
+
+@pytest.mark.req("FE-18")
+@pytest.mark.parametrize("reported", [[], [note_message("error", code="provider_error", message="API Error")]])
+def test_an_error_says_that_the_step_is_retried(reported: list[AssistantMessage]):
+    decision = FailureDecision(action="retry", try_=3, delay_seconds=4)
+    (name, payload), _ = in_session(*reported, step_failed("provider_error", decision=decision))
+    assert (name, payload["action"]) == ("agent.error", {"type": "retry", "retryCount": 2})
+
+
+def test_an_error_says_which_provider_takes_over():
+    decision = FailureDecision(action="fallback", provider="codex")
+    (_, payload), _ = in_session(step_failed("provider_error", decision=decision))
+    assert payload["action"] == {"type": "fallback", "fallbackProvider": "codex"}
+
+
+def test_a_rate_limit_that_ends_a_try_says_how_long_the_engine_waits():
+    decision = FailureDecision(action="retry", try_=2, delay_seconds=1.5)
+    error = note_message("error", code="rate_limit_error")
+    for reported in ([], [error]):
+        (name, payload), _ = in_session(*reported, step_failed("rate_limit_error", decision=decision))
+        assert (name, payload["action"]) == ("agent.rate_limited", {"type": "wait", "waitSeconds": 1.5})
 
 
 def test_an_error_without_a_code_is_agent_failed():
-    [(_, payload)] = in_session(note_message("error"))
+    [(_, payload), _] = in_session(note_message("error"), step_failed("agent_error"))
     assert payload["error"] == {"code": "agent_error", "message": "agent_error", "recoverable": False}
 
 
@@ -381,6 +402,7 @@ def test_an_error_is_reported_again_if_the_session_had_continued():
         step_failed("provider_error"),
     )
     assert [name for name, _ in fleet_events] == ["agent.error", "agent.error", "agent.completed"]
+    assert [payload["action"]["type"] for _, payload in fleet_events[:2]] == ["retry", "abort"]
 
 
 @pytest.mark.req("FE-19", "FE-20")
