@@ -157,7 +157,7 @@ def test_the_usage_of_an_agent_whose_host_was_killed_is_not_lost(agent_runner: M
     assert status["cost_usd"] == pytest.approx(2 * rest["cost"]["usd"])
 
 
-@pytest.mark.req("FE-10")
+@pytest.mark.req("FE-10", "FE-23")
 def test_an_agent_whose_host_was_killed_resumes_its_own_session(codex):
     agent = codex("long")
     killed_with_its_host(agent, "gpt-5.5")
@@ -165,7 +165,9 @@ def test_an_agent_whose_host_was_killed_resumes_its_own_session(codex):
     assert log.text.endswith("Go on with what you were doing.")
     assert len(log.payloads("run.started")) == 2
     assert len(log.payloads("step.started")) == 1
-    first, second = payloads(checked_events(agent.shopfloor("events", log.run_id, "--json").stdout), "agent.spawned")
+    events = checked_events(agent.shopfloor("events", log.run_id, "--json").stdout)
+    first, second = payloads(events, "agent.spawned")
+    assert [ended["reason"] for ended in payloads(events, "agent.terminated")] == ["system"]
     assert second["agentId"] == f"{first['agentId']}:2"
     assert second["process"]["pid"] not in (None, first["process"]["pid"])
     assert second["process"]["command"] == first["process"]["command"]

@@ -13,8 +13,26 @@ from typing import Any
 import pytest
 from tests.agent_event_schema import checked_events, payloads, types
 from tests.cli.conftest import Cli
+from tests.cli.test_server import Server
+from tests.model_server.fixtures import model_server, model_server_thread
+from tests.model_server.script import Text, Turn
+from tests.model_server.server import ModelServer
 from tests.timeouts import wait_until
 
+__all__ = ["model_server", "model_server_thread"]
+
+IN_PYTHON = """
+from shopfloor import worker
+from shopfloor.errors import StepTimeout
+
+
+@worker(slug="limited")
+async def limited(run):
+    try:
+        await run.command("exec sleep 60", timeout_seconds=0.2)
+    except StepTimeout as error:
+        return f"caught {error.code}"
+"""
 SLOW_SCRIPT = "turns: [{wait_ms: 600000, text: Too late.}]"
 SLOW_MODEL = """
 steps:
@@ -36,7 +54,7 @@ def ends_of_steps(path: Path) -> list[dict[str, Any]]:
     return [event["payload"] for event in events if event["type"] == "step.completed"]
 
 
-@pytest.mark.req("RU-30")
+@pytest.mark.req("SF-60")
 def test_a_command_is_stopped_at_its_time_limit(shopfloor: Cli, transcripts) -> None:
     done = shopfloor("run", "--command", "exec sleep 60", "--timeout", "300ms")
     assert done.returncode == 124
@@ -45,7 +63,7 @@ def test_a_command_is_stopped_at_its_time_limit(shopfloor: Cli, transcripts) -> 
     assert (step["error_code"], step["result"]["signal"]) == ("step_timeout", "SIGTERM")
 
 
-@pytest.mark.req("RU-30")
+@pytest.mark.req("SF-60")
 def test_each_try_of_a_command_has_the_time_limit(shopfloor: Cli, transcripts, tmp_path: Path) -> None:
     step = "{block: command, command: exec sleep 60, timeout: 0.2s, retry: {limit: 1, delay: 0}}"
     workers = add_worker(tmp_path, "slow", worker=f"steps: {{Sleep: {step}}}")
@@ -55,7 +73,7 @@ def test_each_try_of_a_command_has_the_time_limit(shopfloor: Cli, transcripts, t
     assert [end["decision"]["action"] for end in ends] == ["retry", "abort"]
 
 
-@pytest.mark.req("RU-30", "FE-23")
+@pytest.mark.req("SF-60", "FE-23")
 def test_a_model_is_stopped_at_its_time_limit(shopfloor: Cli, tmp_path: Path) -> None:
     workers = add_worker(tmp_path, "slow", worker=SLOW_MODEL.format(timeout="0.2"), slow=SLOW_SCRIPT)
     assert shopfloor("run", "slow", "--workers", workers, "--quiet").returncode == 124
@@ -66,7 +84,36 @@ def test_a_model_is_stopped_at_its_time_limit(shopfloor: Cli, tmp_path: Path) ->
     assert terminated["reason"] == "timeout"
 
 
-@pytest.mark.req("RU-31")
+@pytest.mark.req("SF-60")
+def test_a_worker_in_python_gets_the_error_of_a_time_limit(shopfloor: Cli, tmp_path: Path) -> None:
+    folder = tmp_path / "workers" / "limited"
+    folder.mkdir(parents=True)
+    (folder / "worker.py").write_text(IN_PYTHON)
+    done = shopfloor("run", "limited", "--workers", str(folder.parent), "--quiet")
+    assert (done.returncode, done.stdout) == (0, "caught step_timeout\n"), done.stderr
+
+
+@pytest.mark.req("SF-60", "FE-2")
+def test_a_dispatched_model_is_stopped_at_its_time_limit_and_a_subscriber_of_its_provider_hears_of_it(
+    shopfloor: Cli, start, env: dict[str, str], model_server: ModelServer
+) -> None:
+    env.update(model_server.env)
+    model_server.say(Turn(say=[Text(text="Never.")], wait=600, times=0))
+    server = Server(start("up", "--port", "0"), env)
+    follower = start("events", "--follow", "--provider", "anthropic", "--json")
+    dispatched = shopfloor("dispatch", "anthropic", "Hello?", "--timeout", "200ms", "--wait", "--quiet")
+    assert dispatched.returncode == 124, dispatched.stderr
+    lines: list[str] = []
+    while not lines or '"agent.terminated"' not in lines[-1]:
+        lines.append(follower.stdout.readline().decode())
+        assert lines[-1], follower.stderr.read()
+    events = checked_events("".join(lines))
+    assert types(events)[0] == "spawned"
+    assert payloads(events, "agent.terminated")[0]["reason"] == "timeout"
+    server.http.close()
+
+
+@pytest.mark.req("SF-61")
 def test_a_time_limit_counts_from_the_start_of_the_step_also_after_a_crash(
     shopfloor: Cli, start, transcripts, tmp_path: Path
 ) -> None:
