@@ -71,7 +71,7 @@ class WorkerInfo(msgspec.Struct, frozen=True):
 def add_timeout_option(group: OptionGroup) -> None:
     """Add the option for the time limit of an agent, a model or a command."""
     group.add_argument(
-        "--timeout", metavar="DURATION", type=timeout_seconds, help="stop after this time, e.g. 90, 45s, 10m or 2h"
+        "--timeout", metavar="DURATION", type=timeout_seconds, help="time limit of each try, e.g. 90, 45s, 10m or 2h"
     )
 
 
