@@ -44,8 +44,8 @@ when a step is tried again and when another host resumes the run.
   Copilot and OpenCode do not report the size before they work, so `contextTokens` is null. A conversation is ready with
   the first answer of the model.
 - An error that stops an agent is sent when it is known what follows: as soon as its step has ended, or goes on.
-- A session that is stopped at its time limit, or cancelled, gets `agent.terminated` and no `agent.error`. If a
-  conversation goes on with another try after its time limit, it gets an `agent.error` with the action `retry`.
+- A session that is stopped at its time limit, or cancelled, gets `agent.terminated` and no `agent.error`. If
+  another try of a conversation follows its time limit, it gets an `agent.error` with the action `retry`.
 - Nothing takes over from a failed provider yet: the action `fallback` is not sent."""
 
 NULLS = """\

@@ -54,7 +54,7 @@ def ends_of_steps(path: Path) -> list[dict[str, Any]]:
     return [event["payload"] for event in events if event["type"] == "step.completed"]
 
 
-@pytest.mark.req("SF-60")
+@pytest.mark.req("SF-48")
 def test_a_command_is_stopped_at_its_time_limit(shopfloor: Cli, transcripts) -> None:
     done = shopfloor("run", "--command", "exec sleep 60", "--timeout", "300ms")
     assert done.returncode == 124
@@ -63,7 +63,7 @@ def test_a_command_is_stopped_at_its_time_limit(shopfloor: Cli, transcripts) -> 
     assert (step["error_code"], step["result"]["signal"]) == ("step_timeout", "SIGTERM")
 
 
-@pytest.mark.req("SF-60")
+@pytest.mark.req("SF-48")
 def test_each_try_of_a_command_has_the_time_limit(shopfloor: Cli, transcripts, tmp_path: Path) -> None:
     step = "{block: command, command: exec sleep 60, timeout: 0.2s, retry: {limit: 1, delay: 0}}"
     workers = add_worker(tmp_path, "slow", worker=f"steps: {{Sleep: {step}}}")
@@ -73,7 +73,7 @@ def test_each_try_of_a_command_has_the_time_limit(shopfloor: Cli, transcripts, t
     assert [end["decision"]["action"] for end in ends] == ["retry", "abort"]
 
 
-@pytest.mark.req("SF-60", "FE-23")
+@pytest.mark.req("SF-48", "FE-23")
 def test_a_model_is_stopped_at_its_time_limit(shopfloor: Cli, tmp_path: Path) -> None:
     workers = add_worker(tmp_path, "slow", worker=SLOW_MODEL.format(timeout="0.2"), slow=SLOW_SCRIPT)
     assert shopfloor("run", "slow", "--workers", workers, "--quiet").returncode == 124
@@ -84,7 +84,7 @@ def test_a_model_is_stopped_at_its_time_limit(shopfloor: Cli, tmp_path: Path) ->
     assert terminated["reason"] == "timeout"
 
 
-@pytest.mark.req("SF-60")
+@pytest.mark.req("SF-48")
 def test_a_worker_in_python_gets_the_error_of_a_time_limit(shopfloor: Cli, tmp_path: Path) -> None:
     folder = tmp_path / "workers" / "limited"
     folder.mkdir(parents=True)
@@ -93,7 +93,7 @@ def test_a_worker_in_python_gets_the_error_of_a_time_limit(shopfloor: Cli, tmp_p
     assert (done.returncode, done.stdout) == (0, "caught step_timeout\n"), done.stderr
 
 
-@pytest.mark.req("SF-60", "FE-2")
+@pytest.mark.req("SF-48", "FE-2")
 def test_a_dispatched_model_is_stopped_at_its_time_limit_and_a_subscriber_of_its_provider_hears_of_it(
     shopfloor: Cli, start, env: dict[str, str], model_server: ModelServer
 ) -> None:
@@ -113,7 +113,7 @@ def test_a_dispatched_model_is_stopped_at_its_time_limit_and_a_subscriber_of_its
     server.http.close()
 
 
-@pytest.mark.req("SF-61")
+@pytest.mark.req("SF-49")
 def test_a_time_limit_counts_from_the_start_of_the_step_also_after_a_crash(
     shopfloor: Cli, start, transcripts, tmp_path: Path
 ) -> None:

@@ -127,7 +127,7 @@ class LimitActionFields(TypedDict):
     type: Literal["wait", "fallback"]
     """What follows."""
     waitSeconds: NotRequired[float]
-    """How long the session waits; left out if it only comes near the limit, or if nobody knows."""
+    """How long the session waits; left out if it only comes near the limit, or if the delay is unknown."""
     fallbackProvider: NotRequired[str]
     """The provider that takes over."""
 
