@@ -36,9 +36,9 @@ _ENABLE = "  shopfloor providers enable codex"
 _CHECK = """\
   shopfloor providers check
 
-The server checks by itself every five minutes (SHOPFLOOR_PROVIDER_CHECK, in seconds; 0 for never). A check uses no model:
-it starts each program for its version, asks it whether it is logged in, and requests the list of models from an API that
-has a key. What costs money is known from runs only."""
+The server checks by itself every five minutes (SHOPFLOOR_PROVIDER_CHECK: seconds,
+0 for never). A check uses no model: it starts each program for its version, asks
+it whether it is logged in, and requests the list of models of an API with a key."""
 _CAPABILITY_LABELS = {
     "resume": "resume",
     "tool_limits": "tool limits",
@@ -64,7 +64,7 @@ class ListedProvider(ProviderInfo, frozen=True, kw_only=True):
     disabled_by: str | None = None
     disabled_at: str | None = None
     checked_at: str | None = None
-    limits: list[ObservedLimit] = []
+    limits: tuple[ObservedLimit, ...] = ()
 
     @property
     def can_run(self) -> bool:

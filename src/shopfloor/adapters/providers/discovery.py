@@ -39,10 +39,15 @@ _PACKAGES = {
 }
 PROVIDER_NAMES = tuple(_PACKAGES)
 """The providers that run as programs."""
-_LOGIN_STATUS = {"codex": ("login", "status")}
-"""The commands by which programs say whether their login file is valid, without using a model."""
+_LOGIN_STATUS = {
+    "claude-code": (("auth", "status"), (2, 1, 325)),
+    "claude-sdk": (("auth", "status"), (2, 1, 325)),
+    "codex": (("login", "status"), (0, 20, 0)),
+}
+"""The commands by which programs say whether they are logged in, without using a model, and the oldest version of each
+that is asked: an older one might take the command for a prompt."""
 _REJECTED_KEY, _SERVER_ERRORS = (401, 403), range(500, 600)
-_SIGNED_OUT = re.compile(r"not logged in", re.IGNORECASE)
+_SIGNED_OUT = re.compile(r'not logged in|"loggedIn":\s*false', re.IGNORECASE)
 _VERSION = re.compile(r"\d+\.\d+\.\d+[\w.+-]*")
 
 
@@ -74,30 +79,37 @@ def provider(name: str) -> Provider:
     return cast("Provider", import_module(f"shopfloor.adapters.providers.{_PACKAGES[name]}").PROVIDER)
 
 
-def discover_providers(env: Mapping[str, str], home: Path, *, asks: bool = False) -> list[ProviderInfo]:
+def discover_providers(
+    env: Mapping[str, str], home: Path, *, asks: bool = False, timeout_seconds: float | None = None
+) -> list[ProviderInfo]:
     """Return all providers: agents in the order of PROVIDER_NAMES, then APIs.
 
     Starts each program to ask for its version, all at the same time, because each takes about a second. With `asks`,
-    programs and APIs that have credentials are also asked whether they accept them, if that costs nothing.
+    programs and APIs that have credentials are also asked whether they accept them, if that costs nothing. Each program
+    has `timeout_seconds` for an answer, by default AGENT_VERSION_SECONDS or PROVIDER_STATUS_SECONDS.
     """
 
     def inspect(name: str) -> ProviderInfo:
-        return (
-            _api_info(name, env, asks=asks) if name in API_KEYS else _agent_info(provider(name), env, home, asks=asks)
-        )
+        if name in API_KEYS:
+            return _api_info(name, env, asks=asks)
+        return _agent_info(provider(name), env, home, asks=asks, timeout_seconds=timeout_seconds)
 
     names = (*PROVIDER_NAMES, *API_KEYS)
     with ThreadPoolExecutor(len(names)) as threads:
         return list(threads.map(inspect, names))
 
 
-def _agent_info(agent: Provider, env: Mapping[str, str], home: Path, *, asks: bool) -> ProviderInfo:
+def _agent_info(
+    agent: Provider, env: Mapping[str, str], home: Path, *, asks: bool, timeout_seconds: float | None
+) -> ProviderInfo:
     path = shutil.which(agent.program, path=env.get("PATH"))
-    version, problem = _probe_version(path, env) if path else (None, None)
+    version, problem = _probe_version(path, env, timeout_seconds) if path else (None, None)
     login, answers = agent.login(env, home), None
     # A login by variable is not the program's own, and its command knows nothing of that.
-    if asks and path and login and problem is None and Path(login).is_absolute() and agent.name in _LOGIN_STATUS:
-        answers, problem = _ask_program(path, _LOGIN_STATUS[agent.name], env)
+    if asks and path and version and login and Path(login).is_absolute() and agent.name in _LOGIN_STATUS:
+        arguments, oldest = _LOGIN_STATUS[agent.name]
+        if _version_numbers(version) >= oldest:
+            answers, problem = _ask_program([path, *arguments], env, timeout_seconds)
     return ProviderInfo(
         name=agent.name,
         kind="agent",
@@ -121,9 +133,9 @@ def _access_mode(agent: Provider, env: Mapping[str, str]) -> AccessMode | None:
         return None
 
 
-def _probe_version(path: str, env: Mapping[str, str]) -> tuple[str | None, str | None]:
+def _probe_version(path: str, env: Mapping[str, str], timeout_seconds: float | None) -> tuple[str | None, str | None]:
     """Return the version that the program prints, or the problem with the program."""
-    code, output = _output_of([path, "--version"], env, AGENT_VERSION_SECONDS)
+    code, output = _output_of([path, "--version"], env, timeout_seconds or AGENT_VERSION_SECONDS)
     if code is None:
         return None, output
     match = _VERSION.search(output)
@@ -132,13 +144,19 @@ def _probe_version(path: str, env: Mapping[str, str]) -> tuple[str | None, str |
     return match[0], None
 
 
-def _ask_program(path: str, arguments: tuple[str, ...], env: Mapping[str, str]) -> tuple[bool | None, str | None]:
+def _version_numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
+
+
+def _ask_program(
+    argv: list[str], env: Mapping[str, str], timeout_seconds: float | None
+) -> tuple[bool | None, str | None]:
     """Return whether the program says that it is logged in, and the problem. Any other output says nothing."""
-    code, output = _output_of([path, *arguments], env, PROVIDER_STATUS_SECONDS)
+    code, output = _output_of(argv, env, timeout_seconds or PROVIDER_STATUS_SECONDS)
     if code is None:
         return False, output
     if code and _SIGNED_OUT.search(output):
-        return False, f"`{path} {' '.join(arguments)}` printed {_first_line(output)!r}"
+        return False, f"`{' '.join(argv)}` says that it is not logged in"
     return (None if code else True), None
 
 
