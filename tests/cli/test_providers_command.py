@@ -409,7 +409,7 @@ def api(tmp_path: Path) -> Iterator[Callable[[int], str]]:
                 self.send_response(status if is_right else 418)
                 self.end_headers()
 
-            def log_message(self, *_: object) -> None:
+            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name of the library
                 pass
 
         servers.append(ThreadingHTTPServer(("127.0.0.1", 0), Handler))

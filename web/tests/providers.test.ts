@@ -11,7 +11,7 @@ const KNOWN = {
   disabled_at: null,
   checked_at: null,
   limits: [],
-} as const;
+} satisfies Partial<Provider>;
 const AGENT: Provider = {
   ...KNOWN,
   name: "codex",

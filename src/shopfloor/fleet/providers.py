@@ -114,8 +114,8 @@ def _accepted_at(record: ProviderRecord) -> str:
 
     The answer of a program does not count, because a program that knows its login does not know whether it is revoked.
     """
-    asked = [check.at for check in record.checks.values() if check.info.answers and check.info.kind == "api"]
-    return max([*asked, record.answered_at or ""])
+    answers = [check.at for check in record.checks.values() if check.info.answers and check.info.kind == "api"]
+    return max([*answers, record.answered_at or ""])
 
 
 def _problem_of(info: ProviderInfo) -> str:
@@ -260,11 +260,11 @@ class ProviderMonitor:
 
     async def check(self, *, asks: bool = True) -> list[ProviderState]:
         """Check all providers now, announce changes, and return the states."""
-        look = await self._look(asks=asks)
-        await self._update(look)
-        return self._states(look(await self._health.read()))
+        with_checks = await self._probe_change(asks=asks)
+        await self._update(with_checks)
+        return self._states(with_checks(await self._health.read()))
 
-    async def _look(self, *, asks: bool) -> Callable[[Records], Records]:
+    async def _probe_change(self, *, asks: bool) -> Callable[[Records], Records]:
         """Look for the providers, and return the change that stores what was found."""
         infos = await anyio.to_thread.run_sync(self._probe, asks, abandon_on_cancel=True)
         checkers = {host for record in (await self._health.read()).values() for host in record.checks}
@@ -278,7 +278,7 @@ class ProviderMonitor:
         """
         records = await self._health.read()
         if self._host == LOCAL or not any(self._host in record.checks for record in records.values()):
-            records = (await self._look(asks=False))(records)
+            records = (await self._probe_change(asks=False))(records)
         return self._states(records)
 
     def _states(self, records: Records) -> list[ProviderState]:
@@ -323,11 +323,11 @@ class ProviderMonitor:
     async def _decide(self, name: str, disabled: DisabledBy | None) -> None:
         if name not in _TITLES:
             raise ProviderNotFound(f"there is no provider {name!r}", hint=f"there are {', '.join(_TITLES)}")
-        # Without a server nobody else checks, and `enable` must announce what is true.
-        look = await self._look(asks=False) if self._host == LOCAL else None
+        # Without a server no other process checks, and `enable` must announce what is true.
+        with_checks = await self._probe_change(asks=False) if self._host == LOCAL else None
 
         def change(records: Records) -> Records:
-            records = look(records) if look is not None else records
+            records = with_checks(records) if with_checks is not None else records
             record = records.get(name) or ProviderRecord(name=name)
             failure = record.failure if disabled is not None else None
             return {**records, name: replace(record, disabled=disabled, failure=failure)}

@@ -124,7 +124,7 @@ async def require_enabled(health: ProviderHealth, providers: Iterable[str]) -> N
 
 
 def disabled_reason(record: ProviderRecord) -> str | None:
-    """Say who disabled a provider, when and why; None if nobody did."""
+    """Say who disabled a provider, when and why; None if it is enabled."""
     disabled = record.disabled
     if disabled is None:
         return None

@@ -132,8 +132,7 @@ async def serve_storage(
             # Warm up only now, so that the first response does not have to wait for it.
             tasks.start_soon(_warm_up, partial(on_started, address, engine.catalog), engine.warm_up)
             engine.plugins.start_all()
-            if services.providers is not None:
-                tasks.start_soon(services.providers.run)
+            tasks.start_soon(backend.provider_monitor(engine.host_id).run)
 
         async with (
             local_backend(storage, is_server=True) as backend,
@@ -161,8 +160,7 @@ async def serve_storage(
 
                 tasks.start_soon(engine.scheduler.run)
                 tasks.start_soon(maintain)
-                services = backend.services(engine, allowed_hosts=allowed_hosts)
-                app = create_app(services, mounted=[mount_mcp()])
+                app = create_app(backend.services(engine, allowed_hosts=allowed_hosts), mounted=[mount_mcp()])
                 await serve(app, host, port, publish_address, limits, on_signal=engine.scheduler.watchdog.request_stop)
                 tasks.cancel_scope.cancel()
             if lost:
