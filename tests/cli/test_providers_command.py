@@ -386,6 +386,16 @@ def test_a_program_that_hangs_is_killed_with_its_processes_and_delays_no_one(tmp
         wait_until(lambda group=group: not is_group_alive(group), "the end of the processes")
 
 
+def test_a_program_that_hangs_does_not_outlive_the_server(tmp_path: Path, model_server_thread: ModelServer) -> None:
+    fleet = Fleet(tmp_path, model_server_thread)
+    pid = fleet.programs / "pid"
+    fleet.say("codex", f"#!/bin/sh\necho $$ > {pid}.new; mv {pid}.new {pid}\nsleep 1000\n")
+    fleet.up()
+    wait_until(pid.exists, "the check of the program")
+    fleet.end()
+    wait_until(lambda: not is_group_alive(int(pid.read_text())), "the end of the program")
+
+
 def is_group_alive(group: int) -> bool:
     try:
         os.killpg(group, 0)

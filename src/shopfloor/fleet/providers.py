@@ -215,8 +215,8 @@ class ProviderMonitor:
     """Checks the providers of one host, announces changes, and carries out what people decide.
 
     `probe` finds the providers of this machine; called with True, it also asks those with credentials whether they
-    answer. `probe` blocks for seconds. `host` is the host whose environment is checked; None for a process that
-    executes no runs.
+    answer. `probe` blocks for seconds; `stop_probes` ends the programs that it started. `host` is the host whose
+    environment is checked; None for a process that executes no runs.
     """
 
     def __init__(
@@ -228,6 +228,7 @@ class ProviderMonitor:
         *,
         host: str | None = None,
         interval_seconds: float = PROVIDER_CHECK_SECONDS,
+        stop_probes: Callable[[], None] | None = None,
     ) -> None:
         self._health = health
         self._bus = bus
@@ -235,14 +236,22 @@ class ProviderMonitor:
         self._probe = probe
         self._host = host or LOCAL
         self._interval_seconds = interval_seconds
+        self._stop_probes = stop_probes
         self.disabled: dict[str, str] = {}
         """The disabled providers by the last look at the store, each with the reason why a run that needs it waits."""
 
     async def run(self) -> None:
         """Check at every interval and announce changes as runs observe them, until cancelled.
 
-        With an interval of 0 there are no periodic checks.
+        With an interval of 0 there are no periodic checks. Stops all probes of this process at the end.
         """
+        try:
+            await self._run()
+        finally:
+            if self._stop_probes is not None:
+                self._stop_probes()
+
+    async def _run(self) -> None:
         next_check = anyio.current_time() if self._interval_seconds else math.inf
         with self._bus.subscribe_fleet() as changes:
             while True:

@@ -49,6 +49,13 @@ def find_providers(asks: bool = False) -> list[ProviderInfo]:  # noqa: FBT001, F
     return discover_providers(os.environ, Path.home(), asks=asks)
 
 
+def stop_probes() -> None:
+    """Kill the programs that `find_providers` is asking."""
+    from shopfloor.adapters.providers import kill_probed_programs
+
+    kill_probed_programs()
+
+
 def transcribe_output(
     provider: str, chunks: Iterable[bytes], *, source: str | None, ended: AgentExit | None, resumed: bool | None = None
 ) -> Iterator[bytes]:

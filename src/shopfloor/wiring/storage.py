@@ -27,7 +27,7 @@ from shopfloor.log import Delta, Masking
 from shopfloor.ports import Bus, FleetEvents, Logs, Processes, Projects, ProviderHealth, Queue, Store, Tokens, Watchers
 from shopfloor.record import Durability, Storage
 from shopfloor.version import __version__
-from shopfloor.wiring.providers import find_providers
+from shopfloor.wiring.providers import find_providers, stop_probes
 from shopfloor.wiring.settings import low_water_bytes, seconds_setting
 
 if TYPE_CHECKING:
@@ -82,7 +82,13 @@ class StorageBackend(StoragePorts, frozen=True, kw_only=True):
             "SHOPFLOOR_PROVIDER_CHECK", os.environ.get("SHOPFLOOR_PROVIDER_CHECK"), PROVIDER_CHECK_SECONDS
         )
         return ProviderMonitor(
-            self.provider_health, self.bus, self.hosts, find_providers, host=host, interval_seconds=interval_seconds
+            self.provider_health,
+            self.bus,
+            self.hosts,
+            find_providers,
+            host=host,
+            interval_seconds=interval_seconds,
+            stop_probes=stop_probes,
         )
 
     def services(self, engine: RunEngine | None = None, *, allowed_hosts: tuple[str, ...] = ()) -> Services:

@@ -48,6 +48,8 @@ _LOGIN_STATUS = {
 that is asked: an older one might take the command for a prompt."""
 _REJECTED_KEY, _SERVER_ERRORS = (401, 403), range(500, 600)
 _SIGNED_OUT = re.compile(r'not logged in|"loggedIn":\s*false', re.IGNORECASE)
+_probed_groups: set[int] = set()
+"""The process groups of the programs that are being asked."""
 _VERSION = re.compile(r"\d+\.\d+\.\d+[\w.+-]*")
 
 
@@ -172,15 +174,28 @@ def _output_of(argv: list[str], env: Mapping[str, str], timeout_seconds: float) 
             env=child_environment(env),
             process_group=0,
         ) as process:
+            _probed_groups.add(process.pid)
             try:
                 output, _ = process.communicate(timeout=timeout_seconds)
             except subprocess.TimeoutExpired:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
+                _kill_group(process.pid)
                 return None, f"`{' '.join(argv)}` did not answer in {timeout_seconds:g} s"
+            finally:
+                _probed_groups.discard(process.pid)
             return process.returncode, output.decode(errors="replace")
     except OSError as error:
         return None, f"`{argv[0]}` cannot be started: {error.strerror or error}"
+
+
+def kill_probed_programs() -> None:
+    """Kill the programs that are being asked, before this process ends: they must not outlive it."""
+    for group in [*_probed_groups]:
+        _kill_group(group)
+
+
+def _kill_group(group: int) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
 
 
 def _first_line(output: str) -> str:
