@@ -1643,7 +1643,7 @@ export interface components {
         };
         /**
          * Session
-         * @description The session that executes an agent step.
+         * @description The session that executes an agent step, or the conversation of a model step.
          */
         Session: {
             provider: string;
@@ -1679,6 +1679,8 @@ export interface components {
             /** @default null */
             retryable?: boolean | null;
             /** @default null */
+            decision?: components["schemas"]["FailureDecision"] | null;
+            /** @default null */
             result?: unknown;
             /** @default null */
             usage?: components["schemas"]["Usage"] | null;
@@ -1698,6 +1700,20 @@ export interface components {
             ended_processes?: components["schemas"]["EndedProcess"][] | null;
             /** @default null */
             duration_ms?: number | null;
+        };
+        /**
+         * FailureDecision
+         * @description What follows the failure of a step.
+         */
+        FailureDecision: {
+            /** @enum {unknown} */
+            action: "abort" | "fallback" | "retry";
+            /** @default null */
+            try?: number | null;
+            /** @default null */
+            delay_seconds?: number | null;
+            /** @default null */
+            provider?: string | null;
         };
         /**
          * Limit
@@ -1762,6 +1778,8 @@ export interface components {
             /** @default null */
             retryable?: boolean | null;
             /** @default null */
+            decision?: components["schemas"]["FailureDecision"] | null;
+            /** @default null */
             result?: unknown;
             /** @default null */
             usage?: components["schemas"]["Usage"] | null;
@@ -1793,6 +1811,8 @@ export interface components {
             system_prompt?: string | null;
             /** @default false */
             synthetic?: boolean;
+            /** @default null */
+            session?: components["schemas"]["Session"] | null;
             /** @default null */
             clock?: "reader" | null;
             /** @default false */
@@ -1967,6 +1987,8 @@ export interface components {
             permission_mode?: string | null;
             /** @default null */
             context_tokens?: number | null;
+            /** @default false */
+            context_follows?: boolean;
         };
         /**
          * ToolCall
