@@ -40,6 +40,20 @@ from shopfloor.ports.logs import (
     parent_of,
 )
 from shopfloor.ports.models import ModelRequest, Models, Reply, ReplyDelta, ThreadMessage, ToolSpec
+from shopfloor.ports.placement import (
+    CLAIMED,
+    NO_REQUIREMENTS,
+    WAITS_FOR_SLOT,
+    HostOffer,
+    Offers,
+    QueueReason,
+    ReasonCode,
+    label_problem,
+    merge_requirements,
+    missing_providers,
+    queue_reason,
+    unoffered_providers,
+)
 from shopfloor.ports.plugins import (
     WORKER,
     JobDecision,
@@ -58,7 +72,7 @@ from shopfloor.ports.plugins import (
 )
 from shopfloor.ports.processes import Child, Command, Exit, OutputChunk, Processes, StreamName, child_environment
 from shopfloor.ports.projects import Project, Projects
-from shopfloor.ports.queue import ANSWER_ID_PREFIX, ControlMessage, Queue, QueuedRun
+from shopfloor.ports.queue import ANSWER_ID_PREFIX, ControlMessage, Queue, QueuedRun, QueueGroup
 from shopfloor.ports.run_service import CallResult, RunOrigin, RunRequest, RunService, WorkerInfo
 from shopfloor.ports.store import (
     Channel,
@@ -76,7 +90,10 @@ from shopfloor.ports.watchers import Watchers
 
 __all__ = [
     "ANSWER_ID_PREFIX",
+    "CLAIMED",
     "MAIN_AGENT",
+    "NO_REQUIREMENTS",
+    "WAITS_FOR_SLOT",
     "WORKER",
     "Access",
     "AgentExit",
@@ -98,6 +115,7 @@ __all__ = [
     "FleetEvents",
     "FleetFilter",
     "FleetSubscription",
+    "HostOffer",
     "Hosts",
     "JobDecision",
     "JobItem",
@@ -116,6 +134,7 @@ __all__ = [
     "ModelRequest",
     "Models",
     "Normalizer",
+    "Offers",
     "OpenRun",
     "OutputChunk",
     "OwnTool",
@@ -129,7 +148,10 @@ __all__ = [
     "Provider",
     "ProviderInfo",
     "Queue",
+    "QueueGroup",
+    "QueueReason",
     "QueuedRun",
+    "ReasonCode",
     "Reply",
     "ReplyDelta",
     "Role",
@@ -168,10 +190,15 @@ __all__ = [
     "audit_entry",
     "child_environment",
     "child_on_path_to",
+    "label_problem",
     "memory_folder",
+    "merge_requirements",
+    "missing_providers",
     "one_shot_job",
     "parent_of",
+    "queue_reason",
     "run_fields",
+    "unoffered_providers",
     "validate_key",
     "validate_name",
 ]

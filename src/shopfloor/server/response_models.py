@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, cast
 import msgspec
 from msgspec import Meta
 
-from shopfloor.ports import LogReader, PluginInfo, ProviderInfo, RunItem, WorkerInfo
+from shopfloor.ports import LogReader, PluginInfo, ProviderInfo, ReasonCode, RunItem, WorkerInfo
 from shopfloor.server.limits import RESULT_LOOKAHEAD_EVENTS
 from shopfloor.views import ArchiveEntry, Decision, LogHit, Span, is_interrupted
 
@@ -139,6 +139,14 @@ class _Worker(msgspec.Struct, frozen=True, kw_only=True):
         int,
         Meta(description="How often the run was interrupted and resumed. Waiting for an answer does not count."),
     ]
+    priority: Annotated[int, Meta(description="Queued runs with a higher priority start first; from -100 to 100.")]
+    progress: Annotated[
+        float | None,
+        Meta(
+            description="How far the run is, from 0 to 1: what its worker reports, or else its completed steps of "
+            "those that its definition has. Null if unknown."
+        ),
+    ]
     search_stopped_at: Annotated[
         int | None,
         Meta(
@@ -151,6 +159,7 @@ class _Worker(msgspec.Struct, frozen=True, kw_only=True):
 class WorkerItem(_Worker, frozen=True, kw_only=True):
     """A run in a list."""
 
+    queue_reason: Annotated[str | None, Meta(description="While the run is queued: why it has not started.")]
     snippet: Annotated[
         str | None, Meta(description="Text around the words that were searched, with each between U+E000 and U+E001.")
     ]
@@ -184,6 +193,7 @@ class ArtifactList(msgspec.Struct, frozen=True):
 class WorkerDetail(_Worker, frozen=True, kw_only=True):
     """A run with its result, transcript and pending calls."""
 
+    queue_reason: Annotated[str | None, Meta(description="While the run is queued: why it has not started.")]
     result: str | None
     transcript: Annotated[
         list[ArchiveEntry] | None, Meta(description="Null until the run has ended, and if no transcript is stored.")
@@ -247,6 +257,39 @@ class FleetEventList(msgspec.Struct, frozen=True):
     events: Annotated[list[FleetEventItem], Meta(description="The events, oldest first.")]
     cursor: Annotated[str, Meta(description="Where to continue: there is no other event up to this cursor.")]
     gap: Annotated[bool, Meta(description="Whether events after the requested cursor are no longer stored.")]
+
+
+class QueuedItem(msgspec.Struct, frozen=True, kw_only=True):
+    """A queued run."""
+
+    run_id: str
+    worker: str
+    task: str
+    priority: int
+    queued_at: str | None
+
+
+class QueueGroupItem(msgspec.Struct, frozen=True, kw_only=True):
+    """Queued runs that have not started for the same reason."""
+
+    reason: Annotated[ReasonCode, Meta(description="The kind of the reason, for programs.")]
+    message: Annotated[str, Meta(description="The reason, for people.")]
+    total: int
+    runs: Annotated[list[QueuedItem], Meta(description="The runs that start first, at most 20.")]
+
+
+class QueueOverview(msgspec.Struct, frozen=True, kw_only=True):
+    """The queue: how many runs have not started, and why."""
+
+    total: Annotated[int, Meta(description="The number of queued runs.")]
+    oldest_queued_at: str | None
+    groups: Annotated[list[QueueGroupItem], Meta(description="The queued runs by reason.")]
+    wait_p50_seconds: Annotated[
+        float | None,
+        Meta(description="How long half of the runs waited that started in the last hour; null without one."),
+    ]
+    wait_p95_seconds: Annotated[float | None, Meta(description="The same for 95 of 100 runs.")]
+    started_last_hour: Annotated[int, Meta(description="How many runs started in the last hour, at most 10,000.")]
 
 
 class LogPage(msgspec.Struct, frozen=True):
@@ -368,9 +411,9 @@ class Health(msgspec.Struct, frozen=True):
     version: str
 
 
-async def build_worker_item(run: RunItem, logs: LogReader) -> WorkerItem:
+async def build_worker_item(run: RunItem, logs: LogReader, queue_reason: str | None = None) -> WorkerItem:
     """Return a run as the list contains it."""
-    return WorkerItem(**await _shared_fields(run, logs), snippet=run.snippet)
+    return WorkerItem(**await _shared_fields(run, logs), queue_reason=queue_reason, snippet=run.snippet)
 
 
 async def build_worker_detail(
@@ -381,11 +424,13 @@ async def build_worker_detail(
     omitted: str | None = None,
     awaits: list[Awaited] | None = None,
     artifacts: list[ArtifactItem] | None = None,
+    queue_reason: str | None = None,
 ) -> WorkerDetail:
     """Return a run as its detail contains it. `transcript` is JSON, which is inserted into the response unchanged."""
     row = run.row
     return WorkerDetail(
         **await _shared_fields(run, logs),
+        queue_reason=queue_reason,
         result=row.result,
         transcript=cast("list[ArchiveEntry] | None", None if transcript is None else msgspec.Raw(transcript)),
         transcript_omitted=omitted,
@@ -438,5 +483,7 @@ async def _shared_fields(run: RunItem, logs: LogReader) -> dict[str, Any]:
         "asks": run.pending_requests,
         "interrupted": is_interrupted(row.status, has_active_host=has_active_host),
         "interruptions": row.interruptions,
+        "priority": row.priority,
+        "progress": row.progress.fraction,
         "search_stopped_at": run.search_stopped_at,
     }

@@ -25,6 +25,7 @@ from shopfloor.views.notes import (
 )
 from shopfloor.views.outline import LoadOutline, Outline, Step, TreeRow, outline, steps_by_parent, tree
 from shopfloor.views.partial_messages import PartialMessages, without_chunks
+from shopfloor.views.progress import Progress, valid_fraction
 from shopfloor.views.row import INTERRUPTED, RunRow, RunState, display_status, is_interrupted, queued_row, row_fold
 from shopfloor.views.search import (
     HIT_BEGIN,
@@ -139,6 +140,7 @@ __all__ = [
     "Notice",
     "Outline",
     "PartialMessages",
+    "Progress",
     "Question",
     "ReasoningDelta",
     "ReasoningEnd",
@@ -230,6 +232,7 @@ __all__ = [
     "tree",
     "truncate_bytes",
     "truncate_event",
+    "valid_fraction",
     "wait_state_step",
     "without_chunks",
 ]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shopfloor.ports import AgentExit, ProviderInfo
+from shopfloor.limits import PROVIDERS_REFRESH_SECONDS
+from shopfloor.ports import AgentExit, HostOffer, ProviderInfo
 
 if TYPE_CHECKING:
     from shopfloor.engine import Definition, ValidationContext, Worker
@@ -37,6 +40,24 @@ def local_validation_context(workers: Iterable[Worker]) -> ValidationContext:
         check_agent=partial(check_agent_options, provider, prices=price, env=os.environ),
         workers=found,
     )
+
+
+class LocalOffer:
+    """What this process offers to runs. Each call returns the current offer and takes at most a millisecond."""
+
+    def __init__(self, labels: Mapping[str, str], env: Mapping[str, str]) -> None:
+        self._labels = dict(labels)
+        self._env = env
+        self._offer = HostOffer(labels=self._labels)
+        self._checked_at = -math.inf
+
+    def __call__(self) -> HostOffer:
+        if time.monotonic() - self._checked_at >= PROVIDERS_REFRESH_SECONDS:
+            from shopfloor.adapters.providers import installed_providers
+
+            self._offer = HostOffer(labels=self._labels, providers=installed_providers(self._env))
+            self._checked_at = time.monotonic()
+        return self._offer
 
 
 def find_providers() -> list[ProviderInfo]:

@@ -92,6 +92,8 @@ class StorageBackend(StoragePorts, frozen=True, kw_only=True):
             blobs=self.blobs,
             delete_run=delete,
             run_service=engine.service if engine else None,
+            queue=self.queue,
+            offers=engine.offers if engine else tuple,
             providers=find_providers,
             plugins=engine.plugins.all if engine else None,
             fleet=FleetFeed(self.fleet_events, self.bus),
