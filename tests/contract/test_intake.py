@@ -17,7 +17,9 @@ from tests.contract.test_queue import answer, dispatch, statuses
 from shopfloor.adapters.sqlite import SqliteQueue, SqliteStore
 from shopfloor.errors import DatabaseLost, StoreError
 from shopfloor.limits import INTAKE_BYTES
+from shopfloor.log import Requirements
 from shopfloor.ports import ControlMessage, HostOffer, QueuedRun
+from shopfloor.views import RunRow
 
 pytestmark = pytest.mark.anyio
 
@@ -81,6 +83,28 @@ async def test_a_lost_database_loses_no_dispatch_and_no_message(tmp_path: Path) 
     queue, store = await open_queue(tmp_path)
     assert await queue.claim("h", 9, HostOffer()) == []
     await store.close()
+
+
+@pytest.mark.req("SF-7")
+async def test_priority_and_requirements_survive_a_lost_database(tmp_path: Path) -> None:
+    queue, store = await open_queue(tmp_path)
+    plain, urgent = dispatch("plain"), dispatch("urgent", priority=5)
+    gpu = dispatch("gpu", priority=9, requires=Requirements(labels={"gpu": "yes"}))
+    for order in (plain, gpu, urgent):
+        await queue.dispatch(order)
+    await store.close()
+    lose_database(tmp_path)
+    queue, store = await open_queue(tmp_path)
+    assert (await item_row(store, gpu.run_id)).requires == gpu.started.requires
+    assert await queue.claim("h", 9, HostOffer()) == [urgent, plain]
+    assert await queue.claim("h", 9, HostOffer(labels={"gpu": "yes"})) == [gpu]
+    await store.close()
+
+
+async def item_row(store: SqliteStore, run_id: str) -> RunRow:
+    item = await store.get_run(run_id)
+    assert item is not None
+    return item.row
 
 
 @pytest.mark.req("SF-7")
