@@ -27,7 +27,8 @@ from shopfloor.views.outline import LoadOutline, Outline, Step, TreeRow, outline
 from shopfloor.views.partial_messages import PartialMessages, without_chunks
 from shopfloor.views.progress import Progress, valid_fraction
 from shopfloor.views.row import INTERRUPTED, RunRow, RunState, display_status, is_interrupted, queued_row, row_fold
-from shopfloor.views.search import (
+from shopfloor.views.search_index import ROW_CHUNK, SearchChunk, SearchState, search_fold
+from shopfloor.views.search_query import (
     HIT_BEGIN,
     HIT_END,
     Term,
@@ -40,7 +41,6 @@ from shopfloor.views.search import (
     split_words,
     strip_hit_marks,
 )
-from shopfloor.views.search_index import ROW_CHUNK, SearchChunk, SearchState, search_fold
 from shopfloor.views.spans import SPAN_EVENTS, Span, Spans, spans_fold
 from shopfloor.views.spending import Spending, UsageTotal, add_costs, add_usage, spending_step
 from shopfloor.views.stream import (
