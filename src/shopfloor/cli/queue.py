@@ -14,9 +14,9 @@ from shopfloor.cli.style import Style, escape_controls, escape_json_for_terminal
 from shopfloor.wiring import open_api
 
 EXAMPLES = """\
-  shopfloor queue                              the reasons, with the next runs of each
-  shopfloor queue --json | jq '.groups[].message'
-  shopfloor list --status queued               every queued run"""
+  shopfloor queue                           the reasons, with the next runs
+  shopfloor queue --json | jq .groups[0]    for programs
+  shopfloor list --status queued            every queued run"""
 _SHOWN_RUNS = 5
 
 

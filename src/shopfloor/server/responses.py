@@ -23,6 +23,7 @@ RESPONSE_MODELS = (
     response_models.ArtifactList,
     response_models.LogPage,
     response_models.FleetEventList,
+    response_models.QueueOverview,
     response_models.FoundEvents,
     response_models.SpanList,
     response_models.ChannelList,
