@@ -33,19 +33,19 @@ async def find_queue_reasons(services: Services, runs: Sequence[RunItem]) -> dic
     if not queued or services.queue is None:
         return {}
     offers, claims = services.offers(), await _find_claims(services.queue, {row.id for row in queued})
-    reasons = {row.id: claims.get(row.id) or queue_reason(row.requires, offers) for row in queued}
+    claimed = {run.run_id: reason for run, reason in claims}
+    reasons = {row.id: claimed.get(row.id) or queue_reason(row.requires, offers) for row in queued}
     return {run_id: reason.message for run_id, reason in reasons.items()}
 
 
-async def _find_claims(queue: Queue, run_ids: set[str] | None = None) -> dict[str, QueueReason]:
-    """Return the reasons of claimed runs that have not started, by run id; with `run_ids` only of these."""
-    found: dict[str, QueueReason] = {}
+async def _find_claims(queue: Queue, run_ids: set[str] | None = None) -> list[tuple[QueuedRun, QueueReason]]:
+    """Return the claimed runs that have not started, with their reasons; with `run_ids` only these."""
+    found: list[tuple[QueuedRun, QueueReason]] = []
     for run_id, host in await queue.claimed():
-        if run_ids is None or run_id in run_ids:
-            run = await queue.find(run_id)
-            if run is not None:
-                is_caller = run.started.executor == "caller"
-                found[run_id] = queue_reason(None, (), claimed_by=host, is_caller=is_caller)
+        run = await queue.find(run_id) if run_ids is None or run_id in run_ids else None
+        if run is not None:
+            is_caller = run.started.executor == "caller"
+            found.append((run, queue_reason(None, (), claimed_by=host, is_caller=is_caller)))
     return found
 
 
@@ -82,12 +82,10 @@ async def _groups(services: Services) -> tuple[list[QueueGroupItem], str | None]
         totals[reason] = totals.get(reason, 0) + group.total
         first.setdefault(reason, []).extend(group.first)
         times.append(group.oldest_queued_at)
-    for run_id, reason in (await _find_claims(queue)).items():
-        run = await queue.find(run_id)
-        if run is not None:
-            totals[reason] = totals.get(reason, 0) + 1
-            first.setdefault(reason, []).append(run)
-            times.append(run.started.queued_at)
+    for run, reason in await _find_claims(queue):
+        totals[reason] = totals.get(reason, 0) + 1
+        first.setdefault(reason, []).append(run)
+        times.append(run.started.queued_at)
     items = [
         QueueGroupItem(reason=reason.code, message=reason.message, total=totals[reason], runs=_queued_items(runs))
         for reason, runs in first.items()
