@@ -80,7 +80,7 @@ def wait_for_status(up: Server, run_id: str, status: str) -> None:
     wait_until(lambda: row_of(up, run_id)["status"] == status, f"{run_id} to be {status}")
 
 
-@pytest.mark.req("FE-80", "FE-81", "FE-82")
+@pytest.mark.req("FE-55", "FE-56", "FE-57")
 def test_runs_start_by_priority_on_a_host_with_their_labels_and_say_why_they_wait(
     shopfloor, server, env, tmp_path, transcripts
 ):
@@ -149,7 +149,7 @@ def test_invalid_priorities_and_labels_are_refused(shopfloor, server):
     assert up.runs() == []
 
 
-@pytest.mark.req("FE-80")
+@pytest.mark.req("FE-55")
 def test_a_run_waits_for_a_host_with_its_provider_and_starts_when_the_provider_is_installed(
     shopfloor, server, env, tmp_path
 ):
@@ -168,7 +168,7 @@ def test_a_run_waits_for_a_host_with_its_provider_and_starts_when_the_provider_i
     wait_for_status(up, run_id, "done")
 
 
-@pytest.mark.req("FE-83")
+@pytest.mark.req("FE-58")
 def test_progress_is_what_the_worker_reports_or_its_completed_steps(shopfloor, server, tmp_path):
     up, gate = server("--label", "zone=a"), tmp_path / "gate"
     steps, reporter = (
@@ -186,7 +186,7 @@ def test_progress_is_what_the_worker_reports_or_its_completed_steps(shopfloor, s
     assert row_of(up, reporter)["progress"] == 0.75
 
 
-@pytest.mark.req("FE-82")
+@pytest.mark.req("FE-57")
 def test_sub_runs_have_the_priority_of_their_parent(shopfloor, server):
     up = server()
     assert shopfloor("dispatch", "parent", "--priority", "7", "--wait").returncode == 0

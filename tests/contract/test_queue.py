@@ -124,7 +124,7 @@ async def add(queue: Queue, *runs: QueuedRun) -> None:
         await queue.dispatch(each)
 
 
-@pytest.mark.req("FE-80")
+@pytest.mark.req("FE-55")
 async def test_a_claim_returns_only_runs_that_the_host_can_execute(queue: Queue) -> None:
     any_host, gpu, codex = dispatch("any"), dispatch("gpu", requires=GPU), dispatch("codex", requires=CODEX)
     both = dispatch("both", requires=Requirements(labels={"gpu": "yes"}, providers=["codex"]))
@@ -137,7 +137,7 @@ async def test_a_claim_returns_only_runs_that_the_host_can_execute(queue: Queue)
     assert await queue.claim("full", 9, FULL_OFFER) == [both]
 
 
-@pytest.mark.req("FE-82")
+@pytest.mark.req("FE-57")
 async def test_the_highest_priority_starts_first_and_then_the_oldest(queue: Queue) -> None:
     low, first, gpu = dispatch("low", priority=-3), dispatch("first"), dispatch("gpu", requires=GPU)
     high, second, last = dispatch("high", priority=7, requires=CODEX), dispatch("second"), dispatch("last", priority=-3)

@@ -123,7 +123,7 @@ def test_a_cost_below_zero_is_not_a_cost(server: Server, runs: dict[str, str]) -
     assert not server.wait_for(runs["odd-cost"])["cost_usd"]
 
 
-@pytest.mark.req("FE-83")
+@pytest.mark.req("FE-58")
 def test_the_progress_of_a_job_is_recorded_in_percent_if_it_is_a_fraction(server: Server, runs: dict[str, str]) -> None:
     assert server.wait_for(runs["back-to-running"])["progress"] == 1
     (first, *_) = server.site.payloads(runs["back-to-running"], ToolCall)

@@ -48,7 +48,7 @@ def progress(*parts: tuple[str, Payload]) -> float | None:
     return reduce(lambda row, event: row_fold(row, [event]), events, RunRow()).progress.fraction
 
 
-@pytest.mark.req("FE-83")
+@pytest.mark.req("FE-58")
 @pytest.mark.parametrize(
     ("parts", "expected"),
     [
