@@ -48,11 +48,17 @@ async def _fill(queue: SqliteQueue, count: int, required: Sequence[Requirements 
             tasks.start_soon(queue.dispatch, _queued_run(number, required[number % len(required)]))
 
 
-async def _open(stack: AsyncExitStack, path: Path, *, unclaimable: int, claimable: int) -> SqliteQueue:
+async def _open(
+    stack: AsyncExitStack, path: Path, *, claimable: int, unclaimable: int = 0, started: int = 0
+) -> SqliteQueue:
+    """Open a queue. `started` is the number of runs that were queued before and have started."""
     path.parent.mkdir()
     store = await SqliteStore.open(path)
     stack.push_async_callback(store.close)
     queue = SqliteQueue(store)
+    for first in range(0, started, 1000):
+        await _fill(queue, min(1000, started - first), _REQUIRED)
+        await queue.mark_started([run.run_id for run in await queue.claim(_HOST, 1000, _OFFER)])
     for first in range(0, unclaimable, 1000):
         await _fill(queue, min(1000, unclaimable - first), [_ELSEWHERE])
     for first in range(0, claimable, 1000):
@@ -75,12 +81,11 @@ async def _claim(queue: SqliteQueue) -> float:
 
 async def _measure(folder: Path, many: int, rounds: int) -> list[Result]:
     async with AsyncExitStack() as stack:
-        log_progress(f"queueing {_FEW:,}, {many:,} and {many + _FEW:,} runs")
-        few = await _open(stack, folder / "few" / "queue.db", unclaimable=0, claimable=_FEW)
+        log_progress(f"queueing {many:,} runs three times")
+        # As large a database as the others have: its size alone makes writing slower or faster.
+        few = await _open(stack, folder / "few" / "queue.db", started=many, claimable=_FEW)
         queues = {
-            f"claim of one run, {many:,} queued, p50": await _open(
-                stack, folder / "many" / "queue.db", unclaimable=0, claimable=many
-            ),
+            f"claim of one run, {many:,} queued, p50": await _open(stack, folder / "many" / "queue.db", claimable=many),
             f"claim of one run behind {many:,} that the host cannot execute, p50": await _open(
                 stack, folder / "behind" / "queue.db", unclaimable=many, claimable=_FEW
             ),
