@@ -163,8 +163,13 @@ def test_a_run_waits_for_a_host_with_its_provider_and_starts_when_the_provider_i
     # Without another host that has it, the provider's own worker fails with the error that says how to install it.
     failed = shopfloor("dispatch", "copilot", "do it", "--wait")
     assert "error[agent_not_installed]: copilot is not installed; to install it: " in failed.stderr
+    disabled = shopfloor("providers", "disable", "copilot", "--maintenance")
+    assert disabled.returncode == 0, disabled.stderr
     (programs / "copilot").write_text("#!/bin/sh\n")
     (programs / "copilot").chmod(0o755)
+    reasons = {"the provider copilot is disabled"}
+    wait_until(lambda: row_of(up, run_id)["queue_reason"] in reasons, "the reason that the provider is disabled")
+    assert shopfloor("providers", "enable", "copilot").returncode == 0
     wait_for_status(up, run_id, "done")
 
 

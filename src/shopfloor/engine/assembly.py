@@ -27,12 +27,15 @@ from shopfloor.ports import HostOffer, Models, Offers, Plugins
 class RunEngine(msgspec.Struct, frozen=True, kw_only=True):
     """An assembled engine. It executes runs while `scheduler.run` is running."""
 
+    host_id: str
     service: RunService
     scheduler: Scheduler
     resumption: Resumption
     ports: StoragePorts
     catalog: WorkerCatalog
     plugins: Plugins
+    offer: Callable[[], HostOffer]
+    """What this host offers to runs."""
     offers: Offers
     """What each live host offers to runs."""
     warm_up: Callable[[], None]
@@ -82,12 +85,14 @@ def assemble(
         models.warm_up()
 
     return RunEngine(
+        host_id=host_id,
         service=service,
         scheduler=scheduler,
         resumption=resumption,
         ports=ports,
         catalog=catalog,
         plugins=plugins,
+        offer=offer,
         offers=offers,
         warm_up=warm_up,
     )

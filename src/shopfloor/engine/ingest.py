@@ -14,6 +14,7 @@ import msgspec
 
 from shopfloor.decoding import json_decoder
 from shopfloor.engine.error_mapping import is_temporary
+from shopfloor.engine.replay_state import AGENT
 from shopfloor.errors import InvalidEvent
 from shopfloor.limits import (
     ANNOUNCEMENT_BYTES,
@@ -33,11 +34,13 @@ from shopfloor.views import (
     ArchiveEntry,
     FleetEvent,
     FleetEventState,
+    ProviderObservation,
     RunRow,
     SearchState,
     Timeline,
     archive,
     fleet_event_step,
+    provider_observations,
     row_fold,
     search_fold,
     timeline_fold,
@@ -86,7 +89,7 @@ class _FollowedLog:
         self.short = short if is_short and not row.is_ended else None
         timeline, timeline_rows = timeline_fold(self.state.timeline, events, waits)
         search, search_chunks = search_fold(self.state.search, row, events)
-        fleet, fleet_events = _fleet_fold(self.state.fleet, events)
+        fleet, fleet_events, observations = _fleet_fold(self.state.fleet, events, row)
         self.state = _FoldState(timeline, search, fleet)
         return ViewUpdate(
             row=row,
@@ -96,15 +99,21 @@ class _FollowedLog:
             search=search_chunks,
             search_stopped_at=search.stopped_at,
             fleet_events=fleet_events,
+            observations=observations,
         )
 
 
-def _fleet_fold(state: FleetEventState, events: list[Event]) -> tuple[FleetEventState, list[FleetEvent]]:
+def _fleet_fold(
+    state: FleetEventState, events: list[Event], row: RunRow
+) -> tuple[FleetEventState, list[FleetEvent], list[ProviderObservation]]:
     fleet_events: list[FleetEvent] = []
+    observations: list[ProviderObservation] = []
+    run_provider = row.worker_type if row.kind == AGENT else None
     for event in events:
+        observations += provider_observations(state, event, run_provider)
         state, more = fleet_event_step(state, event)
         fleet_events += more
-    return state, fleet_events
+    return state, fleet_events, observations
 
 
 def pack(entries: list[ArchiveEntry]) -> bytes | None:
@@ -335,7 +344,7 @@ class Ingest:
     async def _store_updates(self, changes: list[ViewUpdate]) -> None:
         if changes:
             await self._store.apply(changes)
-            if any(change.fleet_events for change in changes):
+            if any(change.fleet_events or change.observations for change in changes):
                 self._bus.notify_fleet()
             await self.publish_rows(*(change.row.id for change in changes))
 

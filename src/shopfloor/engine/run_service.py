@@ -39,6 +39,7 @@ from shopfloor.ports import (
     child_on_path_to,
     merge_requirements,
     one_shot_job,
+    require_enabled,
     unoffered_providers,
 )
 from shopfloor.views import as_text, input_from_task, join_call_id, split_call_id
@@ -78,8 +79,11 @@ class RunService:
         return [_worker_info(worker) for worker in self._catalog.provider_workers()]
 
     async def dispatch(self, request: RunRequest, origin: RunOrigin | None = None) -> str:
-        """Validate and store a new run; return its id."""
-        return await self.enqueue(self.build_queued_run(request, origin))
+        """Validate and store a new run; return its id. Raises `ProviderDisabled` if it needs a disabled provider."""
+        worker = self._find_worker(request)
+        queued = self._build_queued_run(worker, request, origin)
+        await require_enabled(self._ports.provider_health, worker.providers)
+        return await self.enqueue(queued)
 
     async def enqueue(self, queued: QueuedRun) -> str:
         """Store a run, for any host or, in the process of the caller, for this host only. Return its id."""
@@ -110,7 +114,12 @@ class RunService:
 
     def build_queued_run(self, request: RunRequest, origin: RunOrigin | None = None) -> QueuedRun:
         """Build the run to be queued. Raises if the worker is unknown or the input is invalid."""
-        worker = self._catalog.get(request.worker, preferred_folder=request.cwd)
+        return self._build_queued_run(self._find_worker(request), request, origin)
+
+    def _find_worker(self, request: RunRequest) -> Worker:
+        return self._catalog.get(request.worker, preferred_folder=request.cwd)
+
+    def _build_queued_run(self, worker: Worker, request: RunRequest, origin: RunOrigin | None) -> QueuedRun:
         worker_input = validate_input(worker.definition, _complete_input(worker, request))
         is_provider_worker = worker.worker_type != BUILTIN and not worker.is_plugin
         if is_provider_worker:

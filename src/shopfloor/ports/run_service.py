@@ -69,7 +69,10 @@ class RunService(Protocol):
     """The engine as callers use it. Each method returns when the request is stored durably."""
 
     async def dispatch(self, request: RunRequest, origin: RunOrigin | None = None) -> str:
-        """Queue a new run and return its id. Raises `WorkerNotFound`, `InvalidInput`, `StorageFull`."""
+        """Queue a new run and return its id.
+
+        Raises `WorkerNotFound`, `InvalidInput`, `ProviderDisabled`, `StorageFull`.
+        """
         ...
 
     async def answer(self, run_id: str, results: list[CallResult]) -> None:

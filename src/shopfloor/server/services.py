@@ -8,6 +8,7 @@ from typing import Protocol
 
 import msgspec
 
+from shopfloor.fleet import ProviderMonitor
 from shopfloor.limits import CLIENT_WAIT_SECONDS, EXECUTE_GRACE_SECONDS
 from shopfloor.ports import (
     Audit,
@@ -15,7 +16,6 @@ from shopfloor.ports import (
     LogReader,
     Offers,
     PluginInfo,
-    ProviderInfo,
     Queue,
     RowChanges,
     RunService,
@@ -54,8 +54,8 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     """None: the server does not say why runs are queued."""
     offers: Offers = tuple
     """Returns what each live host offers to runs."""
-    providers: Callable[[], list[ProviderInfo]] | None = None
-    """Finds the providers that this machine has. Blocks for a second or two."""
+    providers: ProviderMonitor | None = None
+    """Checks the providers of this machine. None: the server knows no providers."""
     plugins: Callable[[], Sequence[PluginInfo]] | None = None
     """Lists the plugins, with the state of their processes."""
     fleet: FleetFeed | None = None

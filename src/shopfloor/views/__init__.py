@@ -26,6 +26,7 @@ from shopfloor.views.notes import (
 from shopfloor.views.outline import LoadOutline, Outline, Step, TreeRow, outline, steps_by_parent, tree
 from shopfloor.views.partial_messages import PartialMessages, without_chunks
 from shopfloor.views.progress import Progress, valid_fraction
+from shopfloor.views.provider_observations import ObservedLimit, ProviderObservation, provider_observations
 from shopfloor.views.row import INTERRUPTED, RunRow, RunState, display_status, is_interrupted, queued_row, row_fold
 from shopfloor.views.search_index import ROW_CHUNK, SearchChunk, SearchState, search_fold
 from shopfloor.views.search_query import (
@@ -138,9 +139,11 @@ __all__ = [
     "LogSearcher",
     "Notes",
     "Notice",
+    "ObservedLimit",
     "Outline",
     "PartialMessages",
     "Progress",
+    "ProviderObservation",
     "Question",
     "ReasoningDelta",
     "ReasoningEnd",
@@ -211,6 +214,7 @@ __all__ = [
     "parse_query",
     "plain_text",
     "preview",
+    "provider_observations",
     "queued_row",
     "replay",
     "resume_stream",

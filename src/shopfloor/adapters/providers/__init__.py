@@ -12,12 +12,22 @@ if TYPE_CHECKING:
         PROVIDER_NAMES,
         discover_providers,
         installed_providers,
+        kill_probed_programs,
         normalizer,
         provider,
     )
     from shopfloor.adapters.providers.usage import price
 
-__all__ = ["API_KEYS", "PROVIDER_NAMES", "discover_providers", "installed_providers", "normalizer", "price", "provider"]
+__all__ = [
+    "API_KEYS",
+    "PROVIDER_NAMES",
+    "discover_providers",
+    "installed_providers",
+    "kill_probed_programs",
+    "normalizer",
+    "price",
+    "provider",
+]
 
 __getattr__ = _lazy_getattr(
     __name__,
@@ -27,6 +37,7 @@ __getattr__ = _lazy_getattr(
             "PROVIDER_NAMES",
             "discover_providers",
             "installed_providers",
+            "kill_probed_programs",
             "normalizer",
             "provider",
         ),

@@ -12,7 +12,15 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from shopfloor.engine.workers.definition import PROMPTS_FOLDER, WORKER_FILE, Agent, Definition, definition_hash, is_slug
+from shopfloor.engine.workers.definition import (
+    PROMPTS_FOLDER,
+    WORKER_FILE,
+    Agent,
+    Definition,
+    StartThread,
+    definition_hash,
+    is_slug,
+)
 from shopfloor.engine.workers.imports import load_file, load_module
 from shopfloor.engine.workers.plugin_workers import plugin_definition, plugin_problems
 from shopfloor.engine.workers.problems import Problem, closest, invalid_worker, walk_steps
@@ -81,10 +89,14 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _used_providers(worker: Worker) -> list[str]:
-    """Return the providers of `agent` steps and of a provider worker. One that an input names is not known yet."""
-    steps = [step for _, step in walk_steps(worker.definition.steps)]
-    found = {step.provider for step in steps if isinstance(step, Agent) and not placeholders(step.provider)}
-    return sorted(found | ({worker.worker_type} if worker.worker_type in DEFAULT_MODELS else set[str]()))
+    """Return the providers of agents, models and a provider worker. One that an input names is not known yet."""
+    found = {worker.worker_type} & DEFAULT_MODELS.keys()
+    for _, step in walk_steps(worker.definition.steps):
+        if isinstance(step, Agent):
+            found |= set() if placeholders(step.provider) else {step.provider}
+        elif isinstance(step, StartThread):
+            found |= {step.model.partition("/")[0]} & DEFAULT_MODELS.keys()
+    return sorted(found)
 
 
 def default_folders(storage_root: Path, extra: Sequence[Path] = ()) -> list[Path]:
