@@ -14,7 +14,8 @@ from shopfloor.log import format_timestamp
 from shopfloor.ports import Queue, QueuedRun, QueueReason, RunItem, queue_reason
 from shopfloor.server.openapi import Operations
 from shopfloor.server.parameters import NoParams
-from shopfloor.server.response_models import QueuedItem, QueueGroupItem, QueueOverview, WorkerItem, build_worker_item
+from shopfloor.server.queue_models import QueuedItem, QueueGroupItem, QueueOverview
+from shopfloor.server.response_models import WorkerItem, build_worker_item
 from shopfloor.server.responses import describe_json, get_services, json_response
 from shopfloor.server.services import Services
 
