@@ -12,9 +12,9 @@ from starlette.responses import Response
 from shopfloor.limits import QUEUE_GROUP_RUNS, QUEUE_WAITS, QUEUE_WAITS_SECONDS
 from shopfloor.log import format_timestamp
 from shopfloor.ports import Queue, QueuedRun, QueueReason, RunItem, queue_reason
+from shopfloor.server.fleet_models import QueuedItem, QueueGroupItem, QueueOverview
 from shopfloor.server.openapi import Operations
 from shopfloor.server.parameters import NoParams
-from shopfloor.server.queue_models import QueuedItem, QueueGroupItem, QueueOverview
 from shopfloor.server.response_models import WorkerItem, build_worker_item
 from shopfloor.server.responses import describe_json, get_services, json_response
 from shopfloor.server.services import Services

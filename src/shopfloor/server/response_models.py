@@ -252,23 +252,6 @@ class WorkerEvents(msgspec.Struct, frozen=True):
     more: Annotated[bool, Meta(description="Whether there are later rows.")]
 
 
-class FleetEventItem(msgspec.Struct, frozen=True):
-    """A fleet event."""
-
-    id: Annotated[str, Meta(description="The cursor of the event.")]
-    type: Annotated[str, Meta(description="The type of the event, such as `agent.spawned`.")]
-    payload: Annotated[dict[str, Any], Meta(description="The fields of this type.")]
-    timestamp: Annotated[str, Meta(description="When it happened.")]
-
-
-class FleetEventList(msgspec.Struct, frozen=True):
-    """A page of fleet events."""
-
-    events: Annotated[list[FleetEventItem], Meta(description="The events, oldest first.")]
-    cursor: Annotated[str, Meta(description="Where to continue: there is no other event up to this cursor.")]
-    gap: Annotated[bool, Meta(description="Whether events after the requested cursor are no longer stored.")]
-
-
 class LogPage(msgspec.Struct, frozen=True):
     """A page of a log."""
 

@@ -1,8 +1,8 @@
-"""Response models of the queue."""
+"""Response models of fleet events and of the queue."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -41,3 +41,20 @@ class QueueOverview(msgspec.Struct, frozen=True, kw_only=True):
     ]
     wait_p95_seconds: Annotated[float | None, Meta(description="The same for 95 of 100 runs.")]
     started_last_hour: Annotated[int, Meta(description="How many runs started in the last hour, at most 10,000.")]
+
+
+class FleetEventItem(msgspec.Struct, frozen=True):
+    """A fleet event."""
+
+    id: Annotated[str, Meta(description="The cursor of the event.")]
+    type: Annotated[str, Meta(description="The type of the event, such as `agent.spawned`.")]
+    payload: Annotated[dict[str, Any], Meta(description="The fields of this type.")]
+    timestamp: Annotated[str, Meta(description="When it happened.")]
+
+
+class FleetEventList(msgspec.Struct, frozen=True):
+    """A page of fleet events."""
+
+    events: Annotated[list[FleetEventItem], Meta(description="The events, oldest first.")]
+    cursor: Annotated[str, Meta(description="Where to continue: there is no other event up to this cursor.")]
+    gap: Annotated[bool, Meta(description="Whether events after the requested cursor are no longer stored.")]
