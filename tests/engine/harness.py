@@ -27,6 +27,7 @@ from shopfloor.adapters.memory import (
     MemoryAudit,
     MemoryBlobs,
     MemoryFleetEvents,
+    MemoryHostRegistry,
     MemoryHosts,
     MemoryLogFeed,
     MemoryLogReader,
@@ -212,6 +213,7 @@ class MemoryEngineHarness(EngineHarness):
             tokens=MemoryTokens(),
             watchers=MemoryWatchers(),
             fleet_events=MemoryFleetEvents(self._store),
+            host_registry=MemoryHostRegistry(self._store, self._queue),
             ingest=Ingest(MemoryLogFeed(self._memory), self._store, bus),
         )
 

@@ -66,6 +66,10 @@ class Queue(Protocol):
         """Return a run that has not started, whether claimed or not."""
         ...
 
+    async def next_unclaimed(self) -> str | None:
+        """Return the run that is claimed next; None if no run is unclaimed."""
+        ...
+
     async def mark_started(self, run_ids: Sequence[str]) -> None:
         """Remove runs from the queue, since their logs have them now."""
         ...

@@ -8,10 +8,12 @@ from shopfloor.views.fleet_event_types import (
     HEARTBEAT,
     EventStream,
     FleetEvent,
+    FleetEventType,
     encode_fleet_event,
     fleet_event_schema,
     stream_of,
 )
+from shopfloor.views.host_payloads import HostStatus
 from shopfloor.views.log_search import LogHit, LogSearcher
 from shopfloor.views.notes import (
     LOG_QUESTION,
@@ -25,7 +27,16 @@ from shopfloor.views.notes import (
 )
 from shopfloor.views.outline import LoadOutline, Outline, Step, TreeRow, outline, steps_by_parent, tree
 from shopfloor.views.partial_messages import PartialMessages, without_chunks
-from shopfloor.views.row import INTERRUPTED, RunRow, RunState, display_status, is_interrupted, queued_row, row_fold
+from shopfloor.views.row import (
+    INTERRUPTED,
+    RunRow,
+    RunState,
+    display_status,
+    is_interrupted,
+    provider_of,
+    queued_row,
+    row_fold,
+)
 from shopfloor.views.search import (
     HIT_BEGIN,
     HIT_END,
@@ -132,6 +143,8 @@ __all__ = [
     "Finish",
     "FleetEvent",
     "FleetEventState",
+    "FleetEventType",
+    "HostStatus",
     "LoadOutline",
     "LogHit",
     "LogSearcher",
@@ -209,6 +222,7 @@ __all__ = [
     "parse_query",
     "plain_text",
     "preview",
+    "provider_of",
     "queued_row",
     "replay",
     "resume_stream",

@@ -24,7 +24,7 @@ from shopfloor.adapters.local import (
 from shopfloor.engine import StoragePorts
 from shopfloor.limits import CLIENT_WAIT_SECONDS, EXECUTE_GRACE_SECONDS
 from shopfloor.log import Delta, Masking
-from shopfloor.ports import Bus, FleetEvents, Logs, Processes, Projects, Queue, Store, Tokens, Watchers
+from shopfloor.ports import Bus, FleetEvents, HostRegistry, Logs, Processes, Projects, Queue, Store, Tokens, Watchers
 from shopfloor.record import Durability, Storage
 from shopfloor.version import __version__
 from shopfloor.wiring.providers import find_providers
@@ -64,6 +64,7 @@ class StorageBackend(StoragePorts, frozen=True, kw_only=True):
     tokens: Tokens
     watchers: Watchers
     fleet_events: FleetEvents
+    host_registry: HostRegistry
     ingest: Ingest
 
     @property
@@ -76,6 +77,7 @@ class StorageBackend(StoragePorts, frozen=True, kw_only=True):
     def services(self, engine: RunEngine | None = None, *, allowed_hosts: tuple[str, ...] = ()) -> Services:
         """Return what the HTTP API needs. Without `engine`, the API is read-only."""
         from shopfloor.engine import delete_run
+        from shopfloor.fleet import HostDirectory
         from shopfloor.server import PAGE_FOLDER, FleetFeed, Services
 
         async def delete(run_id: str, *, force: bool) -> list[str]:
@@ -95,6 +97,7 @@ class StorageBackend(StoragePorts, frozen=True, kw_only=True):
             providers=find_providers,
             plugins=engine.plugins.all if engine else None,
             fleet=FleetFeed(self.fleet_events, self.bus),
+            hosts=HostDirectory(self.host_registry, self.hosts, self.store),
             page_folder=PAGE_FOLDER,
             allowed_hosts=allowed_hosts,
             execute_grace_seconds=seconds_setting(
@@ -111,7 +114,13 @@ async def local_backend(
     storage: Storage, *, is_server: bool = False, mask: Masking | None = None
 ) -> AsyncGenerator[StorageBackend]:
     """Yield a storage in files and SQLite. With `is_server`, other processes notify this one of what they write."""
-    from shopfloor.adapters.sqlite import SqliteFleetEvents, SqliteQueue, SqliteStore, StorageLogLookup
+    from shopfloor.adapters.sqlite import (
+        SqliteFleetEvents,
+        SqliteHostRegistry,
+        SqliteQueue,
+        SqliteStore,
+        StorageLogLookup,
+    )
 
     store = await SqliteStore.open(storage.database)
     try:
@@ -119,17 +128,20 @@ async def local_backend(
         await queue.recover()
         bus = LocalBus(storage)
         with bus.listen(storage) if is_server else nullcontext():
-            yield _with_files(storage, store, queue, SqliteFleetEvents(store), bus=bus, mask=mask)
+            views = (SqliteFleetEvents(store), SqliteHostRegistry(store))
+            yield _with_files(storage, store, queue, *views, bus=bus, mask=mask)
     finally:
         await store.close()
 
 
 def memory_backend(storage: Storage) -> StorageBackend:
     """Return a storage with rows and queue in memory, and logs in files."""
-    from shopfloor.adapters.memory import MemoryFleetEvents, MemoryQueue, MemoryStore
+    from shopfloor.adapters.memory import MemoryFleetEvents, MemoryHostRegistry, MemoryQueue, MemoryStore
 
     store = MemoryStore()
-    return _with_files(storage, store, MemoryQueue(store), MemoryFleetEvents(store), bus=LocalBus())
+    queue = MemoryQueue(store)
+    views = (MemoryFleetEvents(store), MemoryHostRegistry(store, queue))
+    return _with_files(storage, store, queue, *views, bus=LocalBus())
 
 
 def _with_files(
@@ -137,6 +149,7 @@ def _with_files(
     store: Store,
     queue: Queue,
     fleet_events: FleetEvents,
+    host_registry: HostRegistry,
     *,
     bus: Bus,
     mask: Masking | None = None,
@@ -158,6 +171,7 @@ def _with_files(
         tokens=LocalTokens(storage.tokens),
         watchers=MemoryWatchers(),
         fleet_events=fleet_events,
+        host_registry=host_registry,
         ingest=Ingest(LocalLogFeed(storage), store, bus),
     )
 

@@ -66,6 +66,9 @@ class MemoryQueue:
         claim = self._runs.get(run_id)
         return None if claim is None else claim.queued
 
+    async def next_unclaimed(self) -> str | None:
+        return next((run_id for run_id, claim in self._runs.items() if claim.host is None), None)
+
     async def mark_started(self, run_ids: Sequence[str]) -> None:
         for run_id in run_ids:
             self._runs.pop(run_id, None)

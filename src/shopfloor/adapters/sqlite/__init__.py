@@ -1,8 +1,9 @@
 """The store and the queue in one SQLite file, for any number of processes on one machine."""
 
 from shopfloor.adapters.sqlite.fleet_events import SqliteFleetEvents
+from shopfloor.adapters.sqlite.host_registry import SqliteHostRegistry
 from shopfloor.adapters.sqlite.intake import StorageLogLookup
 from shopfloor.adapters.sqlite.queue import SqliteQueue
 from shopfloor.adapters.sqlite.store import SqliteStore
 
-__all__ = ["SqliteFleetEvents", "SqliteQueue", "SqliteStore", "StorageLogLookup"]
+__all__ = ["SqliteFleetEvents", "SqliteHostRegistry", "SqliteQueue", "SqliteStore", "StorageLogLookup"]

@@ -53,6 +53,7 @@ _INSERT_DISPATCHES: Final = "INSERT INTO dispatches (run_id, host, body) VALUES 
 _SELECT_KEY: Final = "SELECT run_id, asked FROM dispatch_keys WHERE key = ?"
 _INSERT_KEY: Final = "INSERT INTO dispatch_keys (key, run_id, asked) VALUES (?, ?, ?)"
 _UNCLAIMED: Final = "SELECT num, body FROM dispatches WHERE host IS NULL ORDER BY num LIMIT ?"
+_NEXT_UNCLAIMED: Final = "SELECT run_id FROM dispatches WHERE host IS NULL ORDER BY num LIMIT 1"
 # All unclaimed runs up to the newest one seen: these are exactly the runs that were selected.
 _CLAIM: Final = "UPDATE dispatches SET host = ? WHERE host IS NULL AND num <= ?"
 _CLAIM_ONE: Final = "UPDATE dispatches SET host = ? WHERE host IS ? AND run_id = ?"
@@ -124,6 +125,10 @@ class SqliteQueue:
     async def find(self, run_id: str) -> QueuedRun | None:
         found = await self._read(lambda database: database.execute(_SELECT_ONE, (run_id,)).fetchone())
         return None if found is None else _decode_queued(found[0])
+
+    async def next_unclaimed(self) -> str | None:
+        found = await self._read(lambda database: database.execute(_NEXT_UNCLAIMED).fetchone())
+        return None if found is None else found[0]
 
     async def mark_started(self, run_ids: Sequence[str]) -> None:
         def job(database: sqlite3.Connection) -> None:
