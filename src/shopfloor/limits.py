@@ -327,7 +327,7 @@ HOST_EVENTS_PENDING: Final = 10_000
 HOST_RUNS_SHOWN: Final = 500
 """The number of open runs that are listed with their hosts."""
 DRAIN_SECONDS: Final = 30.0
-"""How long the runs of a host that was told to stop may take to end, before other hosts resume them
+"""How long the runs of a host that is asked to stop may take to end, before other hosts resume them
 (`shopfloor host --drain`)."""
 OFFLINE_NOTICE_SECONDS: Final = 30.0
 """How long the event that a host is lost waits until other hosts have taken over its runs."""

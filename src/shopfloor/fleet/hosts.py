@@ -168,7 +168,7 @@ class RegisteredHost:
             facts = replace(facts, capabilities=await anyio.to_thread.run_sync(find))
         self._record = replace(self._record, facts=facts)
         self._events.append(host_events.registered(self._record))
-        self._change_status("busy" if self._scheduler.is_executing else "idle", now())
+        self._change_status(self._working_status(), now())
         self._is_registered = True
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._report_forever)
@@ -228,10 +228,9 @@ class RegisteredHost:
     async def _report(self) -> None:
         """Turn what has happened into events, and store them with the record."""
         news, self._news = self._news, []
-        next_run = None
-        if any(isinstance(item, _Ended) for item in news):
-            next_run = await self._ports.storage.queue.next_unclaimed()
-        for item in news:
+        has_ended = any(isinstance(item, _Ended) for item in news)
+        unclaimed = await self._ports.storage.queue.next_unclaimed() if has_ended else None
+        for number, item in enumerate(news):
             match item:
                 case _Started(run_id, at, first):
                     self._change_status("busy", at, run=run_id)
@@ -240,12 +239,18 @@ class RegisteredHost:
                         host_events.task_assigned(self.id, at, run_id, first, estimated_seconds=estimate)
                     )
                 case _Ended(run_id, at, outcome, provider):
+                    # The host may have claimed the next run meanwhile.
+                    taken = (other.run_id for other in news[number:] if isinstance(other, _Started))
+                    next_run = next(taken, unclaimed)
                     self._events.append(
                         host_events.task_completed(self.id, at, run_id, outcome, provider, next_run=next_run)
                     )
-        self._change_status("busy" if self._scheduler.is_executing else "idle", now())
+        self._change_status(self._working_status(), now())
         if self._events:
             await self._store_record()
+
+    def _working_status(self) -> HostStatus:
+        return "busy" if self._scheduler.is_executing else "idle"
 
     def _change_status(self, status: HostStatus, at: str, *, run: str | None = None, reason: str | None = None) -> None:
         status = "draining" if self._drain is not None else status
@@ -277,6 +282,8 @@ class RegisteredHost:
 
     async def _beat(self) -> None:
         metrics = await anyio.to_thread.run_sync(self._ports.machine.measure)
+        await self._report()
+        self._change_status(self._working_status(), now())
         runs = [HostRun(run_id=run.run_id, started_at=run.at, worker=run.first.name) for run in self._runs.values()]
         self._record = replace(
             self._record,
@@ -323,8 +330,8 @@ class RegisteredHost:
         elif request is None:
             await hosts.set_draining(self.id, draining=False)
             await self._scheduler.undrain()
-        status = "busy" if self._scheduler.is_executing else "idle"
-        self._change_status(status, now(), reason=request.reason if request is not None else "undrained")
+        reason = request.reason if request is not None else "undrained"
+        self._change_status(self._working_status(), now(), reason=reason)
         await self._store_record()
 
     async def _hand_over_if_due(self) -> None:

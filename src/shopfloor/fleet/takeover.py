@@ -45,7 +45,7 @@ def find_takers(host: str, orphans: Sequence[str], runs: Sequence[RunItem]) -> d
 
 
 class Takeover:
-    """The check of all hosts, by each host. What it stores counts once, whoever stores it first."""
+    """The check of all hosts, by each host. Each loss is stored once, by the first host that finds it."""
 
     def __init__(
         self,

@@ -50,7 +50,7 @@ async def open_host(
 
     At the end the host is recorded as offline, if it was registered.
     """
-    from shopfloor.adapters.local.machine import LocalMachine
+    from shopfloor.adapters.local import LocalMachine
     from shopfloor.fleet import HostPorts, RegisteredHost, Takeover
 
     with LocalHost(backend.storage, dedicated=False) as own:
