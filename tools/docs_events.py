@@ -13,7 +13,7 @@ from tools.docs_fields import without_null
 from tools.docs_markdown import code, generated, page, section, table
 from tools.docs_source import SOURCE, attribute_docs, parsed, summary
 
-PLANNED = frozenset({name for name in FLEET_PAYLOADS if not name.startswith("agent.")})
+PLANNED = frozenset({"worker.scaling", *(name for name in FLEET_PAYLOADS if name.startswith("provider."))})
 """Types that nothing sends yet."""
 
 INTRO = """\

@@ -231,8 +231,8 @@ class Lifecycle:
                 return True
             if replay_state.first is None and queued is None:
                 return False
-            process = {"host": self._registry.host_id, "is_caller": self._registry.is_caller_process}
-            started = build_run_started(replay_state, queued, **process, masked=self._ports.logs.masks)
+            host, is_caller, masked = self._registry.host_id, self._registry.is_caller_process, self._ports.logs.masks
+            started = build_run_started(replay_state, queued, host=host, is_caller=is_caller, masked=masked)
             definition = self._definitions.read(replay_state.first or started)
             self._definitions.forget(run_id)
             worker = None

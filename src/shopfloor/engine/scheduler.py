@@ -48,6 +48,11 @@ class Scheduler:
         return bool(self._registry.claims)
 
     @property
+    def live_runs(self) -> frozenset[str]:
+        """The runs that have an attempt in this process, including those that only wait."""
+        return frozenset(self._registry.live_attempts)
+
+    @property
     def is_executing(self) -> bool:
         """Whether a run is being executed. Runs that only wait do not count."""
         return any(not attempt.slot_usage.is_suspendable for attempt in self._registry.live_attempts.values())

@@ -11,7 +11,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from shopfloor.ports import HostLocation, HostMetrics, HostResources
 
@@ -141,5 +141,5 @@ def _number(text: str | None) -> float:
 
 def _count_gpus() -> int | None:
     with contextlib.suppress(OSError):
-        return len(cast("list[str]", os.listdir(_GPUS))) or None
+        return len(os.listdir(_GPUS)) or None
     return None
