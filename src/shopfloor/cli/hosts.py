@@ -12,7 +12,7 @@ import anyio
 
 from shopfloor.cli.arguments import Parser, storage_from_args
 from shopfloor.cli.host import seconds
-from shopfloor.cli.style import Style, escape_controls
+from shopfloor.cli.style import Style, escape_controls, format_duration
 from shopfloor.client import Api
 from shopfloor.errors import HostNotFound, UsageError
 from shopfloor.wiring import open_api
@@ -83,7 +83,10 @@ async def _request(api: Api, host: str, action: str, body: dict[str, Any]) -> No
 def _find(hosts: list[dict[str, Any]], part: str) -> str:
     """Return the id of the host that is meant. Raises HostNotFound or UsageError."""
     ids = [str(host["id"]) for host in hosts]
-    found = [part] if part in ids else [host for host in ids if part in host]
+    running = [str(host["id"]) for host in hosts if host["status"] != "offline"]
+    found = (
+        [part] if part in ids else [host for host in running if part in host] or [host for host in ids if part in host]
+    )
     if not found:
         raise HostNotFound(f"there is no host {part!r}", hint="`shopfloor hosts` lists them")
     if len(found) > 1:
@@ -92,33 +95,48 @@ def _find(hosts: list[dict[str, Any]], part: str) -> str:
 
 
 def table(hosts: list[dict[str, Any]], style: Style, now_seconds: float) -> list[str]:
-    """Return one line for each host."""
+    """Return a line for each host, below a line of titles."""
     if not hosts:
         return ["no host is running; `shopfloor up` or `shopfloor host` starts one"]
-    width = max(len(host["id"]) for host in hosts)
-    return [_line(host, width, style, now_seconds) for host in hosts]
+    rows = [_TITLES, *(_cells(host, now_seconds) for host in hosts)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_TITLES))]
+    looks = [("dim",) * len(_TITLES), *(("", _COLORS.get(row[1], ""), *[""] * 6, "red") for row in rows[1:])]
+    lines: list[str] = []
+    for row, colors in zip(rows, looks, strict=True):
+        padded = [f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)]
+        painted = [style.paint(cell, look) if look else cell for cell, look in zip(padded, colors, strict=True)]
+        lines.append("  ".join(painted).rstrip())
+    return lines
 
 
-def _line(host: dict[str, Any], width: int, style: Style, now_seconds: float) -> str:
-    status = str(host["status"])
-    parts = [
-        f"{host['id']:<{width}}",
-        style.paint(f"{status:<8}", _COLORS.get(status, "")),
-        f"{host['slots_used']}/{host['slots']} slots",
-    ]
-    if status != "offline" and host["metrics"] is not None:
-        metrics = host["metrics"]
-        parts.append(
-            f"cpu {metrics['cpu_percent']:.0f}%  memory {metrics['memory_percent']:.0f}%"
-            f"  disk {metrics['disk_percent']:.0f}%"
-        )
-    if host["heartbeat_at"] is not None:
-        age = max(0.0, now_seconds - datetime.fromisoformat(host["heartbeat_at"]).timestamp())
-        parts.append(f"heard of {age:.0f} s ago")
-    if status != "offline" and not host["responsive"]:
-        parts.append(style.paint("unresponsive", "red"))
-    if host["drain_deadline"] is not None and status != "offline":
-        parts.append(f"hands its runs over at {host['drain_deadline']}")
-    parts.append(escape_controls(f"{host['hostname']} ({host['location']['type']})"))
-    parts.extend(escape_controls(f"{name}={value}") for name, value in host["labels"].items())
-    return "  ".join(parts)
+_TITLES = ("HOST", "STATUS", "SLOTS", "CPU", "MEMORY", "DISK", "HEARTBEAT", "MACHINE", "")
+
+
+def _cells(host: dict[str, Any], now_seconds: float) -> tuple[str, ...]:
+    is_offline = host["status"] == "offline"
+    metrics: dict[str, float] = {} if is_offline else host["metrics"] or {}
+    usage = [f"{metrics[name]:.0f}%" if name in metrics else "" for name in _USAGE]
+    notes: list[str] = [f"{name}={value}" for name, value in host["labels"].items()]
+    if not is_offline:
+        notes += ["unresponsive"] if not host["responsive"] else []
+        notes += [f"hands its runs over at {host['drain_deadline']}"] if host["drain_deadline"] else []
+    machine = f"{host['hostname']} ({host['location']['type']})"
+    return (
+        str(host["id"]),
+        str(host["status"]),
+        f"{host['slots_used']}/{host['slots']}",
+        *usage,
+        _age(host["heartbeat_at"], now_seconds),
+        escape_controls(machine),
+        escape_controls("  ".join(notes)),
+    )
+
+
+_USAGE = ("cpu_percent", "memory_percent", "disk_percent")
+
+
+def _age(timestamp: str | None, now_seconds: float) -> str:
+    if timestamp is None:
+        return ""
+    milliseconds = (now_seconds - datetime.fromisoformat(timestamp).timestamp()) * 1000
+    return f"{format_duration(max(0, round(milliseconds)))} ago"

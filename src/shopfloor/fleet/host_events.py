@@ -132,6 +132,14 @@ def offline(record: HostRecord, at: str, takers: dict[str, str | None]) -> Fleet
     return _event("worker.offline", at, payload)
 
 
+def offline_events(record: HostRecord, at: str, takers: dict[str, str | None]) -> list[FleetEvent]:
+    """Return the events that a host is gone: its last status, and the runs that it left behind."""
+    return [
+        status_changed(record.id, at, record.status, "offline", reason=record.loss.reason if record.loss else None),
+        offline(record, at, takers),
+    ]
+
+
 def _known(**fields: Any) -> Fields:
     """Return the fields that are not None."""
     return {name: value for name, value in fields.items() if value is not None}

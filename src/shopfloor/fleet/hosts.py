@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import logging
-import statistics
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import anyio
 import anyio.to_thread
 import msgspec
 from msgspec.structs import replace
 
-from shopfloor.engine import RunEngine, StoragePorts, tolerate_temporary_errors
+from shopfloor.engine import StoragePorts, tolerate_temporary_errors
 from shopfloor.fleet import host_events
 from shopfloor.limits import (
     ESTIMATE_CACHE_SECONDS,
@@ -40,6 +39,10 @@ from shopfloor.ports import (
 )
 from shopfloor.views import FleetEvent, HostStatus, provider_of
 
+if TYPE_CHECKING:
+    from shopfloor.engine import RunEngine
+
+T = TypeVar("T")
 _log = logging.getLogger("shopfloor.fleet")
 SHUTDOWN = "shutdown"
 """The reason of the drain before a host stops."""
@@ -75,6 +78,16 @@ class _Ended(msgspec.Struct, frozen=True):
     provider: str | None
 
 
+async def _retry(function: Callable[[], T]) -> T:
+    """Call a function that blocks in a thread, again while the process is short of memory, threads or descriptors."""
+    while True:
+        try:
+            return await anyio.to_thread.run_sync(function, abandon_on_cancel=True)
+        except (OSError, MemoryError, ImportError, RuntimeError) as error:
+            _log.warning("cannot measure this machine: %s: %s", type(error).__name__, error)
+        await anyio.sleep(HOST_CHECK_SECONDS)
+
+
 class Estimates:
     """The expected duration of a worker's next run: the median of its last completed runs."""
 
@@ -86,6 +99,8 @@ class Estimates:
         """Return the estimate in seconds; None if no run of this worker has completed."""
         known = self._known.get(worker)
         if known is None or known[0] < time.monotonic() - ESTIMATE_CACHE_SECONDS:
+            import statistics
+
             durations = await self._store.recent_durations(worker, limit=ESTIMATE_RUNS)
             if len(self._known) >= ESTIMATES_CACHED:
                 self._known.clear()
@@ -162,10 +177,9 @@ class RegisteredHost:
         They block, and are called in a thread.
         """
         quick, slow = find_capabilities[:1], find_capabilities[1:]
-        resources = await anyio.to_thread.run_sync(self._ports.machine.measure_resources)
-        facts = replace(self._record.facts, resources=resources)
+        facts = replace(self._record.facts, resources=await _retry(self._ports.machine.measure_resources))
         for find in quick:
-            facts = replace(facts, capabilities=await anyio.to_thread.run_sync(find))
+            facts = replace(facts, capabilities=await _retry(find))
         self._record = replace(self._record, facts=facts)
         self._events.append(host_events.registered(self._record))
         self._change_status(self._working_status(), now())
@@ -175,9 +189,9 @@ class RegisteredHost:
             tasks.start_soon(self._beat_forever)
             tasks.start_soon(self._watch_forever)
             for find in slow:
-                found = await anyio.to_thread.run_sync(find, abandon_on_cancel=True)
-                self._record = replace(self._record, facts=replace(self._record.facts, capabilities=found))
-                await self._store_record()
+                facts = replace(self._record.facts, capabilities=await _retry(find))
+                # Stored with the next event or heartbeat.
+                self._record = replace(self._record, facts=facts)
 
     async def drain(self, request: DrainRequest) -> None:
         """Claim no more runs, as if a user had requested it."""
@@ -204,7 +218,7 @@ class RegisteredHost:
             if record is None or record.loss is None or (record.loss.orphans and await self._has_successor()):
                 return
             takers: dict[str, str | None] = dict.fromkeys(record.loss.orphans)
-            await registry.mark_offline(self.id, at, offline_events(record, at, takers))
+            await registry.mark_offline(self.id, at, host_events.offline_events(record, at, takers))
             self._ports.bus.notify_fleet()
 
     async def _has_successor(self) -> bool:
@@ -215,15 +229,14 @@ class RegisteredHost:
     # Status and events.
 
     async def _report_forever(self) -> None:
-        await self._store_record()
         while True:
+            with tolerate_temporary_errors("cannot store the events of this host"):
+                await self._report()
             with anyio.move_on_after(HOST_STATUS_SECONDS):
                 await self._has_news.wait()
             self._has_news = anyio.Event()
             # Wait a little, so that events of many short runs share a transaction.
             await anyio.sleep(HOST_EVENT_BATCH_SECONDS)
-            with tolerate_temporary_errors("cannot store the events of this host"):
-                await self._report()
 
     async def _report(self) -> None:
         """Turn what has happened into events, and store them with the record."""
@@ -281,7 +294,7 @@ class RegisteredHost:
             await anyio.sleep(self._record.heartbeat_seconds)
 
     async def _beat(self) -> None:
-        metrics = await anyio.to_thread.run_sync(self._ports.machine.measure)
+        metrics = await _retry(self._ports.machine.measure)
         await self._report()
         self._change_status(self._working_status(), now())
         runs = [HostRun(run_id=run.run_id, started_at=run.at, worker=run.first.name) for run in self._runs.values()]
@@ -340,13 +353,3 @@ class RegisteredHost:
         if now() >= self._drain.deadline:
             self._is_handed_over = True
             await self._scheduler.hand_over()
-
-
-def offline_events(record: HostRecord, at: str, takers: dict[str, str | None]) -> list[FleetEvent]:
-    """Return the events for a host that is gone."""
-    return [
-        host_events.status_changed(
-            record.id, at, record.status, "offline", reason=record.loss.reason if record.loss else None
-        ),
-        host_events.offline(record, at, takers),
-    ]

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from datetime import datetime
 
-from shopfloor.fleet.hosts import offline_events
+from shopfloor.fleet.host_events import offline_events
 from shopfloor.limits import (
     HOST_HEARTBEATS_MISSED,
     OFFLINE_HOSTS_KEPT,
