@@ -130,6 +130,7 @@ class RegisteredHost:
         self._has_news = anyio.Event()
         self._events: list[FleetEvent] = []
         """Events that are not stored yet."""
+        self._report_lock = anyio.Lock()
         self._store_lock = anyio.Lock()
         self._is_registered = False
         self._drain: DrainRequest | None = None
@@ -240,27 +241,46 @@ class RegisteredHost:
 
     async def _report(self) -> None:
         """Turn what has happened into events, and store them with the record."""
-        news, self._news = self._news, []
-        has_ended = any(isinstance(item, _Ended) for item in news)
-        unclaimed = await self._ports.storage.queue.next_unclaimed() if has_ended else None
-        for number, item in enumerate(news):
+        async with self._report_lock:
+            # Removed after the queries: if one of them fails, the next report has this news.
+            news = self._news[:]
+            self._add_events(news, await self._find_next_runs(news), await self._estimate(news))
+            del self._news[: len(news)]
+            self._change_status(self._working_status(), now())
+        if self._events:
+            await self._store_record()
+
+    async def _find_next_runs(self, news: Sequence[_Started | _Ended]) -> dict[str, str | None]:
+        """Return the run that followed each run that has ended, or will follow it."""
+        if not any(isinstance(item, _Ended) for item in news):
+            return {}
+        following = await self._ports.storage.queue.next_unclaimed()
+        found: dict[str, str | None] = {}
+        for item in reversed(news):
+            if isinstance(item, _Ended):
+                found[item.run_id] = following
+            else:
+                following = item.run_id
+        return found
+
+    async def _estimate(self, news: Sequence[_Started | _Ended]) -> dict[str, float | None]:
+        names = {item.first.name for item in news if isinstance(item, _Started)}
+        return {name: await self._estimates.seconds(name) for name in names}
+
+    def _add_events(
+        self, news: Sequence[_Started | _Ended], next_runs: dict[str, str | None], estimates: dict[str, float | None]
+    ) -> None:
+        for item in news:
             match item:
                 case _Started(run_id, at, first):
                     self._change_status("busy", at, run=run_id)
-                    estimate = await self._estimates.seconds(first.name)
-                    self._events.append(
-                        host_events.task_assigned(self.id, at, run_id, first, estimated_seconds=estimate)
+                    event = host_events.task_assigned(
+                        self.id, at, run_id, first, estimated_seconds=estimates[first.name]
                     )
                 case _Ended(run_id, at, outcome, provider):
-                    # The host may have claimed the next run meanwhile.
-                    taken = (other.run_id for other in news[number:] if isinstance(other, _Started))
-                    next_run = next(taken, unclaimed)
-                    self._events.append(
-                        host_events.task_completed(self.id, at, run_id, outcome, provider, next_run=next_run)
-                    )
-        self._change_status(self._working_status(), now())
-        if self._events:
-            await self._store_record()
+                    next_run = next_runs[run_id]
+                    event = host_events.task_completed(self.id, at, run_id, outcome, provider, next_run=next_run)
+            self._events.append(event)
 
     def _working_status(self) -> HostStatus:
         return "busy" if self._scheduler.is_executing else "idle"
