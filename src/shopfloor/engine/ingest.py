@@ -6,6 +6,7 @@ import gzip
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from itertools import chain
 
 import anyio
 import anyio.to_thread
@@ -78,7 +79,8 @@ class _FollowedLog:
         row = row_fold(self.row, events)
         packed = None
         if row.is_ended:
-            packed = archived() if short is None else pack(archive(_events(short)))
+            # The new events are decoded already; most runs are short enough to have no others.
+            packed = archived() if self.short is None else pack(archive(chain(_events(self.short), events)))
         self.seq, self.row, waits = events[-1].seq, row, self.row.waits
         is_short = short is not None and sum(len(entry.raw) for entry in short) <= INGEST_CACHED_LOG_BYTES
         self.short = short if is_short and not row.is_ended else None

@@ -57,6 +57,7 @@ class StartExecution(_SdkBody, frozen=True, kw_only=True, tag="start", tag_field
     """Start a run of a worker and stream its events."""
 
     input: run_fields.Input = {}
+    text: run_fields.Text = None
     detach: Annotated[bool, Meta(description="Whether the run continues after the connection is closed.")] = False
     idempotency_key: run_fields.IdempotencyKey = None
     owner: run_fields.Owner = None

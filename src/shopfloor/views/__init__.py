@@ -37,7 +37,8 @@ from shopfloor.views.row import (
     queued_row,
     row_fold,
 )
-from shopfloor.views.search import (
+from shopfloor.views.search_index import ROW_CHUNK, SearchChunk, SearchState, search_fold
+from shopfloor.views.search_query import (
     HIT_BEGIN,
     HIT_END,
     Term,
@@ -50,7 +51,6 @@ from shopfloor.views.search import (
     split_words,
     strip_hit_marks,
 )
-from shopfloor.views.search_index import ROW_CHUNK, SearchChunk, SearchState, search_fold
 from shopfloor.views.spans import SPAN_EVENTS, Span, Spans, spans_fold
 from shopfloor.views.spending import Spending, UsageTotal, add_costs, add_usage, spending_step
 from shopfloor.views.stream import (

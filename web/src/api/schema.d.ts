@@ -1186,6 +1186,11 @@ export interface components {
              */
             input?: Record<string, unknown>;
             /**
+             * @description The work in words, for the one text input of the worker that `input` does not set.
+             * @default null
+             */
+            text?: string | null;
+            /**
              * @description Whether the run continues after the connection is closed.
              * @default false
              */
@@ -1293,6 +1298,11 @@ export interface components {
              * @default {}
              */
             input?: Record<string, unknown>;
+            /**
+             * @description The work in words, for the one text input of the worker that `input` does not set.
+             * @default null
+             */
+            text?: string | null;
             /**
              * @description The text shown in lists; by default made from the input.
              * @default null
