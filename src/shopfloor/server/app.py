@@ -18,6 +18,7 @@ from shopfloor.server import (
     artifact_downloads,
     execution_stream,
     fleet,
+    hosts,
     logs,
     providers,
     queue,
@@ -36,7 +37,19 @@ from shopfloor.server.logs import LOG_MEDIA_TYPE
 from shopfloor.server.run_tree import SpanCache
 from shopfloor.server.services import Services
 
-_MODULES = (runs, logs, artifact_downloads, run_actions, providers, execution_stream, streams, queue, fleet, rpc)
+_MODULES = (
+    runs,
+    logs,
+    artifact_downloads,
+    run_actions,
+    execution_stream,
+    streams,
+    queue,
+    fleet,
+    hosts,
+    providers,
+    rpc,
+)
 OPERATIONS = tuple(operation for module in _MODULES for operation in module.operations.all)
 
 
