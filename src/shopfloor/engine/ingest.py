@@ -34,11 +34,13 @@ from shopfloor.views import (
     FleetEventState,
     RunRow,
     SearchState,
+    StatsState,
     Timeline,
     archive,
     fleet_event_step,
     row_fold,
     search_fold,
+    stats_fold,
     timeline_fold,
 )
 
@@ -52,9 +54,10 @@ class _FoldState(msgspec.Struct, frozen=True):
     timeline: Timeline
     search: SearchState
     fleet: FleetEventState
+    stats: StatsState
 
 
-_NEW = _FoldState(Timeline(), SearchState(), FleetEventState())
+_NEW = _FoldState(Timeline(), SearchState(), FleetEventState(), StatsState())
 _decode_state = json_decoder(_FoldState).decode
 
 
@@ -85,7 +88,8 @@ class _FollowedLog:
         timeline, timeline_rows = timeline_fold(self.state.timeline, events, waits)
         search, search_chunks = search_fold(self.state.search, row, events)
         fleet, fleet_events = _fleet_fold(self.state.fleet, events)
-        self.state = _FoldState(timeline, search, fleet)
+        stats, stat_changes = stats_fold(self.state.stats, events, provider=row.provider)
+        self.state = _FoldState(timeline, search, fleet, stats)
         return ViewUpdate(
             row=row,
             state=b"" if row.is_ended else _encode(self.state),
@@ -94,6 +98,7 @@ class _FollowedLog:
             search=search_chunks,
             search_stopped_at=search.stopped_at,
             fleet_events=fleet_events,
+            stats=stat_changes,
         )
 
 

@@ -106,6 +106,11 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
         return self.waits.waits_for if self.status == "waiting" else None
 
     @property
+    def waiting_since(self) -> str | None:
+        """Since when the run waits for a person, in any of its branches; None if it does not."""
+        return self.waits.person_since if self.attempt and not self.is_ended else None
+
+    @property
     def is_ended(self) -> bool:
         """True if the run has an outcome."""
         return self.completed_at is not None

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
 from sqlite3 import Connection
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar, get_args
 
 import anyio
 import anyio.to_thread
@@ -37,6 +37,14 @@ from shopfloor.adapters.sqlite.rows import (
     run_column_values,
 )
 from shopfloor.adapters.sqlite.search import UPSERT_CHUNK, UPSERT_TASK, find_runs, snippets, task_text
+from shopfloor.adapters.sqlite.stats import (
+    AMOUNTS,
+    RUN_STATS_KEY,
+    STATS_KEY,
+    numbers_query,
+    read_stats,
+    stat_rows,
+)
 from shopfloor.errors import ShopfloorError
 from shopfloor.limits import DATABASE_READERS, FLEET_EVENTS_KEPT
 from shopfloor.ports import (
@@ -45,12 +53,14 @@ from shopfloor.ports import (
     OpenRun,
     RunFilter,
     RunItem,
+    RunOrder,
     RunPage,
+    StatsDays,
     TimelineItem,
     ViewState,
     ViewUpdate,
 )
-from shopfloor.views import FleetEvent
+from shopfloor.views import FleetEvent, RunState, StoredStats
 
 _encode = msgspec.json.Encoder().encode
 _ROWS_PER_STATEMENT: Final = 500
@@ -101,6 +111,11 @@ _CHANNEL = _upsert("channels", "id", "name")
 _TIMELINE = _Insert("worker_events", ("worker_id", "event_type", "data", "created_at", "seq", "n"))
 _ARCHIVE = _upsert("worker_transcripts", "worker_id", "transcript")
 _STATE = _upsert("worker_folds", "worker_id", "state")
+_ADD_AMOUNTS = ", ".join([f"{name} = {name} + excluded.{name}" for name in AMOUNTS])
+_RUN_STATS, _STATS = (
+    _Insert(table, (*key, *AMOUNTS), f" ON CONFLICT ({', '.join(key)}) DO UPDATE SET {_ADD_AMOUNTS}")
+    for table, key in (("run_stats", RUN_STATS_KEY), ("stats", STATS_KEY))
+)
 
 
 class _SearchRows(NamedTuple):
@@ -119,6 +134,7 @@ def _apply_updates(connection: Connection, changes: Sequence[ViewUpdate], fleet_
     rows: dict[_Insert, Rows] = {statement: [] for statement in (_RUN, _CHANNEL, _TIMELINE, _ARCHIVE, _STATE)}
     search_rows = _SearchRows([], [])
     fleet_events: list[FleetEvent] = []
+    with_stats: list[tuple[ViewUpdate, int | None]] = []
     positions: dict[str, int] = dict(connection.execute(f"{_POSITIONS}{placeholders(ids)}", ids).fetchall())
     for change in changes:
         run_id, last_seq = change.row.id, last_seqs.get(change.row.id)
@@ -126,11 +142,14 @@ def _apply_updates(connection: Connection, changes: Sequence[ViewUpdate], fleet_
             last_seqs[run_id] = change.row.last_seq
             _collect_rows(rows, change, last_seq)
             _collect_search_rows(search_rows, change, last_seq)
+            if change.stats:
+                with_stats.append((change, last_seq))
             # The fleet events of a run whose views are made again are stored up to its position already.
             stored_seq = max(last_seq or 0, positions.get(run_id, 0))
             fleet_events += [event for event in change.fleet_events if event.seq > stored_seq]
     for statement, parameters in rows.items():
         statement.run(connection, parameters)
+    _add_stats(connection, with_stats)
     insert_fleet_events(connection, fleet_events, fleet_events_kept)
     if passed := [run_id for run_id, seq in positions.items() if seq <= last_seqs.get(run_id, 0)]:
         connection.execute(f"{_DELETE_POSITIONS}{placeholders(passed)}", passed)
@@ -138,6 +157,17 @@ def _apply_updates(connection: Connection, changes: Sequence[ViewUpdate], fleet_
     connection.executemany(UPSERT_CHUNK, search_rows.chunks)
     if ended := [change.row.id for change in changes if change.row.is_ended]:
         connection.execute(f"{_DELETE_STATES}{placeholders(ended)}", ended)
+
+
+def _add_stats(connection: Connection, changes: list[tuple[ViewUpdate, int | None]]) -> None:
+    """Add the statistics of updates, whose runs are stored now."""
+    if not changes:
+        return
+    ids = [change.row.id for change, _ in changes]
+    numbers: dict[str, int] = dict(connection.execute(numbers_query(ids), ids).fetchall())
+    by_run, by_hour = stat_rows(changes, numbers)
+    _RUN_STATS.run(connection, by_run)
+    _STATS.run(connection, by_hour)
 
 
 def _collect_rows(rows: dict[_Insert, Rows], change: ViewUpdate, last_seq: int | None) -> None:
@@ -234,21 +264,47 @@ class SqliteStore:
 
     # Reading.
 
-    async def list_runs(self, wanted: RunFilter, *, limit: int, offset: int = 0, cursor: str | None = None) -> RunPage:
-        query = queries.list_query(wanted, limit=limit + 1, offset=0 if cursor is not None else offset, cursor=cursor)
-
+    async def list_runs(
+        self,
+        wanted: RunFilter,
+        *,
+        limit: int,
+        offset: int = 0,
+        cursor: str | None = None,
+        order: RunOrder = "newest",
+    ) -> RunPage:
         def job(connection: Connection) -> RunPage:
             if wanted.search is not None:
                 find_runs(connection, wanted.search)
-            found = [decode_run_item(row, listed=True) for row in connection.execute(*query)]
             total: int = connection.execute(*queries.count_query(wanted)).fetchone()[0]
+            start = 0 if cursor is not None else offset
+            query = queries.list_query(wanted, limit=limit + 1, offset=start, cursor=cursor, order=order, matches=total)
+            found = [decode_run_item(row, listed=True) for row in connection.execute(*query)]
             has_more = len(found) > limit
             items = _with_answers(connection, found[:limit])
             if wanted.search is not None:
                 texts = snippets(connection, wanted.search, items)
                 items = [msgspec.structs.replace(item, snippet=text) for item, text in zip(items, texts, strict=True)]
-            next_cursor = queries.encode_cursor(items[-1]) if has_more and items else None
+            next_cursor = queries.encode_cursor(items[-1], order) if has_more and items else None
             return RunPage(items=items, total=total, next=next_cursor)
+
+        return await self.read(job)
+
+    async def count_by_status(self, wanted: RunFilter) -> dict[str, int]:
+        def job(connection: Connection) -> dict[str, int]:
+            if wanted.search is not None:
+                find_runs(connection, wanted.search)
+            by_status = {state: msgspec.structs.replace(wanted, statuses=(state,)) for state in get_args(RunState)}
+            counts = {state: queries.count_query(run_filter) for state, run_filter in by_status.items()}
+            return {state: connection.execute(*query).fetchone()[0] for state, query in counts.items()}
+
+        return await self.read(job)
+
+    async def stats(self, wanted: RunFilter, days: StatsDays) -> StoredStats:
+        def job(connection: Connection) -> StoredStats:
+            if wanted.search is not None:
+                find_runs(connection, wanted.search)
+            return read_stats(connection, wanted, days)
 
         return await self.read(job)
 
