@@ -12,12 +12,14 @@ from shopfloor.errors import Forbidden
 from shopfloor.ports import RunService
 from shopfloor.server import response_models
 from shopfloor.server.services import Services
+from shopfloor.views import Stats
 
 RESPONSE_MODELS = (
     response_models.ProblemAnswer,
     response_models.ExecutionProblem,
     response_models.WorkerList,
     response_models.WorkerItem,
+    response_models.WorkerCounts,
     response_models.WorkerDetail,
     response_models.WorkerEvents,
     response_models.ArtifactList,
@@ -34,6 +36,7 @@ RESPONSE_MODELS = (
     response_models.PluginList,
     response_models.ProviderList,
     response_models.JsonRpcResponse,
+    Stats,
 )
 # For a stream the schema describes one event, as tools that read OpenAPI expect.
 _TEXT = {"type": "string"}

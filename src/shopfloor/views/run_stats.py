@@ -41,7 +41,7 @@ STARTED: Final = "started"
 ENDED: Final = "ended"
 """The label is the status."""
 FAILURE: Final = "failure"
-"""The label is the error code, the detail the message without numbers."""
+"""The label is the error code, the detail the message without ids and long numbers."""
 TOOL: Final = "tool"
 TOOL_FAILED: Final = "tool_failed"
 SPENDING: Final = "spending"
@@ -49,7 +49,8 @@ SPENDING: Final = "spending"
 _LARGEST: Final = 2**50
 _LEAST_DIFFERENCE: Final = 1_000
 """A millionth of a dollar: smaller differences between two sums come from rounding."""
-_NUMBERS: Final = re.compile(r"\b[0-9a-f]{8}[0-9a-f-]*\b|\d+")
+_NUMBERS: Final = re.compile(r"\b[0-9a-f]{8}[0-9a-f-]*\b|\d{4,}")
+"""Ids and long numbers. Short numbers are often the error itself, such as an exit code."""
 
 
 class StatChange(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -151,7 +152,7 @@ def _parse_quarter(text: str) -> int | None:
 
 
 def failure_key(message: str) -> str:
-    """Return the part of an error message that similar failures share: its first line without numbers and ids."""
+    """Return the part of an error message that similar failures share: its first line without ids and long numbers."""
     line = next((line for line in message.splitlines() if line.strip()), "")
     return _NUMBERS.sub("#", " ".join(line[: 4 * PREVIEW_CHARS].split()))[:PREVIEW_CHARS]
 

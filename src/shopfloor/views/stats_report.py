@@ -48,7 +48,7 @@ class NewestFailure(msgspec.Struct, frozen=True):
 
 
 FailureGroup = tuple[str, str]
-"""The code of an error, and its message without numbers."""
+"""The code of an error, and its message without ids and long numbers."""
 Lines = dict[str, list[StatLine]]
 """Sums by metric."""
 
@@ -168,7 +168,7 @@ class ToolStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FailureStats(msgspec.Struct, frozen=True, kw_only=True):
-    """Failures with the same error code whose messages differ at most in numbers."""
+    """Failures with the same error code whose messages differ at most in ids and long numbers."""
 
     code: str
     message: str
