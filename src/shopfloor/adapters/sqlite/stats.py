@@ -236,7 +236,8 @@ def _count_and_oldest(
 ) -> tuple[int, str | None]:
     """Return how many runs have a state, and the oldest time in a column of theirs."""
     source = "temp.found CROSS JOIN worker_runs USING (num)" if selection.in_found else "worker_runs"
-    filters = [] if selection.in_found else conditions(selection.run_filter)
+    # Few runs have the state, and its index finds them.
+    filters = [] if selection.in_found else conditions(selection.run_filter, by_index=False)
     where, parameters = where_clause([condition, *filters])
     return connection.execute(f"SELECT count(*), min({time_column}) FROM {source}{where}", parameters).fetchone()
 
