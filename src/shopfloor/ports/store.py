@@ -33,7 +33,7 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None = None
     """The model that wrote the newest message."""
     provider: str | None = None
-    """The provider of the newest session."""
+    """The provider of the newest session or model."""
     error_code: str | None = None
     min_cost_usd: float | None = None
     """Inclusive. The cost of the run and its sub-runs; a run without a known cost does not match."""

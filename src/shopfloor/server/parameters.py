@@ -219,7 +219,9 @@ class _FilterParams(Struct, frozen=True, kw_only=True):
     roots: Annotated[bool, Meta(description="Only runs that no other run called.")] = False
     worker: Annotated[_ShortText | None, Meta(description="Only runs of the worker with this name.")] = None
     model: Annotated[_ShortText | None, Meta(description="Only runs whose newest message this model wrote.")] = None
-    provider: Annotated[_ShortText | None, Meta(description="Only runs whose newest session has this provider.")] = None
+    provider: Annotated[
+        _ShortText | None, Meta(description="Only runs whose newest session or model has this provider.")
+    ] = None
     error: Annotated[_ShortText | None, Meta(description="Only runs that ended with this error code.")] = None
     min_cost: Annotated[
         _Amount | None, Meta(description="Only runs that cost at least this, in US dollars, with their sub-runs.")

@@ -71,7 +71,7 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     error_message: str | None = None
     error_hint: str | None = None
     provider: str | None = None
-    """The provider of the newest session, or of the run itself if the run was handed to a provider directly."""
+    """The provider of the newest session or model, or of the run itself if it was handed to a provider directly."""
     model: str | None = None
     """The model that wrote the newest message."""
     host: str | None = None
@@ -129,6 +129,7 @@ def row_fold(row: RunRow, events: Sequence[Event]) -> RunRow:
                 # A note of the agent's program has no blocks and is no message; a chunk is no message yet.
                 messages += bool(message.blocks) and not is_message_chunk(message)
                 model = model if message.model is None or message.synthetic else message.model
+                row = _with_provider(row, message.provider)
             case UserMessage() as message:
                 messages += bool(message.blocks)
             case ToolCall() as call:
@@ -190,6 +191,10 @@ def _with_step_started(row: RunRow, step: StepStarted | CallStarted) -> RunRow:
     # The session of a plugin is its job: a plugin is no provider.
     is_agent = step.session is not None and step.kind != "plugin"
     return replace(row, provider=step.session.provider) if step.session is not None and is_agent else row
+
+
+def _with_provider(row: RunRow, provider: str | None) -> RunRow:
+    return row if provider in (None, row.provider) else replace(row, provider=provider)
 
 
 def _needs_outside_action(last: Event | None) -> bool:

@@ -208,6 +208,9 @@ class _Fold:
             step = replace(step, model=(message.model or "")[:PREVIEW_CHARS])
             self.state = replace(self.state, model=step.model)
             self._keep_step(key, step)
+        if message.provider is not None and message.provider != step.provider:
+            step = replace(step, provider=message.provider[:PREVIEW_CHARS])
+            self._keep_step(key, step)
         if not has_spent:
             return
         spent = _amount(message.usage, message.cost)
