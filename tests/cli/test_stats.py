@@ -54,7 +54,7 @@ def lines_of(text: str) -> list[list[str]]:
     return [line.split() for line in text.splitlines()]
 
 
-@pytest.mark.req("SF-48")
+@pytest.mark.req("SF-50")
 def test_stats_shows_tables_with_headers_and_bars(shopfloor, runs) -> None:
     today = datetime.now(UTC).date().isoformat()
     shown = shopfloor("stats", "--since", "2d")
@@ -108,7 +108,7 @@ def test_stats_refuses_what_it_cannot_show(shopfloor, words: list[str], problem:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.req("SF-49")
+@pytest.mark.req("SF-51")
 def test_list_has_headers_cost_and_model_and_only_roots_by_default(shopfloor, runs) -> None:
     head, *rows, total = shopfloor("list", "--sort", "cost").stdout.splitlines()
     assert head.split() == ["ID", "STATUS", "STARTED", "DURATION", "COST", "MODEL", "WORKER", "TASK"]

@@ -1180,7 +1180,7 @@ async def all_pages(store: Store, order: RunOrder, **wanted: Any) -> list[str]:
             return found
 
 
-@pytest.mark.req("SF-49")
+@pytest.mark.req("SF-51")
 async def test_lists_have_orders_and_their_cursors_reach_every_run(store: Store) -> None:
     a, b, c, d = await costly_runs(store)
     assert await all_pages(store, "newest") == [d, c, b, a]
@@ -1212,7 +1212,7 @@ async def test_a_cursor_of_another_order_is_refused(store: Store) -> None:
             await store.list_runs(ALL, limit=1, order=order, cursor=cursor)
 
 
-@pytest.mark.req("SF-49")
+@pytest.mark.req("SF-51")
 async def test_runs_can_be_found_by_model_provider_error_and_cost(store: Store) -> None:
     a, b, c, d = await costly_runs(store)
     assert await listed_ids(store, model="opus") == [d, c]
@@ -1242,7 +1242,7 @@ FIRST_DAY = StatsDays((96, 192, 288), (96, 192))
 """The day of `at(0)`, which is also today, and the day after it."""
 
 
-@pytest.mark.req("SF-48")
+@pytest.mark.req("SF-50")
 async def test_statistics_have_top_runs_failures_and_what_has_no_price(store: Store) -> None:
     a, _, c, d = await costly_runs(store)
     stored = await store.stats(ALL, FIRST_DAY)

@@ -237,7 +237,7 @@ async def apply(store: Store, log: Sequence[Event], end: str, size: int) -> None
         await store.apply([ViewBuilder().take(log)])
 
 
-@pytest.mark.req("SF-48")
+@pytest.mark.req("SF-50")
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(runs, ends, st.integers(1, 5)), max_size=5), st.sampled_from(OFFSETS))
 def test_statistics_equal_a_sum_over_the_logs(specs: list[tuple[Any, str, int]], offset: int) -> None:

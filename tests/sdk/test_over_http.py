@@ -344,7 +344,7 @@ def test_a_url_may_be_a_login_link(up: Server, place: str) -> None:
 # client.runs
 
 
-@pytest.mark.req("SF-50")
+@pytest.mark.req("SF-52")
 def test_runs_are_listed_awaited_answered_and_cancelled(up: Server) -> None:
     async def ask(client: Client) -> None:
         run_id = await client.workers.dispatch("hello", {"NAME": "Ada"}, owner="sdk-runs")
@@ -379,7 +379,7 @@ def test_runs_are_listed_awaited_answered_and_cancelled(up: Server) -> None:
     run(ask, up.login)
 
 
-@pytest.mark.req("SF-48", "SF-50")
+@pytest.mark.req("SF-50", "SF-52")
 def test_statistics_are_typed(up: Server) -> None:
     async def ask(client: Client) -> None:
         run_id = await client.workers.dispatch("hello", {"NAME": "Ada"}, owner="sdk-stats")

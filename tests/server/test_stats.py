@@ -17,7 +17,7 @@ def stats(client: httpx.Client, **params: Any) -> Any:
     return get_json(client, "/api/stats", **params)
 
 
-@pytest.mark.req("SF-48")
+@pytest.mark.req("SF-50")
 def test_statistics_have_tiles_days_tools_failures_and_top_runs(client: httpx.Client, runs: RecordedRuns) -> None:
     found = stats(client)
     assert [*found] == ["range", "tiles", "days", "totals", "by", "tools", "failures", "costliest", "slowest"]
@@ -147,7 +147,7 @@ def test_spending_belongs_to_the_model_and_provider_that_spent_it(own_storage: S
         assert found["tools"] == [{"name": "Bash", "calls": 1, "failed": 1}]
 
 
-@pytest.mark.req("SF-49")
+@pytest.mark.req("SF-51")
 def test_the_list_has_orders_filters_and_counts(client: httpx.Client, runs: RecordedRuns) -> None:
     assert list_ids(client, sort="oldest") == [*reversed(runs.newest_first())]
     assert list_ids(client, sort="cost")[0] == runs.done

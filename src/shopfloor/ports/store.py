@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from shopfloor.errors import ShopfloorError
-from shopfloor.views import FleetEvent, RunRow, SearchChunk, StatChange, StoredStats, TimelineRow
+from shopfloor.views import FleetEvent, ProviderObservation, RunRow, SearchChunk, StatChange, StoredStats, TimelineRow
 
 RunOrder = Literal["newest", "oldest", "cost", "duration"]
 """The order of a list: by start, or by the cost with sub-runs or the duration, highest first and unknown last."""
@@ -127,6 +127,8 @@ class ViewUpdate(msgspec.Struct, frozen=True, kw_only=True):
     """The fleet events that the new events cause."""
     stats: list[StatChange] = []
     """The changes of statistics that the new events cause."""
+    observations: list[ProviderObservation] = []
+    """What the new events say about providers."""
 
 
 class StatsDays(msgspec.Struct, frozen=True):

@@ -25,6 +25,7 @@ from shopfloor.views.notes import (
 )
 from shopfloor.views.outline import LoadOutline, Outline, Step, TreeRow, outline, steps_by_parent, tree
 from shopfloor.views.partial_messages import PartialMessages, without_chunks
+from shopfloor.views.provider_observations import ObservedLimit, ProviderObservation, provider_observations
 from shopfloor.views.row import INTERRUPTED, RunRow, RunState, display_status, is_interrupted, queued_row, row_fold
 from shopfloor.views.run_stats import (
     ENDED,
@@ -40,7 +41,8 @@ from shopfloor.views.run_stats import (
     failure_key,
     stats_fold,
 )
-from shopfloor.views.search import (
+from shopfloor.views.search_index import ROW_CHUNK, SearchChunk, SearchState, search_fold
+from shopfloor.views.search_query import (
     HIT_BEGIN,
     HIT_END,
     Term,
@@ -53,7 +55,6 @@ from shopfloor.views.search import (
     split_words,
     strip_hit_marks,
 )
-from shopfloor.views.search_index import ROW_CHUNK, SearchChunk, SearchState, search_fold
 from shopfloor.views.spans import SPAN_EVENTS, Span, Spans, spans_fold
 from shopfloor.views.spending import Spending, UsageTotal, add_costs, add_usage, spending_step
 from shopfloor.views.stats_report import (
@@ -172,8 +173,10 @@ __all__ = [
     "NewestFailure",
     "Notes",
     "Notice",
+    "ObservedLimit",
     "Outline",
     "PartialMessages",
+    "ProviderObservation",
     "Question",
     "RankedRun",
     "ReasoningDelta",
@@ -254,6 +257,7 @@ __all__ = [
     "parse_query",
     "plain_text",
     "preview",
+    "provider_observations",
     "queued_row",
     "replay",
     "resume_stream",

@@ -19,6 +19,7 @@ from shopfloor.ports import (
     Channel,
     ControlMessage,
     OpenRun,
+    ProviderRecord,
     RunFilter,
     RunItem,
     RunOrder,
@@ -27,6 +28,7 @@ from shopfloor.ports import (
     TimelineItem,
     ViewState,
     ViewUpdate,
+    observe,
 )
 from shopfloor.views import (
     RunRow,
@@ -75,6 +77,8 @@ class MemoryStore:
 
     def __init__(self, *, fleet_events_kept: int = FLEET_EVENTS_KEPT) -> None:
         self.fleet_events = FleetEventList(fleet_events_kept)
+        self.providers: dict[str, ProviderRecord] = {}
+        """What is known of each provider."""
         self.control_messages: dict[int, ControlMessage] = {}
         """The control messages of the queue, which owns them."""
         self._runs: dict[str, _StoredRun] = {}
@@ -281,6 +285,7 @@ class MemoryStore:
         run.stats += [(row.name, is_root, stat) for stat in change.stats if stat.seq > run.row.last_seq]
         stored_seq = max(run.row.last_seq, self._fleet_positions.get(row.id, 0))
         self.fleet_events.append([event for event in change.fleet_events if event.seq > stored_seq])
+        self.providers.update(observe(self.providers, change.observations))
         run.row, run.state = row, change.state
         run.archive = change.archive if change.archive is not None else run.archive
         run.task = normalize_text(row.task)
