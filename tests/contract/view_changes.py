@@ -125,7 +125,7 @@ class ViewBuilder:
         self.state, rows = timeline_fold(self.state, events, self.row.waits)
         self.row = row_fold(self.row, events)
         self.search, found = search_fold(self.search, self.row, events)
-        self.stats, stats = stats_fold(self.stats, events, provider=self.row.provider)
+        self.stats, stats = stats_fold(self.stats, events)
         self._events += events
         entries = archive(self._events) if self.row.is_ended else []
         return ViewUpdate(

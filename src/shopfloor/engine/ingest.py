@@ -93,7 +93,7 @@ class _FollowedLog:
         timeline, timeline_rows = timeline_fold(self.state.timeline, events, waits)
         search, search_chunks = search_fold(self.state.search, row, events)
         fleet, fleet_events, observations = _fleet_fold(self.state.fleet, events, row)
-        stats, stat_changes = stats_fold(self.state.stats, events, provider=row.provider)
+        stats, stat_changes = stats_fold(self.state.stats, events)
         self.state = _FoldState(timeline, search, fleet, stats)
         return ViewUpdate(
             row=row,

@@ -32,6 +32,7 @@ from shopfloor.log import (
     ToolResult,
     Usage,
 )
+from shopfloor.views.row import provider_of_type
 from shopfloor.views.spending import SESSION_KINDS
 from shopfloor.views.wait_state import keep_newest, step_key_of
 
@@ -120,14 +121,9 @@ class StatsState(msgspec.Struct, frozen=True, omit_defaults=True):
     steps: dict[str, _OpenStep] = {}
 
 
-def stats_fold(
-    state: StatsState, events: Sequence[Event], *, provider: str | None
-) -> tuple[StatsState, list[StatChange]]:
-    """Return the state after the next events of a run, and the changes that they cause.
-
-    `provider` is the provider of the run's row, for messages outside of sessions.
-    """
-    fold = _Fold(state, provider or "")
+def stats_fold(state: StatsState, events: Sequence[Event]) -> tuple[StatsState, list[StatChange]]:
+    """Return the state after the next events of a run, and the changes that they cause."""
+    fold = _Fold(state)
     for event in events:
         fold.feed(event)
     return fold.state, fold.changes
@@ -160,10 +156,9 @@ def failure_key(message: str) -> str:
 class _Fold:
     """The state during a fold, and the changes so far."""
 
-    def __init__(self, state: StatsState, provider: str) -> None:
+    def __init__(self, state: StatsState) -> None:
         self.state = state
         self.changes: list[StatChange] = []
-        self._row_provider = provider
         self._seq = 0
         self._quarter: int = state.quarter
 
@@ -190,6 +185,7 @@ class _Fold:
                 self._enter(event)
                 if not self.state.has_started:
                     self._add(STARTED)
+                    self.state = replace(self.state, provider=provider_of_type(payload.worker_type) or "")
                 self.state = replace(self.state, has_started=True, steps={})
             case RunCompleted():
                 self._feed_outcome(event, payload)
@@ -286,7 +282,7 @@ class _Fold:
 
     def _cell(self, key: str, spent: _Amount) -> _Cell:
         step = self.state.steps.get(key, _NO_STEP)
-        provider = step.provider or self.state.provider or self._row_provider
+        provider = step.provider or self.state.provider
         return _Cell(self._quarter, step.model or self.state.model, provider, spent)
 
     def _book(self, cell: _Cell) -> None:
