@@ -94,7 +94,7 @@ def payloads_of(run: dict[str, Any]) -> list[tuple[Payload, str]]:
             if what == "message":
                 made.append((AssistantMessage(model=name, usage=detail.usage, cost=detail.cost, blocks=[]), path))
                 continue
-            call = {"name": name, "call_id": f"{path}-{place}", "fidelity": "router"}
+            call: dict[str, Any] = {"name": name, "call_id": f"{path}-{place}", "fidelity": "router"}
             made.append((ToolCall(**call, input={}, output=None), path))
             made.append((ToolResult(**call, input=None, output="", error="no" if detail else None), path))
         if step["ends"]:

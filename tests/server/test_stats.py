@@ -121,7 +121,7 @@ def test_spending_belongs_to_the_model_and_provider_that_spent_it(own_storage: S
         cost = None if usd is None else Cost(usd=usd, source="agent")
         return AssistantMessage(model=model, usage=USAGE, cost=cost, blocks=[])
 
-    call = {"name": "Bash", "call_id": "1", "fidelity": "agent_emitted"}
+    call: dict[str, Any] = {"name": "Bash", "call_id": "1", "fidelity": "agent_emitted"}
     record(
         own_storage,
         run_started(),

@@ -225,18 +225,6 @@ class WorkerList(msgspec.Struct, frozen=True):
     next: Annotated[str | None, Meta(description="The cursor of the next page; null on the last page.")]
 
 
-class WorkerCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """The numbers of runs by status."""
-
-    all: int
-    queued: int
-    running: int
-    waiting: int
-    done: int
-    failed: int
-    cancelled: int
-
-
 class WorkerEvent(msgspec.Struct, frozen=True):
     """A row of a timeline."""
 

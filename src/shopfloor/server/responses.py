@@ -14,12 +14,25 @@ from shopfloor.server import response_models
 from shopfloor.server.services import Services
 from shopfloor.views import Stats
 
+
+class WorkerCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """The numbers of runs by status."""
+
+    all: int
+    queued: int
+    running: int
+    waiting: int
+    done: int
+    failed: int
+    cancelled: int
+
+
 RESPONSE_MODELS = (
     response_models.ProblemAnswer,
     response_models.ExecutionProblem,
     response_models.WorkerList,
     response_models.WorkerItem,
-    response_models.WorkerCounts,
+    WorkerCounts,
     response_models.WorkerDetail,
     response_models.WorkerEvents,
     response_models.ArtifactList,

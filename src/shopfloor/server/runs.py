@@ -17,7 +17,6 @@ from shopfloor.server.openapi import Operations
 from shopfloor.server.parameters import CountParams, DetailParams, ListParams, TimelineParams
 from shopfloor.server.pending_calls import find_pending_calls
 from shopfloor.server.response_models import (
-    WorkerCounts,
     WorkerDetail,
     WorkerEvent,
     WorkerEvents,
@@ -27,7 +26,7 @@ from shopfloor.server.response_models import (
     statuses_for_filter,
     to_wire_status,
 )
-from shopfloor.server.responses import describe_json, get_services, json_response
+from shopfloor.server.responses import WorkerCounts, describe_json, get_services, json_response
 from shopfloor.server.services import Services
 from shopfloor.views import INTERRUPTED
 

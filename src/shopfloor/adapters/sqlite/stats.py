@@ -44,9 +44,9 @@ from shopfloor.views import (
     most_frequent_failures,
 )
 
-RUN_STATS_KEY: Final = ("num", "quarter", "metric", "label", "detail", "worker", "root")
-STATS_KEY: Final = ("metric", "hour", "worker", "root", "label", "detail")
-AMOUNTS: Final = ("amount", "tokens", "unpriced")
+_RUN_STATS_KEY: Final = ("num", "quarter", "metric", "label", "detail", "worker", "root")
+_STATS_KEY: Final = ("metric", "hour", "worker", "root", "label", "detail")
+_AMOUNTS: Final = ("amount", "tokens", "unpriced")
 _QUARTERS: Final = 4
 _SUMMED_FIELDS: Final = frozenset({"name", "roots"})
 """The filters for which sums are kept."""
@@ -69,10 +69,32 @@ _NEWEST_FAILURE: Final = (
 )
 
 _NOTHING: Final = (0, 0, 0)
+
+
+def _upsert(table: str, key: tuple[str, ...]) -> str:
+    columns = (*key, *_AMOUNTS)
+    added = ", ".join([f"{name} = {name} + excluded.{name}" for name in _AMOUNTS])
+    into = f"INSERT INTO {table} ({', '.join(columns)}) VALUES {placeholders(columns)}"
+    return f"{into} ON CONFLICT ({', '.join(key)}) DO UPDATE SET {added}"
+
+
+_ADD_RUN_STATS: Final = _upsert("run_stats", _RUN_STATS_KEY)
+_ADD_STATS: Final = _upsert("stats", _STATS_KEY)
 Rows = list[tuple[Any, ...]]
 
 
-def stat_rows(changes: Iterable[tuple[ViewUpdate, int | None]], numbers: dict[str, int]) -> tuple[Rows, Rows]:
+def add_stats(connection: Connection, changes: Sequence[tuple[ViewUpdate, int | None]]) -> None:
+    """Add the statistics of updates, each with the `seq` up to which its run was stored before. The rows exist."""
+    if not changes:
+        return
+    ids = [change.row.id for change, _ in changes]
+    query = f"SELECT id, num FROM worker_runs WHERE id IN {placeholders(ids)}"
+    by_run, by_hour = _stat_rows(changes, dict(connection.execute(query, ids).fetchall()))
+    connection.executemany(_ADD_RUN_STATS, by_run)
+    connection.executemany(_ADD_STATS, by_hour)
+
+
+def _stat_rows(changes: Iterable[tuple[ViewUpdate, int | None]], numbers: dict[str, int]) -> tuple[Rows, Rows]:
     """Return the rows to add to `run_stats` and to `stats`, for updates of runs that are stored up to a `seq`."""
     by_run: Rows = []
     by_hour: dict[tuple[Any, ...], tuple[int, int, int]] = {}
@@ -320,8 +342,3 @@ def _top_runs(
 
 def _time(quarter: int) -> str:
     return format_timestamp(quarter * QUARTER_SECONDS * 1000)
-
-
-def numbers_query(run_ids: Sequence[str]) -> str:
-    """Return the query for the numbers of runs."""
-    return f"SELECT id, num FROM worker_runs WHERE id IN {placeholders(run_ids)}"

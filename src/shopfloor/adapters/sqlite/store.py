@@ -38,14 +38,7 @@ from shopfloor.adapters.sqlite.rows import (
     run_column_values,
 )
 from shopfloor.adapters.sqlite.search import UPSERT_CHUNK, UPSERT_TASK, find_runs, snippets, task_text
-from shopfloor.adapters.sqlite.stats import (
-    AMOUNTS,
-    RUN_STATS_KEY,
-    STATS_KEY,
-    numbers_query,
-    read_stats,
-    stat_rows,
-)
+from shopfloor.adapters.sqlite.stats import add_stats, read_stats
 from shopfloor.errors import ShopfloorError
 from shopfloor.limits import DATABASE_READERS, FLEET_EVENTS_KEPT
 from shopfloor.ports import (
@@ -112,11 +105,6 @@ _CHANNEL = _upsert("channels", "id", "name")
 _TIMELINE = _Insert("worker_events", ("worker_id", "event_type", "data", "created_at", "seq", "n"))
 _ARCHIVE = _upsert("worker_transcripts", "worker_id", "transcript")
 _STATE = _upsert("worker_folds", "worker_id", "state")
-_ADD_AMOUNTS = ", ".join([f"{name} = {name} + excluded.{name}" for name in AMOUNTS])
-_RUN_STATS, _STATS = (
-    _Insert(table, (*key, *AMOUNTS), f" ON CONFLICT ({', '.join(key)}) DO UPDATE SET {_ADD_AMOUNTS}")
-    for table, key in (("run_stats", RUN_STATS_KEY), ("stats", STATS_KEY))
-)
 
 
 class _SearchRows(NamedTuple):
@@ -152,7 +140,7 @@ def _apply_updates(connection: Connection, changes: Sequence[ViewUpdate], fleet_
             observations += change.observations
     for statement, parameters in rows.items():
         statement.run(connection, parameters)
-    _add_stats(connection, with_stats)
+    add_stats(connection, with_stats)
     insert_fleet_events(connection, fleet_events, fleet_events_kept)
     store_observations(connection, observations)
     if passed := [run_id for run_id, seq in positions.items() if seq <= last_seqs.get(run_id, 0)]:
@@ -161,17 +149,6 @@ def _apply_updates(connection: Connection, changes: Sequence[ViewUpdate], fleet_
     connection.executemany(UPSERT_CHUNK, search_rows.chunks)
     if ended := [change.row.id for change in changes if change.row.is_ended]:
         connection.execute(f"{_DELETE_STATES}{placeholders(ended)}", ended)
-
-
-def _add_stats(connection: Connection, changes: list[tuple[ViewUpdate, int | None]]) -> None:
-    """Add the statistics of updates, whose runs are stored now."""
-    if not changes:
-        return
-    ids = [change.row.id for change, _ in changes]
-    numbers: dict[str, int] = dict(connection.execute(numbers_query(ids), ids).fetchall())
-    by_run, by_hour = stat_rows(changes, numbers)
-    _RUN_STATS.run(connection, by_run)
-    _STATS.run(connection, by_hour)
 
 
 def _collect_rows(rows: dict[_Insert, Rows], change: ViewUpdate, last_seq: int | None) -> None:
