@@ -73,8 +73,8 @@ class _Request(NamedTuple):
 def _requests(runs: int) -> list[_Request]:
     newest = FIRST_MS + runs * STEP_MS
     until = format_timestamp(newest)
-    year = {"since": format_timestamp(max(FIRST_MS, newest - 365 * _DAY_MS)), "until": until}
-    days = {"until": until}
+    year: dict[str, str | int] = {"since": format_timestamp(max(FIRST_MS, newest - 365 * _DAY_MS)), "until": until}
+    days: dict[str, str | int] = {"until": until}
     lists = "/api/agents/workers"
     return [
         _Request("statistics of 14 days", "/api/stats", days),

@@ -127,6 +127,12 @@ def events_of(run: dict[str, Any]) -> list[Event]:
     return made
 
 
+def worker_of(log: Sequence[Event]) -> str:
+    started = log[0].payload
+    assert isinstance(started, RunStarted)
+    return started.name
+
+
 class Sums:
     """The sums over logs, computed in the simplest way."""
 
@@ -146,7 +152,7 @@ class Sums:
         return (datetime.fromisoformat(event.timestamp) + self._offset - FIRST).days
 
     def _add(self, log: Sequence[Event]) -> None:
-        worker, provider, model = log[0].payload.name, "", ""
+        worker, provider, model = worker_of(log), "", ""
         for place, event in enumerate(log):
             match event.payload:
                 case RunStarted():
@@ -174,8 +180,7 @@ class Sums:
                 usd = None if cost is None or cost.usd is None else round(cost.usd * NANO)
                 found.append(((self._day(event), worker, model, provider), usage.input + usage.output, usd))
         end = inside[-1]
-        is_session = isinstance(end.payload, StepCompleted) and end.payload.kind == "agent"
-        if is_session and end.payload.usage is not None:
+        if isinstance(end.payload, StepCompleted) and end.payload.kind == "agent" and end.payload.usage is not None:
             # The total replaces what the messages reported; here in one place, because only its sum is compared.
             cost, usage = end.payload.cost, end.payload.usage
             usd = None if cost is None or cost.usd is None else round(cost.usd * NANO)
@@ -250,7 +255,7 @@ def test_statistics_equal_a_sum_over_the_logs(specs: list[tuple[Any, str, int]],
             await apply(store, log, end, size)
         check(await store.stats(RunFilter(), days_of(offset)), Sums(kept, offset), has_totals=has_totals)
         for worker in WORKERS:
-            of_worker = [log for log in kept if log[0].payload.name == worker]
+            of_worker = [log for log in kept if worker_of(log) == worker]
             for wanted in (RunFilter(name=worker), RunFilter(agent_id=worker)):
                 check(await store.stats(wanted, days_of(offset)), Sums(of_worker, offset), has_totals=has_totals)
         roots = [log for log in kept if log[0].parent_run_id is None]
