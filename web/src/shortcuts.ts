@@ -9,7 +9,7 @@ type Handlers = Record<string, (event: KeyboardEvent) => void>;
 
 const registered: { zone: Zone; handlers: { current: Handlers } }[] = [];
 const listeners = new Set<() => void>();
-/** How long after a `g` a second `g` makes `gg`. */
+/** How long after a `g` another key makes a sequence: `gg`, `gr`. */
 const SEQUENCE_MS = 700;
 let zone: Exclude<Zone, "page"> = "list";
 let lastKey = { key: "", timestamp: 0 };
@@ -53,6 +53,12 @@ function isTyping(target: EventTarget | null): boolean {
   );
 }
 
+/** Return the handlers of a key in the active zone. The component that was mounted last wins. */
+const findHandlers = (key: string) =>
+  registered.findLast(
+    (candidate) => (candidate.zone === zone || candidate.zone === "page") && key in candidate.handlers.current,
+  );
+
 function onKeyDown(event: KeyboardEvent): void {
   if (
     event.defaultPrevented ||
@@ -70,13 +76,11 @@ function onKeyDown(event: KeyboardEvent): void {
     event.target.closest("button, a, summary")
   )
     return;
-  const isSecond = event.key === "g" && lastKey.key === "g" && event.timeStamp - lastKey.timestamp < SEQUENCE_MS;
-  lastKey = isSecond ? { key: "", timestamp: 0 } : { key: event.key, timestamp: event.timeStamp };
-  const key = isSecond ? "gg" : event.key;
-  // The component that was mounted last wins.
-  const match = registered.findLast(
-    (candidate) => (candidate.zone === zone || candidate.zone === "page") && key in candidate.handlers.current,
-  );
+  const isSecond = lastKey.key === "g" && event.timeStamp - lastKey.timestamp < SEQUENCE_MS;
+  const sequence = `g${event.key}`;
+  const key = isSecond && findHandlers(sequence) ? sequence : event.key;
+  lastKey = key === sequence ? { key: "", timestamp: 0 } : { key, timestamp: event.timeStamp };
+  const match = findHandlers(key);
   if (!match) return;
   event.preventDefault();
   match.handlers.current[key]?.(event);

@@ -134,7 +134,7 @@ function Facts({ run, showsOwner, isSelected }: { run: Run; showsOwner: boolean;
         isSelected ? "text-ink-dull" : "text-ink-faint",
       )}
     >
-      <StatusBadge status={run.status} interrupted={run.interrupted} waitsFor={run.waits_for} isOutlined={isSelected} />
+      <StatusBadge status={run.status} interrupted={run.interrupted} waitsFor={run.waits_for} />
       <Origin run={run} owner={showsOwner ? run.agent_id : null} />
       {run.pinned && <Pin />}
       {run.snippet !== null && run.search_stopped_at !== null && (
