@@ -5,6 +5,9 @@ describe("what an address says", () => {
   test("all of it", () => {
     const params = { worker: "id", event: 7, q: "words", status: "failed", of: "repair", channel: "C1", tree: true };
     expect(paramsOf(params)).toEqual(params);
+    const more = { model: "opus", provider: "anthropic", error: "timeout", since: "2026-11-06T00:00:00.000Z" };
+    expect(paramsOf(more)).toEqual(more);
+    expect(paramsOf({ until: "2026-11-06" })).toEqual({ until: "2026-11-06T00:00:00.000Z" });
   });
 
   test("as people write it", () => {
@@ -32,6 +35,8 @@ describe("what an address says", () => {
     [{ status: ["done"] }],
     [{ tree: false }],
     [{ tree: "no" }],
+    [{ since: "yesterday" }],
+    [{ since: 2026 }],
     [{ unknown: 1 }],
   ])("what makes no sense is left out: %j", (params) => expect(paramsOf(params)).toEqual({}));
 });

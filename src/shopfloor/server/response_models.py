@@ -366,6 +366,10 @@ class Health(msgspec.Struct, frozen=True):
     """The running server."""
 
     version: str
+    role: Annotated[
+        Literal["viewer", "operator", "admin"] | None,
+        Meta(description="What the caller may do: read, change, or also administer."),
+    ] = None
 
 
 async def build_worker_item(run: RunItem, logs: LogReader) -> WorkerItem:

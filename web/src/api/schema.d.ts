@@ -1003,6 +1003,11 @@ export interface components {
          */
         Health: {
             version: string;
+            /**
+             * @description What the caller may do: read, change, or also administer.
+             * @default null
+             */
+            role?: "viewer" | "operator" | "admin" | null;
         };
         /**
          * RunAnswer

@@ -42,3 +42,13 @@ const clockFormat = new Intl.DateTimeFormat(undefined, {
 export const formatDateTime = (at: string) => dateTimeFormat.format(new Date(at));
 /** Format the time of day in the reader's time zone. */
 export const formatClock = (at: string) => clockFormat.format(new Date(at));
+
+/** Format a duration for people who glance at it: `42 s`, `6m 12s`, `12m`, `1h 48m`, `3d`. */
+export function formatShort(ms: number): string {
+  const seconds = Math.max(0, Math.round(ms / 1000));
+  if (seconds < 60) return `${seconds} s`;
+  if (seconds < 600) return `${Math.floor(seconds / 60)}m ${String(seconds % 60).padStart(2, "0")}s`;
+  if (seconds < 3_600) return `${Math.floor(seconds / 60)}m`;
+  if (seconds < 86_400) return `${Math.floor(seconds / 3_600)}h ${Math.floor((seconds % 3_600) / 60)}m`;
+  return `${Math.floor(seconds / 86_400)}d`;
+}

@@ -14,6 +14,7 @@ import { useBranches } from "@/components/list/useBranches";
 import type { CardActions } from "@/components/list/RunCard";
 import { CardList } from "@/components/list/CardList";
 import { useSelectedRun } from "@/components/list/useSelectedRun";
+import { FilterChips } from "@/components/list/FilterChips";
 import { Filters } from "@/components/list/Filters";
 import { useListShortcuts } from "@/components/list/useListShortcuts";
 import { EmptyList, Placeholders } from "@/components/list/EmptyList";
@@ -82,6 +83,7 @@ export function RunList() {
       <div className="flex shrink-0 flex-col gap-2 px-3 py-2">
         <SearchBox onEnter={() => boxRef.current?.querySelector<HTMLElement>('[data-run][tabindex="0"]')?.focus()} />
         <Filters total={pages[0]?.total} seenRuns={seenRuns} />
+        <FilterChips />
       </div>
       {query.isError && (!query.data || isRefused(query)) && (
         <ErrorMessage error={query.error} onRetry={() => void query.refetch()} />
