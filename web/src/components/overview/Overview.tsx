@@ -40,7 +40,7 @@ export function Overview() {
   const now = useNow();
   const query = useQuery(statsQuery(filterOf(address), range));
   const stats = query.data;
-  const links = overviewLinks(address, rangeStart(range, now), now);
+  const links = overviewLinks(address, stats?.range.since ?? rangeStart(range, now), now);
   return (
     <div className="board overview">
       <div className="board-head">
