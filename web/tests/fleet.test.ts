@@ -72,13 +72,20 @@ describe("a host", () => {
   });
 
   test("a square per slot, running ones first, then free ones", () => {
-    const { squares, hidden } = slotsOf(host({ runs: [run("waiting"), run("running")] }));
+    const { squares, hidden } = slotsOf(host({ slots_used: 2, runs: [run("waiting"), run("running")] }));
     expect(squares.map((square) => square?.status ?? "free")).toEqual(["running", "waiting", "free", "free"]);
     expect(hidden).toBe(0);
   });
 
+  test("a waiting run that gave its slot back has no square", () => {
+    const { squares } = slotsOf(host({ slots_used: 1, runs: [run("waiting"), run("running")] }));
+    expect(squares.map((square) => square?.status ?? "free")).toEqual(["running", "free", "free", "free"]);
+  });
+
   test("more runs than slots are all drawn; more slots than fit are counted; a host that is gone has none", () => {
-    expect(slotsOf(host({ slots: 1, runs: [run("running", "a"), run("running", "b")] })).squares).toHaveLength(2);
+    expect(
+      slotsOf(host({ slots: 1, slots_used: 2, runs: [run("running", "a"), run("running", "b")] })).squares,
+    ).toHaveLength(2);
     const many = slotsOf(host({ slots: 64 }));
     expect(many.squares.length + many.hidden).toBe(64);
     expect(many.hidden).toBeGreaterThan(0);
@@ -93,7 +100,11 @@ describe("a host", () => {
   });
 
   test("hosts of one machine are told apart by their id", () => {
-    const hosts = [host({ id: "aaaa1" }), host({ id: "bbbb2" }), host({ id: "cccc3", hostname: "other" })];
+    const hosts = [
+      host({ id: "local-aaaa" }),
+      host({ id: "local-bbbb" }),
+      host({ id: "local-cccc", hostname: "other" }),
+    ];
     expect(hosts.map((each) => hostName(each, hosts))).toEqual(["build-1 aaaa", "build-1 bbbb", "other"]);
   });
 
@@ -105,7 +116,7 @@ describe("a host", () => {
 
 test("the figures of all hosts leave out those that are gone", () => {
   const hosts = [
-    host({ runs: [run("running"), run("waiting")], status: "busy" }),
+    host({ runs: [run("running"), run("waiting"), run("waiting")], slots_used: 2, status: "busy" }),
     host({ status: "draining" }),
     host({ responsive: false }),
     host({ status: "offline", slots: 99 }),
@@ -114,10 +125,10 @@ test("the figures of all hosts leave out those that are gone", () => {
     hosts: 3,
     hostsText: "1 up · 1 draining · 1 silent",
     slots: 12,
-    running: 1,
+    used: 2,
     waiting: 1,
   });
-  expect(fleetTiles([])).toEqual({ hosts: 0, hostsText: "0 up", slots: 0, running: 0, waiting: 0 });
+  expect(fleetTiles([])).toEqual({ hosts: 0, hostsText: "0 up", slots: 0, used: 0, waiting: 0 });
 });
 
 const provider = (fields: Partial<FleetProvider> = {}) =>

@@ -38,11 +38,11 @@ export interface Slots {
   readonly hidden: number;
 }
 
-/** Return one square per slot, with the run in it. */
-export function slotsOf({ slots, runs, status }: Host): Slots {
+/** Return one square per slot, with the run in it. A run that waits may have given its slot back. */
+export function slotsOf({ slots, slots_used: used, runs, status }: Host): Slots {
   if (status === "offline") return { squares: [], hidden: 0 };
-  const used: (HostRun | null)[] = [...runs].sort((a, b) => order(a) - order(b));
-  const squares = [...used, ...Array<null>(Math.max(0, slots - used.length)).fill(null)];
+  const inSlots: (HostRun | null)[] = [...runs].sort((a, b) => order(a) - order(b)).slice(0, used);
+  const squares = [...inSlots, ...Array<null>(Math.max(0, slots - inSlots.length)).fill(null)];
   const drawn = squares.length > DRAWN_SLOTS ? DRAWN_SLOTS_WITH_NUMBER : squares.length;
   return { squares: squares.slice(0, drawn), hidden: squares.length - drawn };
 }
@@ -66,7 +66,8 @@ export interface FleetTiles {
   readonly hosts: number;
   readonly hostsText: string;
   readonly slots: number;
-  readonly running: number;
+  readonly used: number;
+  /** Slots of runs that wait. */
   readonly waiting: number;
 }
 
@@ -80,14 +81,14 @@ export function fleetTiles(hosts: readonly Host[]): FleetTiles {
     draining ? `${draining} draining` : "",
     silent ? `${silent} silent` : "",
   ];
-  const runs = present.flatMap((host) => host.runs);
-  const running = runs.filter(({ status }) => status === "running").length;
+  const sumOf = (count: (host: Host) => number) => present.reduce((sum, host) => sum + count(host), 0);
+  const running = (host: Host) => host.runs.filter(({ status }) => status === "running").length;
   return {
     hosts: present.length,
     hostsText: parts.filter(Boolean).join(" · "),
-    slots: present.reduce((sum, host) => sum + host.slots, 0),
-    running,
-    waiting: runs.length - running,
+    slots: sumOf(({ slots }) => slots),
+    used: sumOf((host) => host.slots_used),
+    waiting: sumOf((host) => Math.max(0, host.slots_used - running(host))),
   };
 }
 
@@ -100,10 +101,10 @@ export const sortedHosts = (hosts: readonly Host[]): readonly Host[] =>
       a.id.localeCompare(b.id),
   );
 
-/** Return the name of a host; hosts with the same name get the beginning of their id. */
+/** Return the name of a host; hosts with the same name get the end of their id. */
 export const hostName = (host: Host, hosts: readonly Host[]): string =>
   hosts.filter(({ hostname }) => hostname === host.hostname).length > 1
-    ? `${host.hostname} ${host.id.slice(0, 4)}`
+    ? `${host.hostname} ${host.id.slice(-4)}`
     : host.hostname;
 
 /** From here on a meter warns. */

@@ -96,14 +96,14 @@ function Tiles() {
       <Tile label="Hosts" value={tiles ? String(tiles.hosts) : unknown(hosts.isError)} note={tiles?.hostsText} />
       <Tile
         label="Slots in use"
-        value={tiles ? String(tiles.running + tiles.waiting) : unknown(hosts.isError)}
+        value={tiles ? String(tiles.used) : unknown(hosts.isError)}
         note={tiles && `of ${tiles.slots}`}
       >
         {tiles && (
           <PartsBar
             total={tiles.slots}
             parts={[
-              { value: tiles.running, color: "var(--running)" },
+              { value: tiles.used - tiles.waiting, color: "var(--running)" },
               { value: tiles.waiting, color: "var(--waiting)" },
             ]}
           />
