@@ -38,8 +38,12 @@ const clockFormat = new Intl.DateTimeFormat(undefined, {
   hourCycle: "h23",
 });
 
+const minuteFormat = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+
 /** Format date and time in the reader's time zone. */
 export const formatDateTime = (at: string) => dateTimeFormat.format(new Date(at));
+/** Format the time of day without seconds. */
+export const formatMinute = (at: string) => minuteFormat.format(new Date(at));
 /** Format the time of day in the reader's time zone. */
 export const formatClock = (at: string) => clockFormat.format(new Date(at));
 

@@ -9,7 +9,7 @@ import { useCanAct } from "@/components/fleet/useCanAct";
 import { Button } from "@/components/ui/Button";
 import { useNow } from "@/components/ui/Time";
 import { isSetUp, limitView, providerState, sortedProviders, type Tone } from "@/views/fleet";
-import { formatClock, formatShort } from "@/views/time";
+import { formatMinute, formatShort } from "@/views/time";
 
 type Roving = ReturnType<typeof useRoving>;
 
@@ -124,7 +124,7 @@ function ProviderItem({ provider, canAct, roving }: { provider: FleetProvider; c
         </div>
       )}
       {provider.limits.map((limit, index) => {
-        const view = limitView(limit, now, formatClock);
+        const view = limitView(limit, now, formatMinute);
         return (
           <div key={index} className="limit">
             <span className="cut">{view.name}</span>
