@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -116,8 +117,8 @@ def queue() -> dict[str, Any]:
 def answer_fleet(context: BrowserContext) -> None:
     """Answer the requests for hosts, providers and the queue with these states."""
     for path, build in (("hosts", hosts), ("providers", providers), ("queue", queue)):
+        context.route(f"**/api/{path}", _answer_with(build))
 
-        def answer(route: Route, build: Any = build) -> None:
-            route.fulfill(json=build())
 
-        context.route(f"**/api/{path}", lambda route, answer=answer: answer(route))
+def _answer_with(build: Callable[[], dict[str, Any]]) -> Callable[[Route], None]:
+    return lambda route: route.fulfill(json=build())
