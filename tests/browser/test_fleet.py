@@ -28,7 +28,7 @@ class Host:
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        known = {host["id"] for host in hosts_of(server)}
+        known = {host["id"] for host in hosts_of(server) if host["labels"]}
         words = ("host", "--slots", "2", "--label", LABEL, "--heartbeat", "1", "--workers", str(server.folder / "workers"))
         silent = subprocess.DEVNULL
         self.process = subprocess.Popen(
@@ -37,7 +37,9 @@ class Host:
         found: list[str] = []
 
         def is_idle() -> bool:
-            found[:] = [host["id"] for host in hosts_of(server) if host["status"] == "idle" and host["id"] not in known]
+            # The host of the server itself has no labels.
+            others = [host for host in hosts_of(server) if host["labels"] and host["id"] not in known]
+            found[:] = [host["id"] for host in others if host["status"] == "idle"]
             return bool(found)
 
         wait_until(is_idle, "the host to be idle")
