@@ -29,7 +29,17 @@ class Host:
     def __init__(self, server: Server) -> None:
         self._server = server
         known = {host["id"] for host in hosts_of(server) if host["labels"]}
-        words = ("host", "--slots", "2", "--label", LABEL, "--heartbeat", "1", "--workers", str(server.folder / "workers"))
+        words = (
+            "host",
+            "--slots",
+            "2",
+            "--label",
+            LABEL,
+            "--heartbeat",
+            "1",
+            "--workers",
+            str(server.folder / "workers"),
+        )
         silent = subprocess.DEVNULL
         self.process = subprocess.Popen(
             [SHOPFLOOR, *words], env=server.env, cwd=server.folder, stdout=silent, stderr=silent
@@ -82,7 +92,7 @@ def look(page: Page, name: str) -> None:
         page.screenshot(path=Path(folder) / f"{name}.png", animations="disabled")
 
 
-@pytest.mark.req("FE-55")
+@pytest.mark.req("WT-80")
 def test_a_host_shows_its_state_its_load_and_the_runs_it_executes(tabs: Tabs, fleet: Server, host: Host) -> None:
     page = tabs.open(fleet, "/fleet")
     expect(host_row(page)).to_contain_text("idle")
@@ -102,7 +112,7 @@ def test_a_host_shows_its_state_its_load_and_the_runs_it_executes(tabs: Tabs, fl
     fleet.http.post(f"/api/runs/{run_id}/cancel", json={})
 
 
-@pytest.mark.req("FE-55")
+@pytest.mark.req("WT-80")
 def test_a_host_is_drained_and_the_drain_is_undone(tabs: Tabs, fleet: Server, host: Host) -> None:
     page = tabs.open(fleet, "/fleet")
     host_row(page).get_by_role("button", name=re.compile("^Drain ")).click()
@@ -113,7 +123,7 @@ def test_a_host_is_drained_and_the_drain_is_undone(tabs: Tabs, fleet: Server, ho
     wait_until(lambda: host.status == "idle", "the host to be idle again")
 
 
-@pytest.mark.req("FE-56")
+@pytest.mark.req("WT-81")
 def test_a_run_that_no_host_can_take_is_in_the_queue_with_its_reason(tabs: Tabs, fleet: Server) -> None:
     body = {"worker": "sleeper", "input": {}, "task": "Needs a graphics card", "labels": {"gpu": "yes"}, "priority": 7}
     answer = fleet.http.post("/api/runs", json=body)
@@ -132,7 +142,7 @@ def test_a_run_that_no_host_can_take_is_in_the_queue_with_its_reason(tabs: Tabs,
     expect(region(page, "Queue")).to_contain_text("Nothing waits")
 
 
-@pytest.mark.req("FE-57")
+@pytest.mark.req("WT-82")
 def test_a_provider_is_switched_off_and_on(tabs: Tabs, fleet: Server) -> None:
     page = tabs.open(fleet, "/fleet")
     providers = region(page, "Providers")
@@ -147,7 +157,7 @@ def test_a_provider_is_switched_off_and_on(tabs: Tabs, fleet: Server) -> None:
     assert all(item["status"] != "disabled" for item in fleet.get("/api/providers")["providers"])
 
 
-@pytest.mark.req("FE-58")
+@pytest.mark.req("WT-83")
 def test_events_arrive_live_can_be_filtered_and_held(tabs: Tabs, fleet: Server, host: Host) -> None:
     page = tabs.open(fleet, "/fleet")
     events = page.get_by_role("list", name="Events")
@@ -175,7 +185,7 @@ def test_events_arrive_live_can_be_filtered_and_held(tabs: Tabs, fleet: Server, 
     expect(page).to_have_url(re.compile(f"worker={second}"))
 
 
-@pytest.mark.req("FE-59")
+@pytest.mark.req("WT-84")
 def test_a_viewer_sees_the_fleet_without_buttons(tabs: Tabs, fleet: Server, host: Host) -> None:
     words = (SHOPFLOOR, "tokens", "new", "reader", "--role", "viewer")
     made = subprocess.run(words, env=fleet.env, check=True, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
@@ -189,7 +199,7 @@ def test_a_viewer_sees_the_fleet_without_buttons(tabs: Tabs, fleet: Server, host
         expect(page.get_by_role("button", name=re.compile(f"^{name}"))).to_have_count(0)
 
 
-@pytest.mark.req("FE-58")
+@pytest.mark.req("WT-83")
 def test_a_lost_server_is_named_with_the_age_of_the_page_and_missed_events_are_loaded(
     tabs: Tabs, own_server: Server
 ) -> None:
@@ -201,10 +211,12 @@ def test_a_lost_server_is_named_with_the_age_of_the_page_and_missed_events_are_l
     expect(page.get_by_role("table", name="Hosts")).to_be_visible()
     own_server.start()
     expect(page.get_by_text(re.compile("Not connected"))).to_have_count(0)
-    expect(region(page, "Events")).to_contain_text(re.compile(r"[1-9]\d* events? (was|were) missed and ha(s|ve) been loaded"))
+    expect(region(page, "Events")).to_contain_text(
+        re.compile(r"[1-9]\d* events? (was|were) missed and ha(s|ve) been loaded")
+    )
 
 
-@pytest.mark.req("FE-59")
+@pytest.mark.req("WT-84")
 @pytest.mark.parametrize("colors", ["light", "dark"])
 def test_every_state_is_accessible_and_fits_the_screen(tabs: Tabs, fleet: Server, colors: str) -> None:
     tabs.allow_errors("503")
@@ -239,7 +251,7 @@ def test_every_state_is_accessible_and_fits_the_screen(tabs: Tabs, fleet: Server
     expect(page.get_by_role("table", name="Hosts")).to_be_visible()
 
 
-@pytest.mark.req("FE-59")
+@pytest.mark.req("WT-84")
 def test_each_list_is_one_tab_stop_and_keys_change_the_page(tabs: Tabs, fleet: Server) -> None:
     context = tabs.context()
     answer_fleet(context)
@@ -265,7 +277,7 @@ def test_each_list_is_one_tab_stop_and_keys_change_the_page(tabs: Tabs, fleet: S
     expect(page.get_by_role("heading", name="Fleet", level=1)).to_be_visible()
 
 
-@pytest.mark.req("FE-55")
+@pytest.mark.req("WT-80")
 def test_a_host_that_was_killed_is_shown_as_gone(tabs: Tabs, fleet: Server) -> None:
     second = Host(fleet)
     page = tabs.open(fleet, "/fleet")

@@ -35,13 +35,12 @@ def test_the_list_is_on_the_left_and_the_selected_run_on_the_right(tabs: Tabs, s
     assert left["x"] + left["width"] <= right["x"] + 1
 
 
-def test_the_front_page_has_the_runs_of_all_owners_and_an_owners_page_only_theirs(
+def test_the_list_of_all_owners_has_all_runs_and_an_owners_list_only_theirs(
     tabs: Tabs, server: Server, owner: str
 ) -> None:
     mine = server.command("echo mine", "--owner", owner)
     other = server.command("echo other", "--owner", f"{owner}-other")
-    page = tabs.open(server, "/")
-    expect(page).to_have_url(re.compile("/agents/all/workers$"))
+    page = tabs.open(server, "/agents/all/workers")
     expect(card(page, mine)).to_be_visible()
     expect(card(page, other)).to_be_visible()
     page.goto(f"{server.url}/agents/{owner}/workers")
