@@ -82,7 +82,7 @@ def host(fleet: Server) -> Iterator[Host]:
     host.kill()
 
 
-def host_row(page: Page, text: str = LABEL) -> Locator:
+def host_row(page: Page, text: str | re.Pattern[str] = LABEL) -> Locator:
     return page.get_by_role("table", name="Hosts").get_by_role("row").filter(has_text=text)
 
 
