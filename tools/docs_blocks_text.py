@@ -120,7 +120,8 @@ FIELDS = {
     "command": "A list: program and arguments, without a shell. Text: a shell script.",
     "cwd": "The working directory, relative to the folder of the run.",
     "env": "Environment variables to add.",
-    "timeout": "Seconds after which the command is stopped and the step fails.",
+    "timeout": "The time limit of each try: seconds, or a duration such as `90s`, `10m` or `2h`. Then the step is "
+    "stopped and fails with `step_timeout`; `retry` applies.",
     "allowFailure": "Continue with any exit code. `output` still receives what the command printed to stdout.",
     "command.output": "The value that receives what the command prints to stdout.",
     "provider": "The agent: `claude-code`, `claude-sdk`, `codex`, `gemini`, `copilot`, `opencode`.",

@@ -13,7 +13,7 @@ from shopfloor.cli.style import escape_controls
 from shopfloor.error_factories import missing_working_directory
 from shopfloor.errors import InvalidEvent, UsageError
 from shopfloor.limits import LONGEST_SPAN_SECONDS, UNPARSED_LINE_WARNINGS
-from shopfloor.log import Entry, Event, decode
+from shopfloor.log import Entry, Event, decode, parse_duration
 from shopfloor.record import Problem, Storage
 
 RUN_HELP: Final = "run id, its first characters, or `last`"
@@ -246,6 +246,14 @@ def duration_seconds(text: str) -> float:
     seconds = int(number) * _UNITS[unit]
     if seconds > LONGEST_SPAN_SECONDS:
         raise argparse.ArgumentTypeError(f"must not be longer than a thousand years, got {text!r}")
+    return seconds
+
+
+def timeout_seconds(text: str) -> float:
+    """Parse a time limit: seconds, or a duration such as 45s, 10m or 2h."""
+    seconds = parse_duration(text)
+    if seconds is None or seconds > LONGEST_SPAN_SECONDS:
+        raise argparse.ArgumentTypeError(f"must be a time limit such as 90, 45s, 10m or 2h, got {text!r}")
     return seconds
 
 

@@ -14,6 +14,7 @@ from shopfloor.cli.renderer import render_options_from_args
 from shopfloor.cli.run_options import (
     add_run_options,
     add_task_argument,
+    add_timeout_option,
     find_worker_info,
     has_server,
     known_workers,
@@ -28,6 +29,7 @@ from shopfloor.cli.watch import EventStream, RunWatcher
 from shopfloor.client import Client, Start, WorkerResult
 from shopfloor.errors import ShopfloorError, UsageError
 from shopfloor.limits import QUEUED_POLL_SECONDS
+from shopfloor.wiring import provider_names
 
 EXAMPLES = """\
   shopfloor dispatch hello -i NAME=Ada    print the run id and return
@@ -52,12 +54,19 @@ def parser(name: str, summary: str) -> ArgumentParser:
         help="if a run with this key exists, print its id instead of creating one",
     )
     parser.add_argument("-q", "--quiet", action="store_true", help=QUIET_HELP)
-    add_run_options(parser)
+    add_timeout_option(add_run_options(parser))
     return parser
 
 
 def run(args: Namespace) -> int:
     """Dispatch the run that the arguments describe."""
+    if args.timeout is not None:
+        if args.worker not in provider_names():
+            raise UsageError(
+                "--timeout can only be used with the worker of a provider",
+                hint="set `timeout` on the steps of the worker; `shopfloor providers` lists the providers",
+            )
+        args.input.append(f"timeout={args.timeout!r}")
     return dispatch(args, key=args.idempotency_key, wait=args.wait)
 
 

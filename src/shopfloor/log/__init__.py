@@ -44,6 +44,7 @@ from shopfloor.log.events import (
     is_run_id,
     new_run_id,
     now,
+    parse_duration,
     validate_run_id,
 )
 from shopfloor.log.masking import MASK, MaskHook, Masking
@@ -64,6 +65,7 @@ from shopfloor.log.payloads import (
     ClientInfo,
     Cost,
     Covers,
+    FailureDecision,
     Payload,
     RunCompleted,
     RunError,
@@ -105,6 +107,7 @@ __all__ = [
     "EndedProcess",
     "Entry",
     "Event",
+    "FailureDecision",
     "Fidelity",
     "FileChange",
     "Gap",
@@ -154,6 +157,7 @@ __all__ = [
     "log_busy",
     "new_run_id",
     "now",
+    "parse_duration",
     "supersedes_chunks",
     "unknown_payload_error",
     "validate_run_id",

@@ -182,8 +182,8 @@ def _provider_of(worker_type: str | None) -> str | None:
 def _with_step_started(row: RunRow, step: StepStarted | CallStarted) -> RunRow:
     if isinstance(step, CallStarted):
         return replace(row, children=row.children + 1)
-    # The session of a plugin is its job: a plugin is no provider.
-    is_agent = step.session is not None and step.kind != "plugin"
+    # The session of a plugin is its job, and that of a model its conversation.
+    is_agent = step.session is not None and step.kind == "agent"
     return replace(row, provider=step.session.provider) if step.session is not None and is_agent else row
 
 

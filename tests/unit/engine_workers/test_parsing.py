@@ -380,8 +380,8 @@ def test_structural_problems_do_not_hide_undefined_references(make_worker):
         (6, "a `next-message` step has no field `outptu`"),
         (6, "`schema` is not a valid JSON Schema: 'strin' is not valid under any of the given schemas"),
         (7, "`command` must be text or a list, got a whole number"),
-        (7, "`timeout` must be a number or nothing, got text"),
         (7, "`{{NOBODY}}` is not defined before the step `Use`"),
+        (7, "`timeout` must be seconds, a duration such as `90s`, `10m` or `2h`, or `{{NAME}}` of one, got `soon`"),
         (8, "`each` must be a list, or `{{NAME}}` of a list"),
         (8, "`{{ITM}}` is not defined before the step `Inner`"),
     ]

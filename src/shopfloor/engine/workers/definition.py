@@ -107,6 +107,11 @@ class _RetryableStep(_Step, frozen=True, kw_only=True):
     retry: Retry | None = None
 
 
+class _TimedStep(_RetryableStep, frozen=True, kw_only=True):
+    timeout: Positive | str | None = None
+    """The time limit of each try: seconds, or a duration such as `90s`, `10m` or `2h`."""
+
+
 class StartThread(_Step, frozen=True, kw_only=True, tag="start-thread"):
     """Starts a conversation with a model."""
 
@@ -135,7 +140,7 @@ class AddMessage(_Step, frozen=True, kw_only=True, tag="add-message"):
     input: list[str] = []
 
 
-class NextMessage(_RetryableStep, frozen=True, kw_only=True, tag="next-message"):
+class NextMessage(_TimedStep, frozen=True, kw_only=True, tag="next-message"):
     """Lets the model reply, with as many tool calls as it needs."""
 
     thread: str = "main"
@@ -169,21 +174,20 @@ class RunWorker(_RetryableStep, frozen=True, kw_only=True, tag="run-worker"):
     output: str | None = None
 
 
-class CommandStep(_RetryableStep, frozen=True, kw_only=True, tag="command"):
+class CommandStep(_TimedStep, frozen=True, kw_only=True, tag="command"):
     """Runs a program with its arguments, or a shell script. A value in it is always one word."""
 
     command: str | list[str]
     """A list is executed without a shell; a text is executed by `/bin/sh`."""
     cwd: str | None = None
     env: dict[str, str] = {}
-    timeout: Positive | None = None
     allow_failure: bool = False
     """Whether the step completes with any exit code; `output` then still gets stdout."""
     output: str | None = None
     """The variable that gets the standard output."""
 
 
-class Agent(_RetryableStep, frozen=True, kw_only=True, tag="agent"):
+class Agent(_TimedStep, frozen=True, kw_only=True, tag="agent"):
     """Passes a task to an agent such as Claude Code or Codex. Options that are not text also accept `{{NAME}}`."""
 
     provider: str

@@ -46,6 +46,7 @@ from shopfloor.engine.workers.templating import (
 )
 from shopfloor.engine.workers.validation import StructureValidator
 from shopfloor.errors import ShopfloorError, UnknownModel
+from shopfloor.log import parse_duration
 from shopfloor.yaml_document import YamlDocument, YamlPath
 
 
@@ -221,7 +222,10 @@ class ReferenceChecker:
     ) -> None:
         if isinstance(step, StartThread):
             self._check_start(step, scope, place)
-        elif step.thread not in scope.threads:
+            return
+        if isinstance(step, NextMessage):
+            self._check_timeout(step.timeout, scope, place)
+        if step.thread not in scope.threads:
             known = did_you_mean(step.thread, scope.threads, none="add a `start-thread` step before it")
             reason = f"the thread `{step.thread}` is not started before this step; {known}"
             self._report_undefined((*place, "thread"), reason)
@@ -317,6 +321,13 @@ class ReferenceChecker:
                 self._report((*place, "command"), reason)
         self._check_names(step.cwd, scope, (*place, "cwd"))
         self._check_names(step.env, scope, (*place, "env"))
+        self._check_timeout(step.timeout, scope, place)
+
+    def _check_timeout(self, timeout: float | str | None, scope: _Scope, place: YamlPath) -> None:
+        self._check_names(timeout, scope, (*place, "timeout"))
+        if isinstance(timeout, str) and not is_single_placeholder(timeout) and parse_duration(timeout) is None:
+            expected = "seconds, a duration such as `90s`, `10m` or `2h`, or `{{NAME}}` of one"
+            self._report((*place, "timeout"), f"`timeout` must be {expected}, got `{timeout[:40]}`")
 
     def _check_agent(self, step: Agent, scope: _Scope, place: YamlPath) -> None:
         if (step.prompt is None) == (step.text is None):
@@ -324,6 +335,7 @@ class ReferenceChecker:
         texts = {name: getattr(step, name) for name in ("provider", "text", "model", "cwd", "resume")}
         for name, value in texts.items():
             self._check_names(value, scope, (*place, name))
+        self._check_timeout(step.timeout, scope, place)
         for name, (_, value, expected) in _non_text_options(step).items():
             self._check_names(value, scope, (*place, name))
             if isinstance(value, str) and not is_single_placeholder(value):
