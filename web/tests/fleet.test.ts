@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { FleetProvider, Host, HostRun, ProviderLimit, QueueGroup } from "../src/api";
+import type { Provider, Host, HostRun, ProviderLimit, QueueGroup } from "../src/api";
 import {
   countdown,
   fleetTiles,
@@ -131,7 +131,7 @@ test("the figures of all hosts leave out those that are gone", () => {
   expect(fleetTiles([])).toEqual({ hosts: 0, hostsText: "0 up", slots: 0, used: 0, waiting: 0 });
 });
 
-const provider = (fields: Partial<FleetProvider> = {}) =>
+const provider = (fields: Partial<Provider> = {}) =>
   ({
     name: "codex",
     kind: "agent",
@@ -143,7 +143,7 @@ const provider = (fields: Partial<FleetProvider> = {}) =>
     estimated_recovery: null,
     limits: [],
     ...fields,
-  }) as FleetProvider;
+  }) as Provider;
 
 describe("a provider", () => {
   test.each([
@@ -186,11 +186,13 @@ describe("a limit", () => {
     [{ current: 268_000, max: 400_000 }, 67, "268k of 400k", "quiet"],
     [{ current: 1, max: 1, reset_at: at(60) }, 100, "met 11:31 · resets in 1m 00s", "failed"],
     [{ current: 7, max: 5 }, 100, "met 11:31", "failed"],
-    [{}, null, "met 11:31", "quiet"],
-    [{ current: 1, max: 0 }, null, "met 11:31", "quiet"],
-    // What was used before the reset says nothing about now.
-    [{ current: 1, max: 1, reset_at: at(-1) }, null, "met 11:31", "quiet"],
-  ])("%j", (fields, percent, text, tone) =>
+    [{}, null, "met 11:31", "failed"],
+    [{ status: "rejected" }, null, "met 11:31", "failed"],
+    [{ status: "warning" }, null, "close to the limit", "running"],
+    [{ status: "allowed" }, null, "within the limit", "quiet"],
+    [{ current: 1, max: 0 }, null, "met 11:31", "failed"],
+    [{ current: 1, max: 1, reset_at: at(-1) }, null, "reset 11:31", "quiet"],
+  ] as const)("%j", (fields, percent, text, tone) =>
     expect(limitView(limit(fields), NOW, clock)).toEqual({ name: "5 hours", percent, text, tone }),
   );
 

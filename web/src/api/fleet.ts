@@ -1,7 +1,7 @@
 /** Queries and actions of the fleet: hosts, providers, the queue, and what the caller may do. */
 import { queryOptions } from "@tanstack/react-query";
 import { client, dataOf } from "./http";
-import type { Provider as ProviderSetup } from "./types";
+import { providersQuery } from "./requests";
 
 export type HostStatus = "starting" | "idle" | "busy" | "draining" | "offline";
 
@@ -38,26 +38,6 @@ export interface Host {
   cpu_history: number[];
   runs: HostRun[];
 }
-
-export interface ProviderLimit {
-  kind: "requests" | "tokens";
-  name: string | null;
-  current: number | null;
-  max: number | null;
-  reset_at: string | null;
-  status: string | null;
-  met_at: string;
-}
-
-export type FleetProvider = Omit<ProviderSetup, "status"> & {
-  status: "available" | "unavailable" | "rate_limited" | "disabled";
-  reason: "rate_limited" | "error" | "maintenance" | "disabled" | null;
-  error: string | null;
-  estimated_recovery: string | null;
-  access_mode: "subscription" | "api" | "local" | null;
-  checked_at: string | null;
-  limits: ProviderLimit[];
-};
 
 export type QueueReason = "slots" | "labels" | "provider" | "disabled" | "caller" | "definition" | "other";
 
@@ -96,13 +76,8 @@ export const queueQuery = queryOptions({
   staleTime: 0,
 });
 
-/** The providers with their state. The form for a new run asks for the same address, but not again and again. */
-export const fleetProvidersQuery = queryOptions({
-  queryKey: ["providers", "fleet"],
-  queryFn: ({ signal }) => request<{ providers: FleetProvider[] }>("GET", "/api/providers", { signal }),
-  refetchInterval: PROVIDER_POLL_MS,
-  staleTime: 0,
-});
+/** The providers with their state. The form for a new run requests the same, but not again and again. */
+export const fleetProvidersQuery = { ...providersQuery, refetchInterval: PROVIDER_POLL_MS, staleTime: 0 };
 
 export const drainHost = (id: string) =>
   request("POST", `/api/hosts/${encodeURIComponent(id)}/drain`, { body: { seconds: null } });
@@ -110,13 +85,14 @@ export const drainHost = (id: string) =>
 export const undrainHost = (id: string) =>
   request("POST", `/api/hosts/${encodeURIComponent(id)}/undrain`, { body: {} });
 
+const named = (name: string) => ({ params: { path: { name } } });
+
 export const disableProvider = (name: string) =>
-  request("POST", `/api/providers/${encodeURIComponent(name)}/disable`, { body: { maintenance: false, reason: null } });
+  dataOf(client.POST("/api/providers/{name}/disable", { ...named(name), body: { maintenance: false } }));
 
-export const enableProvider = (name: string) =>
-  request("POST", `/api/providers/${encodeURIComponent(name)}/enable`, { body: {} });
+export const enableProvider = (name: string) => dataOf(client.POST("/api/providers/{name}/enable", named(name)));
 
-export const checkProviders = () => request("POST", "/api/providers/check", { body: {} });
+export const checkProviders = () => dataOf(client.POST("/api/providers/check"));
 
 interface RequestOptions {
   query?: Record<string, string | number | boolean | undefined>;

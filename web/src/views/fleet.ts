@@ -1,5 +1,5 @@
 /** What the fleet page shows of hosts, providers and the queue. */
-import type { FleetProvider, Host, HostRun, ProviderLimit, QueueGroup } from "@/api";
+import type { Provider, Host, HostRun, ProviderLimit, QueueGroup } from "@/api";
 import { formatCount } from "@/views/amounts";
 import { formatShort } from "@/views/time";
 
@@ -110,7 +110,7 @@ export const hostName = (host: Host, hosts: readonly Host[]): string =>
 /** From here on a meter warns. */
 export const HIGH_PERCENT = 80;
 
-const PROVIDER_TONES: Record<FleetProvider["status"], Tone> = {
+const PROVIDER_TONES: Record<Provider["status"], Tone> = {
   available: "done",
   rate_limited: "running",
   unavailable: "failed",
@@ -124,7 +124,7 @@ export interface ProviderState extends Toned {
 }
 
 /** Return the state of a provider in words, with the reason. A provider that nobody set up is not an error. */
-export function providerState(provider: FleetProvider): ProviderState {
+export function providerState(provider: Provider): ProviderState {
   const { status, reason, error, estimated_recovery: until } = provider;
   const tone = isSetUp(provider) || status === "disabled" ? PROVIDER_TONES[status] : "quiet";
   if (status === "available") return { text: "available", tone, until: null, detail: null };
@@ -135,13 +135,13 @@ export function providerState(provider: FleetProvider): ProviderState {
 }
 
 /** Whether somebody uses the provider: it is installed, or has credentials. */
-export const isSetUp = ({ kind, path, login }: FleetProvider) => login != null || (kind === "agent" && path != null);
+export const isSetUp = ({ kind, path, login }: Provider) => login != null || (kind === "agent" && path != null);
 
 /** Providers that are set up first, in the server's order. */
-export const sortedProviders = (providers: readonly FleetProvider[]): readonly FleetProvider[] =>
+export const sortedProviders = (providers: readonly Provider[]): readonly Provider[] =>
   [...providers].sort((a, b) => rank(a) - rank(b));
 
-const rank = (provider: FleetProvider) => (isSetUp(provider) ? 0 : provider.status === "disabled" ? 1 : 2);
+const rank = (provider: Provider) => (isSetUp(provider) ? 0 : provider.status === "disabled" ? 1 : 2);
 
 export interface LimitView {
   readonly name: string;
@@ -153,19 +153,26 @@ export interface LimitView {
 
 /** Return how much of a limit is used, and when it is reset. A maximum of 1 means that only the fraction is known. */
 export function limitView(limit: ProviderLimit, now: number, clock: (at: string) => string): LimitView {
-  const { current, max, reset_at: resetAt } = limit;
-  const isExpired = resetAt !== null && Date.parse(resetAt) <= now;
-  const fraction = current === null || !max || isExpired ? null : Math.max(0, current / max);
+  const { current, max, reset_at: resetAt, status } = limit;
+  const name = limit.name ?? (limit.kind === "tokens" ? "Tokens" : "Requests");
+  // What was used before the reset says nothing about now.
+  if (resetAt !== null && Date.parse(resetAt) <= now)
+    return { name, percent: null, text: `reset ${clock(resetAt)}`, tone: "quiet" };
+  const fraction = current === null || !max ? null : Math.max(0, current / max);
   const percent = fraction === null ? null : Math.min(100, Math.round(fraction * 100));
-  const used =
-    percent === null || percent >= 100
-      ? `met ${clock(limit.met_at)}`
+  const isMet = percent === null ? status === "rejected" || status === null : percent >= 100;
+  const used = isMet
+    ? `met ${clock(limit.met_at)}`
+    : percent === null
+      ? status === "warning"
+        ? "close to the limit"
+        : "within the limit"
       : max === 1
         ? `${percent} %`
         : `${amount(current ?? 0)} of ${amount(max ?? 0)}`;
-  const reset = resetAt === null || isExpired ? "" : ` · resets in ${formatShort(Date.parse(resetAt) - now)}`;
-  const tone = percent === null ? "quiet" : percent >= 100 ? "failed" : percent >= HIGH_PERCENT ? "running" : "quiet";
-  return { name: limit.name ?? (limit.kind === "tokens" ? "Tokens" : "Requests"), percent, text: used + reset, tone };
+  const reset = resetAt === null ? "" : ` · resets in ${formatShort(Date.parse(resetAt) - now)}`;
+  const isHigh = status === "warning" || (percent ?? 0) >= HIGH_PERCENT;
+  return { name, percent, text: used + reset, tone: isMet ? "failed" : isHigh ? "running" : "quiet" };
 }
 
 const amount = (value: number) => (value < 10_000 ? Math.round(value).toLocaleString("en") : formatCount(value));

@@ -1,6 +1,6 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
-import { checkProviders, disableProvider, enableProvider, fleetProvidersQuery, type FleetProvider } from "@/api";
+import { checkProviders, disableProvider, enableProvider, fleetProvidersQuery, type Provider } from "@/api";
 import { Countdown } from "@/components/charts/Countdown";
 import { ErrorLine, SkeletonRows } from "@/components/charts/ErrorLine";
 import { Meter } from "@/components/charts/Meter";
@@ -63,7 +63,7 @@ export function ProvidersCard() {
   );
 }
 
-function CheckedAt({ providers }: { providers: readonly FleetProvider[] }) {
+function CheckedAt({ providers }: { providers: readonly Provider[] }) {
   const now = useNow();
   const last = Math.max(...providers.map(({ checked_at: at }) => (at == null ? -Infinity : Date.parse(at))));
   return Number.isFinite(last) ? (
@@ -91,7 +91,7 @@ function CheckButton() {
   );
 }
 
-function ProviderItem({ provider, canAct, roving }: { provider: FleetProvider; canAct: boolean; roving: Roving }) {
+function ProviderItem({ provider, canAct, roving }: { provider: Provider; canAct: boolean; roving: Roving }) {
   const now = useNow();
   const state = providerState(provider);
   const isSetUpHere = isSetUp(provider);
@@ -142,7 +142,7 @@ function ProviderItem({ provider, canAct, roving }: { provider: FleetProvider; c
 }
 
 /** Switch a provider off for new runs, or on again. */
-function SwitchButton({ provider, roving }: { provider: FleetProvider; roving: Roving }) {
+function SwitchButton({ provider, roving }: { provider: Provider; roving: Roving }) {
   const queries = useQueryClient();
   const isOff = provider.status === "disabled";
   const action = useMutation({
