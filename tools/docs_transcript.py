@@ -17,6 +17,7 @@ from shopfloor.log import (
     Line,
     Note,
     Process,
+    Requirements,
     RunError,
     Session,
     Usage,
@@ -27,7 +28,7 @@ from tools.docs_markdown import code, generated, page, section, table
 from tools.docs_source import SOURCE, attribute_docs, parsed, summary
 
 OBJECTS: tuple[type[msgspec.Struct], ...] = (
-    *(Process, EndedProcess, Session, Usage, Cost, RunError, FailureDecision, Awaits, ClientInfo),
+    *(Process, EndedProcess, Session, Usage, Cost, RunError, FailureDecision, Awaits, ClientInfo, Requirements),
     *(Note, Initialization, Limit, FileChange),
 )
 

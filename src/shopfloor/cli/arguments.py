@@ -12,7 +12,7 @@ from typing import Any, Final, NoReturn, Protocol, cast
 from shopfloor.cli.style import escape_controls
 from shopfloor.error_factories import missing_working_directory
 from shopfloor.errors import InvalidEvent, UsageError
-from shopfloor.limits import LONGEST_SPAN_SECONDS, UNPARSED_LINE_WARNINGS
+from shopfloor.limits import LONGEST_SPAN_SECONDS, MAX_PRIORITY, UNPARSED_LINE_WARNINGS
 from shopfloor.log import Entry, Event, decode, parse_duration
 from shopfloor.record import Problem, Storage
 
@@ -225,6 +225,29 @@ def positive_int(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"must be an integer of at least 1, got {text!r}")
     return number
+
+
+def priority(text: str) -> int:
+    """Parse the priority of a run. Used as the type of an option."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = MAX_PRIORITY + 1
+    if abs(number) > MAX_PRIORITY:
+        raise argparse.ArgumentTypeError(f"must be a whole number from {-MAX_PRIORITY} to {MAX_PRIORITY}, got {text!r}")
+    return number
+
+
+def label(text: str) -> tuple[str, str]:
+    """Parse a label, NAME=VALUE. Used as the type of an option."""
+    from shopfloor.ports import label_problem
+
+    name, _, value = text.partition("=")
+    if label_problem(name, value):
+        raise argparse.ArgumentTypeError(
+            f"must be NAME=VALUE of letters, digits, `.`, `_`, `/` and `-`, e.g. gpu=yes, got {text!r}"
+        )
+    return name, value
 
 
 def port_number(text: str) -> int:

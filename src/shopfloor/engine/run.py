@@ -333,6 +333,16 @@ class Run:
         """Record in one line what the worker is doing, for the timeline."""
         await self._call_builtin(UPDATE_SUMMARY, {"summary": text})
 
+    async def progress(self, done: float, total: float = 1, *, summary: str | None = None) -> None:
+        """Record how far the run is, for lists: `done` of `total`, e.g. of the files to read. `summary` says more.
+
+        Raises `StepFailed` unless `done` is between 0 and `total`.
+        """
+        if not 0 <= done <= total or not total:
+            raise StepFailed(f"the progress must be between 0 and {total:g}, got {done:g}")
+        text = summary or f"{done:g} of {total:g}"
+        await self._call_builtin(UPDATE_SUMMARY, {"summary": text, "progress": round(done / total, 4)})
+
     async def record_decision(self, question: str, decision: str, reasoning: str) -> None:
         """Record a decision that the worker made because the task left it open."""
         fields = {"question": question, "decision": decision, "reasoning": reasoning}

@@ -26,18 +26,21 @@ from shopfloor.errors import (
     UnknownCall,
 )
 from shopfloor.limits import OPEN_BRANCHES, PREVIEW_CHARS
-from shopfloor.log import MASK, RunStarted, ToolResult, decode, new_run_id, now
+from shopfloor.log import MASK, Requirements, RunStarted, ToolResult, decode, new_run_id, now
 from shopfloor.ports import (
     ANSWER_ID_PREFIX,
     CallResult,
     ControlMessage,
+    Offers,
     QueuedRun,
     RunOrigin,
     RunRequest,
     WorkerInfo,
     child_on_path_to,
+    merge_requirements,
     one_shot_job,
     require_enabled,
+    unoffered_providers,
 )
 from shopfloor.views import as_text, input_from_task, join_call_id, split_call_id
 
@@ -52,8 +55,11 @@ class RunService:
         catalog: WorkerCatalog,
         resumption: Resumption,
         check_agent: Callable[[str, dict[str, Any]], None],
+        *,
+        offers: Offers = tuple,
     ) -> None:
         """Create the service. `check_agent` raises if the agent of a provider worker does not support the input."""
+        self._offers = offers
         self._registry = registry
         self._ports = ports
         self._catalog = catalog
@@ -143,8 +149,24 @@ class RunService:
             origin=worker.absolute_origin,
             cwd=request.cwd or (worker.project.folder if worker.project else None),
             client_wait_seconds=origin.client_wait_seconds,
+            priority=request.priority,
+            requires=self._requirements(worker, request),
         )
         return QueuedRun(run_id=run_id, started=started)
+
+    def _requirements(self, worker: Worker, request: RunRequest) -> Requirements | None:
+        """Return what the host of the run must have.
+
+        A provider that the worker uses and no live host has is left out: the run then starts and fails with the error
+        that says how to install it, instead of waiting. What the worker declares in `requires` is never left out.
+        """
+        used = set(worker.providers) - unoffered_providers(worker.providers, self._offers())
+        declared = worker.definition.requires
+        return merge_requirements(
+            Requirements(providers=list(used)),
+            declared and Requirements(labels=declared.labels, providers=declared.providers),
+            Requirements(labels=request.labels),
+        )
 
     async def answer(self, run_id: str, results: list[CallResult]) -> None:
         """Store the results of calls of a run or of its descendants.

@@ -65,6 +65,15 @@ class ClientInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Its own id of the session or conversation."""
 
 
+class Requirements(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a host must have to execute a run."""
+
+    labels: dict[str, str] = {}
+    """Labels of the host, with their values."""
+    providers: list[str] = []
+    """Providers that the host must have, sorted."""
+
+
 class Awaits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What an unanswered call waits for."""
 
@@ -131,6 +140,10 @@ class RunStarted(_Named, frozen=True, kw_only=True):
     """The working directory, if the request names one."""
     client_wait_seconds: float | None = None
     """How long each client tool call waits for the client that executes the run; then the run is cancelled."""
+    priority: int = 0
+    """Queued runs with a higher priority start first: from -100 to 100."""
+    requires: Requirements | None = None
+    """What the host must have that executes the run; omitted if any host can."""
     executor: Literal["caller"] | None = None
     """`caller` if the process that requested the run executes the attempt itself, as `shopfloor run` does."""
     masked: bool = False

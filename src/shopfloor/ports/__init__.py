@@ -42,6 +42,20 @@ from shopfloor.ports.logs import (
     parent_of,
 )
 from shopfloor.ports.models import ModelRequest, Models, Reply, ReplyDelta, ThreadMessage, ToolSpec
+from shopfloor.ports.placement import (
+    CLAIMED,
+    NO_REQUIREMENTS,
+    WAITS_FOR_SLOT,
+    HostOffer,
+    Offers,
+    QueueReason,
+    ReasonCode,
+    label_problem,
+    merge_requirements,
+    missing_providers,
+    queue_reason,
+    unoffered_providers,
+)
 from shopfloor.ports.plugins import (
     WORKER,
     JobDecision,
@@ -75,7 +89,7 @@ from shopfloor.ports.provider_health import (
     observe,
     require_enabled,
 )
-from shopfloor.ports.queue import ANSWER_ID_PREFIX, ControlMessage, Queue, QueuedRun
+from shopfloor.ports.queue import ANSWER_ID_PREFIX, ControlMessage, Queue, QueuedRun, QueueGroup
 from shopfloor.ports.run_service import CallResult, RunOrigin, RunRequest, RunService, WorkerInfo
 from shopfloor.ports.store import (
     Channel,
@@ -93,7 +107,10 @@ from shopfloor.ports.watchers import Watchers
 
 __all__ = [
     "ANSWER_ID_PREFIX",
+    "CLAIMED",
     "MAIN_AGENT",
+    "NO_REQUIREMENTS",
+    "WAITS_FOR_SLOT",
     "WORKER",
     "Access",
     "AccessMode",
@@ -120,6 +137,7 @@ __all__ = [
     "FleetEvents",
     "FleetFilter",
     "FleetSubscription",
+    "HostOffer",
     "Hosts",
     "JobDecision",
     "JobItem",
@@ -138,6 +156,7 @@ __all__ = [
     "ModelRequest",
     "Models",
     "Normalizer",
+    "Offers",
     "OpenRun",
     "OutputChunk",
     "OwnTool",
@@ -156,7 +175,10 @@ __all__ = [
     "ProviderRecord",
     "ProviderStatus",
     "Queue",
+    "QueueGroup",
+    "QueueReason",
     "QueuedRun",
+    "ReasonCode",
     "Records",
     "Reply",
     "ReplyDelta",
@@ -198,12 +220,17 @@ __all__ = [
     "child_environment",
     "child_on_path_to",
     "disabled_reason",
+    "label_problem",
     "memory_folder",
+    "merge_requirements",
+    "missing_providers",
     "observe",
     "one_shot_job",
     "parent_of",
+    "queue_reason",
     "require_enabled",
     "run_fields",
+    "unoffered_providers",
     "validate_key",
     "validate_name",
 ]

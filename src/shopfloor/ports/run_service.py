@@ -22,6 +22,8 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     idempotency_key: run_fields.IdempotencyKey = None
     cwd: run_fields.Folder = None
     client: run_fields.Client = None
+    priority: run_fields.Priority = 0
+    labels: run_fields.Labels = {}
 
 
 class RunOrigin(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,6 +20,7 @@ from shopfloor.server import (
     fleet,
     logs,
     providers,
+    queue,
     rpc,
     run_actions,
     runs,
@@ -35,7 +36,7 @@ from shopfloor.server.logs import LOG_MEDIA_TYPE
 from shopfloor.server.run_tree import SpanCache
 from shopfloor.server.services import Services
 
-_MODULES = (runs, logs, artifact_downloads, run_actions, providers, execution_stream, streams, fleet, rpc)
+_MODULES = (runs, logs, artifact_downloads, run_actions, providers, execution_stream, streams, queue, fleet, rpc)
 OPERATIONS = tuple(operation for module in _MODULES for operation in module.operations.all)
 
 

@@ -12,6 +12,7 @@ from shopfloor.ports import RunRequest
 from shopfloor.server.audit import audit, audit_deleted, get_caller
 from shopfloor.server.openapi import Operations
 from shopfloor.server.parameters import DeleteParams, NoParams, RunParams
+from shopfloor.server.queue import build_worker_items
 from shopfloor.server.request_models import AnswerOrder, CancelOrder, PinRequest, decode_body
 from shopfloor.server.response_models import (
     CancelAnswer,
@@ -23,7 +24,6 @@ from shopfloor.server.response_models import (
     PluginList,
     RunAnswer,
     WorkerItem,
-    build_worker_item,
     to_wire_status,
 )
 from shopfloor.server.responses import describe_json, get_services, json_response, require_run_service
@@ -118,7 +118,8 @@ async def pin_run(request: Request, params: RunParams) -> Response:
         raise RunNotFound(f"there is no run {params.run_id}")
     await audit(request, "run.pinned" if body.pinned else "run.unpinned", run_id=params.run_id)
     await services.changes.publish_rows(params.run_id)
-    return json_response(await build_worker_item(await get_owned_run(services.store, params.run_id), services.logs))
+    (item,) = await build_worker_items(services, [await get_owned_run(services.store, params.run_id)])
+    return json_response(item)
 
 
 @operations("DELETE", "/api/runs/{run_id}", describe_json(Deleted, "The deleted runs."), DeleteParams)

@@ -211,7 +211,7 @@ def test_the_segment_of_a_step_is_the_slug_of_its_name(name, segment):
         (
             "descripton: x\nsteps:" + THREAD,
             [
-                "worker.yaml:1: a worker has no field `descripton`; did you mean `description`? There are `name`, `description`, `input`, `variables`, `tools`, `memory`, `kinds`, `steps`, `output`"
+                "worker.yaml:1: a worker has no field `descripton`; did you mean `description`? There are `name`, `description`, `input`, `variables`, `tools`, `memory`, `requires`, `kinds`, `steps`, `output`"
             ],
         ),
         ("name: 3\nsteps:" + THREAD, ["worker.yaml:1: `name` must be text or nothing, got a whole number"]),
@@ -302,6 +302,16 @@ def test_the_segment_of_a_step_is_the_slug_of_its_name(name, segment):
             ],
         ),
         ("steps: {A: {block: run-worker, worker: 'No Slug'}}", None),
+        (
+            "requires:\n  labels: {gpu: a b}\n  provider: [codex]\nsteps: {A: {block: terminal}}",
+            [
+                "worker.yaml:2: the label gpu=a b is not valid: letters, digits, `.`, `_`, `/` and `-`, at most 63",
+                (
+                    "worker.yaml:3: `requires` has no field `provider`; did you mean `providers`? "
+                    "There are `labels`, `providers`"
+                ),
+            ],
+        ),
         ("steps: {A: {block: custom, kind: mine}}", ["worker.yaml:1: `kinds` does not name `mine`; there are none"]),
         (
             "kinds: {mine: 'no_such_module_here:f'}\nsteps: {A: {block: mine}}",

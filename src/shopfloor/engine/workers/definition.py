@@ -310,6 +310,14 @@ Step = (
 )
 
 
+class HostRequirements(_DefinitionPart, frozen=True, kw_only=True):
+    """What a host must have to execute the worker, besides the providers of its `agent` steps."""
+
+    labels: dict[str, str] = {}
+    """Labels of the host (`shopfloor up --label gpu=yes`)."""
+    providers: list[str] = []
+
+
 class Definition(_DefinitionPart, frozen=True, kw_only=True):
     """A worker: its inputs, its steps and its output."""
 
@@ -321,6 +329,7 @@ class Definition(_DefinitionPart, frozen=True, kw_only=True):
     tools: dict[str, ToolDefinition] = {}
     memory: bool = False
     """Whether the memories that the worker stored are added to its system prompts."""
+    requires: HostRequirements | None = None
     kinds: dict[str, str] = {}
     """The worker's own kinds of steps: `package.module:function`."""
     prompts: dict[str, str] = {}

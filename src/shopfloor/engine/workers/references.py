@@ -18,6 +18,7 @@ from shopfloor.engine.workers.definition import (
     Custom,
     Definition,
     ForEach,
+    HostRequirements,
     NextMessage,
     Operation,
     Parallel,
@@ -34,7 +35,7 @@ from shopfloor.engine.workers.definition import (
 )
 from shopfloor.engine.workers.inputs import input_problems, type_problem
 from shopfloor.engine.workers.problems import Problem, did_you_mean
-from shopfloor.engine.workers.provider_workers import PROMPT
+from shopfloor.engine.workers.provider_workers import DEFAULT_MODELS, PROMPT
 from shopfloor.engine.workers.templating import (
     NAME,
     argv_problems,
@@ -47,6 +48,7 @@ from shopfloor.engine.workers.templating import (
 from shopfloor.engine.workers.validation import StructureValidator
 from shopfloor.errors import ShopfloorError, UnknownModel
 from shopfloor.log import parse_duration
+from shopfloor.ports import label_problem
 from shopfloor.yaml_document import YamlDocument, YamlPath
 
 
@@ -131,9 +133,22 @@ class ReferenceChecker:
                     self._report((section, name, "default"), f"the default of `{name}` {problem}")
         for name in definition.input.keys() & definition.variables.keys():
             self._report(("variables", name), f"`{name}` is an input already")
+        if definition.requires is not None:
+            self._check_requires(definition.requires)
         for name, tool in definition.tools.items():
             if tool.parameters.get("type") != "object":
                 self._report(("tools", name, "parameters"), f"the parameters of `{name}` need `type: object`")
+
+    def _check_requires(self, requires: HostRequirements) -> None:
+        for name, value in requires.labels.items():
+            if problem := label_problem(name, value):
+                self._report(("requires", "labels", name), problem)
+        for index, provider in enumerate(requires.providers):
+            if self._context.check_agent is not None and provider not in DEFAULT_MODELS:
+                try:
+                    self._context.check_agent(provider, {PROMPT: "…"})
+                except ShopfloorError as error:
+                    self._report_error(("requires", "providers", index), error)
 
     def _check_steps(self, steps: dict[str, Step], scope: _Scope, place: YamlPath) -> None:
         self._check_segments(steps, place, "step")
