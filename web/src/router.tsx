@@ -1,12 +1,13 @@
 /** The routes of the page: everything it shows has an address. */
 import { createRootRoute, createRoute, createRouter, redirect } from "@tanstack/react-router";
 import { NotFound } from "@/components/ui/NotFound";
+import { PageFrame } from "@/components/PageFrame";
 import { RunsPage } from "@/components/RunsPage";
 import { ALL_OWNERS, type AddressParams, STATUSES, paramsOf } from "@/views/addressParameters";
 
 export { ALL_OWNERS, STATUSES, type AddressParams, paramsOf };
 
-const rootRoute = createRootRoute({ notFoundComponent: NotFound });
+const rootRoute = createRootRoute({ component: PageFrame, notFoundComponent: NotFound });
 
 const homeRoute = createRoute({
   getParentRoute: () => rootRoute,

@@ -18,7 +18,8 @@ export interface AddressParams {
   /** Only runs of the worker with this name. */
   of?: string;
   channel?: string;
-  tree?: boolean;
+  /** Whether sub-runs are listed like all other runs, and not below the run that called them. */
+  flat?: boolean;
 }
 
 export interface Address extends AddressParams {
@@ -38,7 +39,7 @@ export function paramsOf(raw: Record<string, unknown>): AddressParams {
   if (status) params.status = status;
   if (textOf(raw.of)) params.of = textOf(raw.of);
   if (textOf(raw.channel)) params.channel = textOf(raw.channel);
-  if (raw.tree === true || raw.tree === "true") params.tree = true;
+  if (raw.flat === true || raw.flat === "true") params.flat = true;
   return params;
 }
 
@@ -66,14 +67,14 @@ export function withChange(
 /** Return the change that selects a run, or none. Selected from search results, the run opens at its first hit. */
 export const selectRun = (runId?: string, q?: string) => ({ worker: runId, event: undefined, find: q });
 
-/** A search covers all runs, also sub-runs, so it ignores the tree setting. */
+/** A search covers all runs, also sub-runs; otherwise the list has the runs that no other run called. */
 export const filterOf = (address: Address): RunFilter => ({
   owner: address.owner,
   q: address.q,
   status: address.status,
   worker: address.of,
   channel: address.channel,
-  roots: address.tree && !address.q ? true : undefined,
+  roots: address.flat || address.q ? undefined : true,
 });
 
 /** The change that removes all filters. */
