@@ -2,7 +2,7 @@
  * Keyboard shortcuts. A shortcut belongs to a zone: `list` and `detail` shortcuts work while that column is active,
  * `page` shortcuts everywhere. While a field has the focus or a dialog is open, no shortcut fires.
  */
-import { useEffect, useRef, useSyncExternalStore } from "react";
+import { useEffect, useRef } from "react";
 
 export type Zone = "list" | "detail" | "page";
 type Handlers = Record<string, (event: KeyboardEvent) => void>;
@@ -20,14 +20,13 @@ export function enterZone(next: Exclude<Zone, "page">): void {
   for (const listener of listeners) listener();
 }
 
-export const useZone = () =>
-  useSyncExternalStore(
-    (listener) => {
-      listeners.add(listener);
-      return () => void listeners.delete(listener);
-    },
-    () => zone,
-  );
+/** Call a function with the active zone, now and whenever it changes, until the returned function is called. */
+export function watchZone(onZone: (zone: Exclude<Zone, "page">) => void): () => void {
+  const listener = () => onZone(zone);
+  listeners.add(listener);
+  listener();
+  return () => void listeners.delete(listener);
+}
 
 /** Register shortcuts while the component is mounted: `{ j: …, gg: …, "?": …, Escape: … }`. */
 export function useShortcuts(zone: Zone, handlers: Handlers): void {
@@ -44,10 +43,10 @@ export function useShortcuts(zone: Zone, handlers: Handlers): void {
 
 /**
  * Whether the user types or chooses something. A click on the text of a dialog leaves the focus outside of it, so check
- * for open dialogs too.
+ * for open dialogs and menus too.
  */
 function isTyping(target: EventTarget | null): boolean {
-  if (document.querySelector("dialog[open]") !== null) return true;
+  if (document.querySelector("dialog[open], [popover]:popover-open") !== null) return true;
   return (
     target instanceof HTMLElement && (target.isContentEditable || target.closest("input, textarea, select") !== null)
   );

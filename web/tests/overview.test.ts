@@ -200,15 +200,15 @@ describe("links", () => {
   const since = "2026-11-05T00:00:00.000Z";
   const links = overviewLinks({ owner: undefined, of: "repair", worker: "chosen", find: "x" }, since, NOW);
   test("lead to the runs behind a number, and keep the filters but not the selected run", () => {
-    expect(links.running).toEqual({ of: "repair", status: "running" });
-    expect(links.failedToday).toEqual({ of: "repair", status: "failed", since: dayStart(NOW) });
-    expect(links.day("2026-11-06")).toEqual({ of: "repair", ...dayBounds("2026-11-06") });
-    expect(links.series("opus", "model")).toEqual({ of: "repair", model: "opus", since });
-    expect(links.series("digest", "worker")).toEqual({ of: "digest", since });
+    expect(links.running).toEqual({ of: "repair", flat: true, status: "running" });
+    expect(links.failedToday).toEqual({ of: "repair", flat: true, status: "failed", since: dayStart(NOW) });
+    expect(links.day("2026-11-06")).toEqual({ of: "repair", flat: true, ...dayBounds("2026-11-06") });
+    expect(links.series("opus", "model")).toEqual({ of: "repair", flat: true, model: "opus", since });
+    expect(links.series("digest", "worker")).toEqual({ of: "digest", flat: true, since });
   });
   test("a failure leads to runs with its code", () => {
     const group = { code: "timeout", message: "", total: 1, workers: [], last_at: at(0), per_day: [] };
-    expect(links.failure(group)).toEqual({ of: "repair", status: "failed", error: "timeout", since });
+    expect(links.failure(group)).toEqual({ of: "repair", flat: true, status: "failed", error: "timeout", since });
   });
 });
 

@@ -1089,6 +1089,15 @@ export interface components {
             started_at: string | null;
             /** @description Null until the run has ended. */
             ended_at: string | null;
+            /** @description The number of files that its tools changed. */
+            files_changed: number;
+            /** @description Lines added to files, as far as the agent reports them. */
+            lines_added: number;
+            lines_removed: number;
+            /** @description The number of tool calls that failed. */
+            calls_failed: number;
+            /** @description The tokens that its newest message was given; null if unknown. */
+            context_tokens: number | null;
         };
         /**
          * Span

@@ -1,9 +1,9 @@
 import clsx from "clsx";
-import { lazy, Suspense } from "react";
+import { lazy, Suspense, useEffect, useRef } from "react";
 import { Detail } from "@/components/detail/Detail";
 import { RunList } from "@/components/list/RunList";
 import { EmptyState } from "@/components/ui/EmptyState";
-import { enterZone, useShortcuts, useZone } from "@/shortcuts";
+import { enterZone, useShortcuts, watchZone } from "@/shortcuts";
 import { useChangeAddress, useAddress, useIsOverview } from "@/useAddress";
 import { selectRun } from "@/views/addressParameters";
 
@@ -17,7 +17,9 @@ export function RunsPage() {
   const address = useAddress();
   const changeAddress = useChangeAddress();
   const isOverview = useIsOverview();
-  const zone = useZone();
+  const mainRef = useRef<HTMLElement>(null);
+  // Not as state: the page would be rendered between a press and its release, and a press that scrolls would be lost.
+  useEffect(() => watchZone((zone) => mainRef.current?.setAttribute("data-zone", zone)), []);
   useShortcuts("page", {
     Escape: () => {
       enterZone("list");
@@ -27,7 +29,7 @@ export function RunsPage() {
   const selectedId = isOverview ? undefined : address.worker;
   const isListHidden = selectedId !== undefined || isOverview;
   return (
-    <main id="main" tabIndex={-1} data-zone={zone} className="group/zone flex min-h-0 flex-1 outline-none">
+    <main ref={mainRef} id="main" tabIndex={-1} className="group/zone flex min-h-0 flex-1 outline-none">
       {!selectedId && !isOverview && <h1 className="sr-only">Runs</h1>}
       <section
         aria-label="Runs"

@@ -25,7 +25,8 @@ export interface AddressParams {
   /** Only runs started from this time on, and before this time. */
   since?: string;
   until?: string;
-  tree?: boolean;
+  /** Whether sub-runs are listed like all other runs, and not below the run that called them. */
+  flat?: boolean;
 }
 
 export interface Address extends AddressParams {
@@ -50,7 +51,7 @@ export function paramsOf(raw: Record<string, unknown>): AddressParams {
   if (textOf(raw.error)) params.error = textOf(raw.error);
   if (timeOf(raw.since)) params.since = timeOf(raw.since);
   if (timeOf(raw.until)) params.until = timeOf(raw.until);
-  if (raw.tree === true || raw.tree === "true") params.tree = true;
+  if (raw.flat === true || raw.flat === "true") params.flat = true;
   return params;
 }
 
@@ -84,7 +85,7 @@ export function withChange(
 /** Return the change that selects a run, or none. Selected from search results, the run opens at its first hit. */
 export const selectRun = (runId?: string, q?: string) => ({ worker: runId, event: undefined, find: q });
 
-/** A search covers all runs, also sub-runs, so it ignores the tree setting. */
+/** A search covers all runs, also sub-runs; otherwise the list has the runs that no other run called. */
 export const filterOf = (address: Address): RunFilter => ({
   owner: address.owner,
   q: address.q,
@@ -96,7 +97,7 @@ export const filterOf = (address: Address): RunFilter => ({
   error: address.error,
   since: address.since,
   until: address.until,
-  roots: address.tree && !address.q ? true : undefined,
+  roots: address.flat || address.q ? undefined : true,
 });
 
 /** The change that removes all filters. */

@@ -187,7 +187,8 @@ export interface OverviewLinks {
 /** Return the addresses of the runs behind each number. They keep the filters of the overview. */
 export function overviewLinks(address: Address, since: string, now: number): OverviewLinks {
   const filters = filtersOf(address);
-  const link = (change: AddressParams) => withChange(filters, change);
+  // The numbers count sub-runs too.
+  const link = (change: AddressParams) => withChange(filters, { flat: true, ...change });
   return {
     running: link({ status: "running" }),
     waiting: link({ status: "waiting" }),
@@ -197,7 +198,7 @@ export function overviewLinks(address: Address, since: string, now: number): Ove
     day: (day) => link(dayBounds(day)),
     series: (name, by) => link({ [by === "worker" ? "of" : by]: name, since }),
     failure: ({ code }) => link({ status: "failed", error: code, since }),
-    run: ({ run_id: id }) => link({ worker: id }),
+    run: ({ run_id: id }) => withChange(filters, { worker: id }),
   };
 }
 

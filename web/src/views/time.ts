@@ -18,6 +18,20 @@ export function formatAgo(at: string, now: number): string {
   return "just now";
 }
 
+const AGE_UNITS: readonly [string, number][] = [
+  ["y", 31_536_000],
+  ["d", 86_400],
+  ["h", 3_600],
+  ["m", 60],
+];
+
+/** Format an age in as few characters as possible: `now`, `12m`, `3h`, `2d`. */
+export function formatAge(at: string, now: number): string {
+  const seconds = Math.round((now - Date.parse(at)) / 1000);
+  for (const [unit, length] of AGE_UNITS) if (seconds >= length) return `${Math.floor(seconds / length)}${unit}`;
+  return "now";
+}
+
 /** Format a duration: `42 ms`, `4.2 s`, `1m 45s`, `2h 3m`, `3d 4h`. */
 export function formatDuration(ms: number): string {
   if (Math.round(ms) < 1_000) return `${Math.max(0, Math.round(ms))} ms`;
