@@ -92,7 +92,7 @@ def look(page: Page, name: str) -> None:
         page.screenshot(path=Path(folder) / f"{name}.png", animations="disabled")
 
 
-@pytest.mark.req("WT-80")
+@pytest.mark.req("WT-74")
 def test_a_host_shows_its_state_its_load_and_the_runs_it_executes(tabs: Tabs, fleet: Server, host: Host) -> None:
     page = tabs.open(fleet, "/fleet")
     expect(host_row(page)).to_contain_text("idle")
@@ -112,7 +112,7 @@ def test_a_host_shows_its_state_its_load_and_the_runs_it_executes(tabs: Tabs, fl
     fleet.http.post(f"/api/runs/{run_id}/cancel", json={})
 
 
-@pytest.mark.req("WT-80")
+@pytest.mark.req("WT-74")
 def test_a_host_is_drained_and_the_drain_is_undone(tabs: Tabs, fleet: Server, host: Host) -> None:
     page = tabs.open(fleet, "/fleet")
     host_row(page).get_by_role("button", name=re.compile("^Drain ")).click()
@@ -123,7 +123,7 @@ def test_a_host_is_drained_and_the_drain_is_undone(tabs: Tabs, fleet: Server, ho
     wait_until(lambda: host.status == "idle", "the host to be idle again")
 
 
-@pytest.mark.req("WT-81")
+@pytest.mark.req("WT-75")
 def test_a_run_that_no_host_can_take_is_in_the_queue_with_its_reason(tabs: Tabs, fleet: Server) -> None:
     body = {"worker": "sleeper", "input": {}, "task": "Needs a graphics card", "labels": {"gpu": "yes"}, "priority": 7}
     answer = fleet.http.post("/api/runs", json=body)
@@ -142,7 +142,7 @@ def test_a_run_that_no_host_can_take_is_in_the_queue_with_its_reason(tabs: Tabs,
     expect(region(page, "Queue")).to_contain_text("Nothing waits")
 
 
-@pytest.mark.req("WT-82")
+@pytest.mark.req("WT-76")
 def test_a_provider_is_switched_off_and_on(tabs: Tabs, fleet: Server) -> None:
     page = tabs.open(fleet, "/fleet")
     providers = region(page, "Providers")
@@ -157,7 +157,7 @@ def test_a_provider_is_switched_off_and_on(tabs: Tabs, fleet: Server) -> None:
     assert all(item["status"] != "disabled" for item in fleet.get("/api/providers")["providers"])
 
 
-@pytest.mark.req("WT-83")
+@pytest.mark.req("WT-77")
 def test_events_arrive_live_can_be_filtered_and_held(tabs: Tabs, fleet: Server, host: Host) -> None:
     page = tabs.open(fleet, "/fleet")
     events = page.get_by_role("list", name="Events")
@@ -185,7 +185,7 @@ def test_events_arrive_live_can_be_filtered_and_held(tabs: Tabs, fleet: Server, 
     expect(page).to_have_url(re.compile(f"worker={second}"))
 
 
-@pytest.mark.req("WT-84")
+@pytest.mark.req("WT-78")
 def test_a_viewer_sees_the_fleet_without_buttons(tabs: Tabs, fleet: Server, host: Host) -> None:
     words = (SHOPFLOOR, "tokens", "new", "reader", "--role", "viewer")
     made = subprocess.run(words, env=fleet.env, check=True, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
@@ -199,7 +199,7 @@ def test_a_viewer_sees_the_fleet_without_buttons(tabs: Tabs, fleet: Server, host
         expect(page.get_by_role("button", name=re.compile(f"^{name}"))).to_have_count(0)
 
 
-@pytest.mark.req("WT-83")
+@pytest.mark.req("WT-77")
 def test_a_lost_server_is_named_with_the_age_of_the_page_and_missed_events_are_loaded(
     tabs: Tabs, own_server: Server
 ) -> None:
@@ -216,7 +216,7 @@ def test_a_lost_server_is_named_with_the_age_of_the_page_and_missed_events_are_l
     )
 
 
-@pytest.mark.req("WT-84")
+@pytest.mark.req("WT-78")
 @pytest.mark.parametrize("colors", ["light", "dark"])
 def test_every_state_is_accessible_and_fits_the_screen(tabs: Tabs, fleet: Server, colors: str) -> None:
     tabs.allow_errors("503")
@@ -251,7 +251,7 @@ def test_every_state_is_accessible_and_fits_the_screen(tabs: Tabs, fleet: Server
     expect(page.get_by_role("table", name="Hosts")).to_be_visible()
 
 
-@pytest.mark.req("WT-84")
+@pytest.mark.req("WT-78")
 def test_each_list_is_one_tab_stop_and_keys_change_the_page(tabs: Tabs, fleet: Server) -> None:
     context = tabs.context()
     answer_fleet(context)
@@ -277,7 +277,7 @@ def test_each_list_is_one_tab_stop_and_keys_change_the_page(tabs: Tabs, fleet: S
     expect(page.get_by_role("heading", name="Fleet", level=1)).to_be_visible()
 
 
-@pytest.mark.req("WT-80")
+@pytest.mark.req("WT-74")
 def test_a_host_that_was_killed_is_shown_as_gone(tabs: Tabs, fleet: Server) -> None:
     second = Host(fleet)
     page = tabs.open(fleet, "/fleet")

@@ -47,7 +47,7 @@ def look(page: Page, name: str) -> None:
         page.screenshot(path=Path(folder) / f"{name}.png", animations="disabled")
 
 
-@pytest.mark.req("WT-85")
+@pytest.mark.req("WT-79")
 def test_the_figures_are_those_of_the_server_and_lead_to_their_runs(tabs: Tabs, runs: Server) -> None:
     stats = runs.get("/api/stats")["tiles"]
     assert (stats["running"], stats["waiting"], stats["failed_today"]) == (1, 1, 2)
@@ -72,7 +72,7 @@ def test_the_figures_are_those_of_the_server_and_lead_to_their_runs(tabs: Tabs, 
     expect(cards(page)).to_have_count(1)
 
 
-@pytest.mark.req("WT-85")
+@pytest.mark.req("WT-79")
 def test_failures_are_grouped_and_runs_are_ranked(tabs: Tabs, runs: Server) -> None:
     page = tabs.open(runs)
     (group,) = runs.get("/api/stats")["failures"]
@@ -87,7 +87,7 @@ def test_failures_are_grouped_and_runs_are_ranked(tabs: Tabs, runs: Server) -> N
     expect(cards(page)).to_have_count(2)
 
 
-@pytest.mark.req("WT-85")
+@pytest.mark.req("WT-79")
 def test_a_run_of_the_list_opens_from_the_overview(tabs: Tabs, runs: Server) -> None:
     page = tabs.open(runs)
     run_id = runs.runs(status="waiting")[0]["id"]
@@ -98,7 +98,7 @@ def test_a_run_of_the_list_opens_from_the_overview(tabs: Tabs, runs: Server) -> 
     expect(run_list(page)).to_be_visible()
 
 
-@pytest.mark.req("WT-86")
+@pytest.mark.req("WT-80")
 def test_the_filters_of_the_list_and_the_range_apply(tabs: Tabs, runs: Server) -> None:
     page = tabs.open(runs)
     expect(tile(page, "Running")).to_contain_text("1")
@@ -171,7 +171,7 @@ def spending() -> dict[str, Any]:
     }
 
 
-@pytest.mark.req("WT-87")
+@pytest.mark.req("WT-81")
 @pytest.mark.parametrize("colors", ["light", "dark"])
 def test_the_chart_has_a_bar_per_day_for_pointer_and_keyboard(tabs: Tabs, runs: Server, colors: str) -> None:
     context = tabs.context(color_scheme=colors, viewport={"width": 1440, "height": 900})
@@ -208,7 +208,7 @@ def test_the_chart_has_a_bar_per_day_for_pointer_and_keyboard(tabs: Tabs, runs: 
     assert since.strip('"') == spending()["days"][12]["day"] + "T00:00:00.000Z"
 
 
-@pytest.mark.req("WT-87")
+@pytest.mark.req("WT-81")
 def test_an_overview_that_cannot_be_loaded_says_so_and_retries(tabs: Tabs, runs: Server) -> None:
     tabs.allow_errors("503")
     refusal = {"error": {"code": "store_error", "message": "the database is locked", "hint": None}}
@@ -228,7 +228,7 @@ def test_an_overview_that_cannot_be_loaded_says_so_and_retries(tabs: Tabs, runs:
     expect(tile(page, "Running")).to_contain_text("1")
 
 
-@pytest.mark.req("WT-88")
+@pytest.mark.req("WT-82")
 def test_the_first_view_is_small_and_other_pages_are_loaded_when_they_are_opened(tabs: Tabs, runs: Server) -> None:
     page = tabs.open(runs)
     expect(tile(page, "Running")).to_contain_text("1")

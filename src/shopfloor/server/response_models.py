@@ -417,10 +417,7 @@ class Health(msgspec.Struct, frozen=True):
     """The running server."""
 
     version: str
-    role: Annotated[
-        Literal["viewer", "operator", "admin"] | None,
-        Meta(description="What the caller may do: read, change, or also administer."),
-    ] = None
+    role: Annotated[str | None, Meta(description="The role of the caller: `viewer`, `operator` or `admin`.")]
 
 
 async def build_worker_item(run: RunItem, logs: LogReader, queue_reason: str | None = None) -> WorkerItem:

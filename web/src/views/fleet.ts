@@ -123,7 +123,7 @@ export interface ProviderState extends Toned {
   readonly detail: string | null;
 }
 
-/** Return the state of a provider in words, with the reason. A provider that nobody set up is not an error. */
+/** Return the state of a provider in words, with the reason. A provider that is not set up is no error. */
 export function providerState(provider: Provider): ProviderState {
   const { status, reason, error, estimated_recovery: until } = provider;
   const tone = isSetUp(provider) || status === "disabled" ? PROVIDER_TONES[status] : "quiet";
@@ -134,7 +134,7 @@ export function providerState(provider: Provider): ProviderState {
   return { text: isSetUp(provider) ? "unavailable" : "not set up", tone, until, detail: error };
 }
 
-/** Whether somebody uses the provider: it is installed, or has credentials. */
+/** Whether the provider is set up: it is installed, or has credentials. */
 export const isSetUp = ({ kind, path, login }: Provider) => login != null || (kind === "agent" && path != null);
 
 /** Providers that are set up first, in the server's order. */
