@@ -376,7 +376,7 @@ export interface paths {
         };
         /**
          * Health
-         * @description Check that the server is running, and return its version.
+         * @description Check that the server is running, and return its version and the role of the caller.
          */
         get: operations["health"];
         put?: never;
@@ -1148,11 +1148,8 @@ export interface components {
          */
         Health: {
             version: string;
-            /**
-             * @description What the caller may do: read, change, or also administer.
-             * @default null
-             */
-            role?: "viewer" | "operator" | "admin" | null;
+            /** @description The role of the caller: `viewer`, `operator` or `admin`. */
+            role: string | null;
         };
         /**
          * RunAnswer
