@@ -310,7 +310,7 @@ def test_a_run_that_is_deleted_in_one_tab_disappears_in_the_others(tabs: Tabs, s
 
 
 def test_an_empty_list_shows_a_message(own_server: Server, tabs: Tabs) -> None:
-    page = tabs.open(own_server)
+    page = tabs.open(own_server, "/agents/all/workers")
     expect(
         page.get_by_role("region", name="Runs").get_by_text(re.compile("no (run|worker)s", re.IGNORECASE)).first
     ).to_be_visible()

@@ -22,7 +22,7 @@ MOST_IN_THE_PAGE = 150
 
 @pytest.mark.req("WT-41", "WT-42")
 def test_a_list_of_very_many_runs_scrolls_and_keeps_only_what_is_seen(tabs: Tabs, many_runs_server: Server) -> None:
-    page = tabs.open(many_runs_server)
+    page = tabs.open(many_runs_server, "/agents/all/workers")
     expect(page.get_by_text(re.compile(rf"^{MANY_RUNS:,} runs$"))).to_be_visible()
     expect(cards(page).first).to_be_visible()
     run_list(page).hover()
@@ -39,7 +39,7 @@ def test_a_list_of_very_many_runs_scrolls_and_keeps_only_what_is_seen(tabs: Tabs
 
 
 def test_a_list_of_very_many_runs_is_searched_and_filtered_on_the_server(tabs: Tabs, many_runs_server: Server) -> None:
-    page = tabs.open(many_runs_server)
+    page = tabs.open(many_runs_server, "/agents/all/workers")
     # Together with a word: a number alone may match the id of another run.
     search(page).fill("number 9876")
     expect(cards(page)).to_have_count(1)
