@@ -203,6 +203,8 @@ SPANS_OPEN: Final = 1_000
 """The number of open steps, calls and sub-runs of a run that are tracked; beyond that the oldest are merged too."""
 SPANS_ENDED: Final = 500
 """When twice this many spans have ended, neighbors are merged until this many are left."""
+FIGURE_FILES: Final = 1_000
+"""The number of changed files of a run that are told apart."""
 LOG_HIT_CHARS: Final = 160
 """How much text around a hit is shown when a log is searched."""
 

@@ -117,12 +117,12 @@ def printer(server: Server, tmp_path: Path, owner: str) -> Printer:
 def test_rows_are_loaded_however_fast_events_arrive(tabs: Tabs, server: Server, owner: str, printer: Printer) -> None:
     context = tabs.paused_clock_context(viewport=TALL)
     page = tabs.open(server, f"/agents/{owner}/workers?worker={printer.run_id}", context=context)
-    known = transcript(page).get_by_text(f"{printer.events} events")
+    known = page.get_by_role("tab", name=f"Transcript {printer.events}", exact=True)
     tabs.step_until(page, lambda: known.count() == 1, "the page to know how long the log is")
     tabs.wait_until(lambda: tabs.paths(f"/api/stream.*{printer.run_id}") != [], "the page to follow the run")
     for number in range(2, 12):
         printer.tick(number)
-        expect(transcript(page)).to_contain_text(f"{printer.events} events")
+        expect(page.get_by_role("tab", name=f"Transcript {printer.events}", exact=True)).to_be_visible()
         # Shorter than the delay of the page before it loads.
         page.clock.run_for(30)
     expect(transcript(page)).to_contain_text("tick 11.")
@@ -146,7 +146,7 @@ def test_live_events_are_shown_when_an_older_response_arrives_after_them(
     tabs.wait_until(lambda: delayed != [], "a request for the log")
     for number in range(2, 5):
         printer.tick(number)
-    expect(transcript(page)).to_contain_text(f"{printer.events} events")
+    expect(page.get_by_role("tab", name=f"Transcript {printer.events}", exact=True)).to_be_visible()
     assert ticks(page) == []
     route, answer = delayed[0]
     route.fulfill(response=answer)

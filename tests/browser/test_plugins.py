@@ -210,7 +210,7 @@ def test_a_run_whose_plugin_works_is_followed_live_and_cancelled(tabs: Tabs, plu
 
 
 def test_a_server_without_plugins_says_how_to_create_one(own_server: Server, tabs: Tabs) -> None:
-    page = tabs.open(own_server)
+    page = tabs.open(own_server, "/agents/all/workers")
     button(page, "Plugins").click()
     expect(plugin_list(page)).to_contain_text("No plugins yet. shopfloor plugins new NAME creates one")
     assert problems(page) == []

@@ -95,9 +95,10 @@ class Fleet:
 
     def _start(self, *words: str, **env: str) -> subprocess.Popen[bytes]:
         command = [SHOPFLOOR, *words, "--workers", str(self.folder / "workers")]
-        process = subprocess.Popen(
-            command, env={**self.env, **env}, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=self.folder
-        )
+        with (self.folder / "hosts.err").open("ab") as errors:
+            process = subprocess.Popen(
+                command, env={**self.env, **env}, stdout=subprocess.PIPE, stderr=errors, cwd=self.folder
+            )
         self.processes.append(process)
         return process
 

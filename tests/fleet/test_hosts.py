@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ import pytest
 from tests.fleet.document_schema import check_event
 from tests.fleet.host_processes import Fleet, fleet
 from tests.timeouts import wait_until
+
+_STOPPED_SECONDS = 1.0
 
 
 @pytest.fixture
@@ -72,11 +75,12 @@ def test_killed_and_stopped_hosts_under_a_stream_of_runs_give_one_outcome_per_ru
     runs = hosts.dispatch("chain", *names)
     hosts.wait_for_note("one r4")
     processes[0].signal(signal.SIGSTOP)
-    hosts.wait_for_note("one r12")
+    # Nothing can be waited for: the stopped host may hold the write lock of the database.
+    time.sleep(_STOPPED_SECONDS)
     processes[1].kill()
-    hosts.wait_for_note("one r20")
-    replacement = hosts.host("--slots", "3")
+    time.sleep(_STOPPED_SECONDS)
     processes[0].signal(signal.SIGCONT)
+    replacement = hosts.host("--slots", "3")
     outcomes = {name: hosts.wait_for_outcome(run_id) for name, run_id in zip(names, runs, strict=True)}
     counts = hosts.counts()
     assert [note for note, count in counts.items() if count > 1] == []

@@ -330,16 +330,21 @@ def _complete_input(worker: Worker, request: RunRequest) -> dict[str, Any]:
 
 
 def _describe_task(worker: Worker, worker_input: dict[str, Any]) -> str:
-    """Describe the run in one line, for lists: the worker and its input."""
+    """Return a title for the run: the worker and the values of its input, such as `Hello · Jon`."""
     if worker.is_plugin:
         return job_description(worker_input)
     if worker.worker_type != BUILTIN:
         return str(worker_input[PROMPT])
-    inputs = ", ".join(f"{name}={as_text(value)}" for name, value in worker_input.items() if value is not None)
+    # A text speaks for itself; a number or a flag needs its name; a value that is left at its default says nothing.
+    inputs = ", ".join(
+        value if isinstance(value, str) else f"{name}={as_text(value)}"
+        for name, value in worker_input.items()
+        if value not in (None, "") and (len(worker_input) == 1 or value != worker.definition.input[name].default)
+    )
     line = (
-        f"{worker.definition.name or worker.definition.slug}: {inputs}"
+        f"{worker.definition.name or worker.definition.slug} · {inputs}"
         if inputs
-        else (worker.definition.description or worker.definition.slug)
+        else (worker.definition.description or worker.definition.name or worker.definition.slug)
     )
     return line if len(line) <= PREVIEW_CHARS else f"{line[: PREVIEW_CHARS - 1]}…"
 

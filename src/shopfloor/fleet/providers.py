@@ -6,6 +6,7 @@ that compares with the status announced last, so each change is announced once, 
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -45,6 +46,7 @@ from shopfloor.ports import (
 )
 from shopfloor.views import FleetEvent, ObservedLimit
 
+_log = logging.getLogger("shopfloor.fleet")
 LOCAL: Final = "local"
 """The host of a check by a process that executes no runs, such as a command without a server."""
 _TITLES: Final = {
@@ -259,13 +261,19 @@ class ProviderMonitor:
                 with tolerate_temporary_errors("cannot check the providers"):
                     if anyio.current_time() >= next_check:
                         next_check = recovery = anyio.current_time() + self._interval_seconds
-                        await self.check()
+                        await self._check_safely()
                     recovery = await self.settle()
                 wait = min(next_check, recovery) - anyio.current_time()
                 await changes.wait(max(0.0, min(wait, PROVIDER_POLL_SECONDS)))
                 changes.drain()
                 # Observations come in bursts, and each change costs a transaction.
                 await anyio.sleep(PROVIDER_SETTLE_SECONDS)
+
+    async def _check_safely(self) -> None:
+        try:
+            await self.check()
+        except Exception as error:  # noqa: BLE001 - programs of others are started: no error of a check may end the host
+            _log.warning("cannot check the providers: %s: %s", type(error).__name__, error)
 
     async def check(self, *, asks: bool = True) -> list[ProviderState]:
         """Check all providers now, announce changes, and return the states."""

@@ -292,6 +292,13 @@ class SpanList(msgspec.Struct, frozen=True, kw_only=True):
     last_seq: Annotated[int, Meta(description="The `seq` of the newest log event that is included here.")]
     started_at: str | None
     ended_at: Annotated[str | None, Meta(description="Null until the run has ended.")]
+    files_changed: Annotated[int, Meta(description="The number of files that its tools changed.")]
+    lines_added: Annotated[int, Meta(description="Lines added to files, as far as the agent reports them.")]
+    lines_removed: int
+    calls_failed: Annotated[int, Meta(description="The number of tool calls that failed.")]
+    context_tokens: Annotated[
+        int | None, Meta(description="The tokens that its newest message was given; null if unknown.")
+    ]
 
 
 class ChannelItem(msgspec.Struct, frozen=True):
@@ -410,6 +417,7 @@ class Health(msgspec.Struct, frozen=True):
     """The running server."""
 
     version: str
+    role: Annotated[str | None, Meta(description="The role of the caller: `viewer`, `operator` or `admin`.")]
 
 
 async def build_worker_item(run: RunItem, logs: LogReader, queue_reason: str | None = None) -> WorkerItem:

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from shopfloor.decoding import json_decoder
 from shopfloor.errors import Forbidden, RunNotFound
 from shopfloor.ports import RunRequest
-from shopfloor.server.audit import audit, audit_deleted
+from shopfloor.server.audit import audit, audit_deleted, get_caller
 from shopfloor.server.openapi import Operations
 from shopfloor.server.parameters import DeleteParams, NoParams, RunParams
 from shopfloor.server.queue import build_worker_items
@@ -142,5 +142,7 @@ async def list_channels(request: Request, _: NoParams) -> Response:
 
 @operations("GET", "/api/health", describe_json(Health, "The server is running."))
 async def health(request: Request, _: NoParams) -> Response:
-    """Check that the server is running, and return its version."""
-    return json_response(Health(get_services(request).version))
+    """Check that the server is running, and return its version and the role of the caller."""
+    caller = get_caller(request.scope)
+    role = None if caller is None or caller.role == "host" else caller.role
+    return json_response(Health(get_services(request).version, role))

@@ -11,6 +11,12 @@ export interface RunFilter {
   status?: Status | undefined;
   worker?: string | undefined;
   channel?: string | undefined;
+  model?: string | undefined;
+  provider?: string | undefined;
+  error?: string | undefined;
+  /** Only runs started after, or before, this time. */
+  since?: string | undefined;
+  until?: string | undefined;
   /** Only runs that no other run called. */
   roots?: boolean | undefined;
   parent?: string | undefined;
@@ -61,6 +67,11 @@ const fetchRuns = (
           status: filter.status,
           worker: filter.worker,
           channel_id: filter.channel,
+          model: filter.model,
+          provider: filter.provider,
+          error: filter.error,
+          since: filter.since,
+          until: filter.until,
           roots: filter.roots || undefined,
           parent: filter.parent,
           ...range,

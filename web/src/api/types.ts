@@ -11,6 +11,7 @@ export type TimelineRow = Schemas["WorkerEvent"];
 export type PendingCall = Schemas["Awaited"];
 export type Worker = Schemas["WorkerInfo"];
 export type Provider = Schemas["ProviderItem"];
+export type ProviderLimit = Schemas["ObservedLimit"];
 export type ProviderList = Schemas["ProviderList"];
 export type Plugin = Schemas["PluginInfo"];
 export type Channel = Schemas["ChannelItem"];

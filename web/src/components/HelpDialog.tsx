@@ -20,7 +20,7 @@ export function HelpDialog({ onClose }: { onClose: () => void }) {
       <dl className="grid grid-cols-[6rem_1fr] gap-x-4 gap-y-1.5">
         {SHORTCUTS.map(([keys, meaning]) => (
           <div key={keys} className="contents">
-            <dt className="font-mono text-ink-dull">{keys}</dt>
+            <dt className="font-mono text-text-2">{keys}</dt>
             <dd>{meaning}</dd>
           </div>
         ))}

@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import subprocess
+import threading
 import uuid
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -40,6 +41,7 @@ _PACKAGES = {
 }
 PROVIDER_NAMES = tuple(_PACKAGES)
 """The providers that run as programs."""
+_IMPORTING = threading.RLock()
 _LOGIN_STATUS = {
     "claude-code": (("auth", "status"), (2, 1, 325)),
     "claude-sdk": (("auth", "status"), (2, 1, 325)),
@@ -100,7 +102,9 @@ def provider(name: str) -> Provider:
     """Import the package of a provider and return its `PROVIDER`. Raises ProviderNotFound."""
     if name not in _PACKAGES:
         raise ProviderNotFound(f"there is no provider {name!r}", hint=f"there are {', '.join(PROVIDER_NAMES)}")
-    return cast("Provider", import_module(f"shopfloor.adapters.providers.{_PACKAGES[name]}").PROVIDER)
+    # One thread at a time: the packages import each other's modules, and Python refuses imports that would deadlock.
+    with _IMPORTING:
+        return cast("Provider", import_module(f"shopfloor.adapters.providers.{_PACKAGES[name]}").PROVIDER)
 
 
 def discover_providers(

@@ -38,6 +38,8 @@ class InputField(_DefinitionPart, frozen=True, kw_only=True):
     description: str | None = None
     optional: bool = False
     default: Any = None
+    choices: list[str | int | float | bool] | None = None
+    """The only values that are allowed."""
 
 
 class Variable(_DefinitionPart, frozen=True, kw_only=True):

@@ -252,7 +252,9 @@ def _input_field(kind: Any) -> InputField:
         return msgspec.structs.replace(inside, optional=len(others) < len(parts))
     if origin is Literal:
         input_types: set[InputType] = {_TYPES.get(type(value), "any") for value in parts}
-        return InputField(type=input_types.pop() if len(input_types) == 1 else "any")
+        choices = [value for value in parts if value is not None]
+        field_type = input_types.pop() if len(input_types) == 1 else "any"
+        return InputField(type=field_type, choices=choices, optional=None in parts)
     return InputField(type=_TYPES.get(origin or kind, "any"))
 
 

@@ -108,7 +108,7 @@ function CheckboxField({ field, value, onType }: Omit<SchemaFieldProps, "problem
   const id = useId();
   return (
     <div className="flex flex-col gap-1">
-      <label className="flex items-center gap-2 text-sm text-ink">
+      <label className="flex items-center gap-2 text-sm text-text">
         <input
           type="checkbox"
           checked={value === "true"}
@@ -120,7 +120,7 @@ function CheckboxField({ field, value, onType }: Omit<SchemaFieldProps, "problem
         <FieldName name={field.name} />
       </label>
       {field.description && (
-        <p id={id} className="text-xs text-ink-faint">
+        <p id={id} className="text-xs text-text-3">
           {field.description}
         </p>
       )}

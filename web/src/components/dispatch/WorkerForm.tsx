@@ -77,7 +77,7 @@ export function WorkerForm({
         />
       )}
       <details open={isMoreOpen}>
-        <summary className="cursor-pointer text-xs font-medium text-ink-dull">More</summary>
+        <summary className="cursor-pointer text-xs font-medium text-text-2">More</summary>
         <div className="mt-3 flex flex-col gap-4">
           <TextField
             label="Working folder"
@@ -124,7 +124,7 @@ interface FieldsProps {
 }
 
 function Fields({ fields, texts, problems, onType }: FieldsProps) {
-  if (fields.length === 0) return <p className="text-xs text-ink-faint">This worker needs no input.</p>;
+  if (fields.length === 0) return <p className="text-xs text-text-3">This worker needs no input.</p>;
   return fields.map((field) => (
     <SchemaField
       key={field.name}

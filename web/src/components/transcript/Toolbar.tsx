@@ -1,5 +1,6 @@
 import type { RefObject } from "react";
 import { Button } from "@/components/ui/Button";
+import { Icon } from "@/components/ui/Icon";
 import type { TranscriptSearch } from "./useTranscriptSearch";
 import { SearchBar } from "./SearchBar";
 
@@ -14,8 +15,8 @@ interface Props {
   /** Whether all expandable rows are expanded; null if there are none. */
   isAllExpanded: boolean | null;
   onExpandAll: (open: boolean) => void;
-  /** A short message; usually the number of events. */
-  message: string;
+  /** A short message. */
+  message: string | null;
 }
 
 export function Toolbar({
@@ -30,22 +31,14 @@ export function Toolbar({
   message,
 }: Props) {
   return (
-    <div className="flex shrink-0 items-center gap-1.5 border-b border-line px-3 py-1">
-      <SearchBar search={search} fieldRef={fieldRef} text={searchText} onText={onSearchText} />
-      <span aria-live="polite" className="hidden shrink-0 text-xs text-ink-faint tabular-nums lg:inline">
+    <div className="flex min-w-0 flex-1 items-center justify-end gap-1">
+      <span aria-live="polite" className="shrink-0 text-12 text-text-3">
         {message}
       </span>
-      {isFollowing !== null && (
-        <Button
-          aria-pressed={isFollowing}
-          title="Follow new events (f)"
-          onClick={() => onFollow(!isFollowing)}
-          className="aria-pressed:border-accent aria-pressed:text-accent"
-        >
-          <span aria-hidden>{isFollowing ? "●" : "○"}</span> Follow
-        </Button>
-      )}
+      <SearchBar search={search} fieldRef={fieldRef} text={searchText} onText={onSearchText} />
       <Button
+        variant="ghost"
+        className="max-sm:hidden"
         disabled={isAllExpanded === null}
         title={
           isAllExpanded === null
@@ -56,6 +49,18 @@ export function Toolbar({
       >
         {isAllExpanded ? "Collapse all" : "Expand all"}
       </Button>
+      {isFollowing !== null && (
+        <Button
+          variant="ghost"
+          aria-pressed={isFollowing}
+          title="Follow new events (f)"
+          onClick={() => onFollow(!isFollowing)}
+          className="aria-pressed:text-accent-text!"
+        >
+          <Icon name="down" className="size-3.5" />
+          Follow
+        </Button>
+      )}
     </div>
   );
 }
