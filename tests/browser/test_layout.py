@@ -11,7 +11,6 @@ from tests.browser.conftest import RecordedRuns
 from tests.browser.page_elements import (
     card,
     cards,
-    open_result,
     result,
     run_list,
     selected,

@@ -288,7 +288,7 @@ def _describe_task(worker: Worker, worker_input: dict[str, Any]) -> str:
         return job_description(worker_input)
     if worker.worker_type != BUILTIN:
         return str(worker_input[PROMPT])
-    # A text speaks for itself; a number or a flag needs its name. Values that the caller left at their default say nothing.
+    # A text speaks for itself; a number or a flag needs its name. A value that is the default says nothing.
     inputs = ", ".join(
         value if isinstance(value, str) else f"{name}={as_text(value)}"
         for name, value in worker_input.items()

@@ -105,7 +105,7 @@ function Figure({ name, className, title, children }: FigureProps) {
     <div
       title={title}
       className={clsx(
-        "mr-5 border-r border-border py-2 pr-5 last:mr-0 last:border-0 last:pr-0 max-wide:mr-3.5 max-wide:pr-3.5",
+        "mr-5 shrink-0 border-r border-border py-2 pr-5 last:mr-0 last:border-0 last:pr-0 max-wide:mr-3.5 max-wide:pr-3.5",
         className,
       )}
     >

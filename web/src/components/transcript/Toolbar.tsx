@@ -38,7 +38,8 @@ export function Toolbar({
       <SearchBar search={search} fieldRef={fieldRef} text={searchText} onText={onSearchText} />
       <Button
         variant="ghost"
-        className="max-sm:hidden"
+        aria-label={isAllExpanded ? "Collapse all" : "Expand all"}
+        className="max-sm:px-1.5"
         disabled={isAllExpanded === null}
         title={
           isAllExpanded === null
@@ -47,7 +48,8 @@ export function Toolbar({
         }
         onClick={() => onExpandAll(!isAllExpanded)}
       >
-        {isAllExpanded ? "Collapse all" : "Expand all"}
+        <Icon name="expand" className="text-icon sm:hidden" />
+        <span className="max-sm:hidden">{isAllExpanded ? "Collapse all" : "Expand all"}</span>
       </Button>
       {isFollowing !== null && (
         <Button
