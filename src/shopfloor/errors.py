@@ -188,6 +188,10 @@ class AmbiguousWorker(ConflictError, code="ambiguous_worker"):
     """Several projects have a worker of this name."""
 
 
+class ProviderDisabled(ConflictError, code="provider_disabled"):
+    """A person has disabled the provider, so that nothing new may use it."""
+
+
 class LogBusy(ConflictError, code="log_busy"):
     """Another process is writing this log."""
 
@@ -408,6 +412,17 @@ class DefinitionChanged(RunFailed, code="definition_changed", status=409):
 
 class AnswerTimeout(RunFailed, code="answer_timeout"):
     """No answer came in time."""
+
+
+class StepTimeout(
+    RunFailed,
+    code="step_timeout",
+    status=504,
+    exit_code=124,
+    retryable=True,
+    default_hint="raise the `timeout` of the step, or --timeout",
+):
+    """A step took longer than its time limit."""
 
 
 class HostStopped(RunFailed, code="host_stopped", retryable=True):

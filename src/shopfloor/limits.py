@@ -320,6 +320,18 @@ AGENT_LINE_BYTES: Final = 32 * 1024 * 1024
 """The longest line of an agent that is parsed; a longer line is recorded in chunks, as unparsed."""
 AGENT_VERSION_SECONDS: Final = 15.0
 """How long an agent may take to print its version."""
+PROVIDER_STATUS_SECONDS: Final = 10.0
+"""How long a provider may take to say whether it is logged in or answers: its own command, or its list of models."""
+PROVIDER_CHECK_SECONDS: Final = 300.0
+"""How often a server checks whether providers are installed, logged in and answer."""
+PROVIDER_POLL_SECONDS: Final = 5.0
+"""How often a server looks for changes to providers by other processes."""
+PROVIDER_SETTLE_SECONDS: Final = 0.1
+"""How long a server collects what runs observe of providers before it decides whether a status changed."""
+PROVIDER_LIMIT_SECONDS: Final = 60.0
+"""How long a provider counts as rate-limited by a limit that does not say when it resets."""
+PROVIDER_FAILURE_SECONDS: Final = 300.0
+"""How long a provider counts as unavailable after a run could not reach it. A rejected login counts until it works."""
 AGENT_STDERR_CHARS: Final = 8_000
 """How much of the end of an agent's stderr is read."""
 SESSION_LOOKUPS: Final = 5
@@ -392,6 +404,18 @@ REQUEST_BYTES: Final = 10 * 1024 * 1024
 """The largest request body."""
 
 # Requests for runs.
+MAX_PRIORITY: Final = 100
+"""The highest priority of a run; the lowest is its negative."""
+RUN_LABELS: Final = 32
+"""How many labels a run or a host may have."""
+QUEUE_GROUP_RUNS: Final = 20
+"""How many runs of each group of the queue are listed."""
+QUEUE_WAITS: Final = 10_000
+"""How many of the newest starts count for the times that runs waited in the queue."""
+QUEUE_WAITS_SECONDS: Final = 3600
+"""Only runs that started at most so long ago count for these times."""
+PROVIDERS_REFRESH_SECONDS: Final = 5.0
+"""How old the known list of installed providers may be when a host claims runs."""
 FILTER_MAX_CHARS: Final = 1_000
 """The longest filter, search or cursor."""
 WORKER_NAME_MAX_CHARS: Final = 200

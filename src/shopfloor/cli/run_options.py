@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
-from shopfloor.cli.arguments import PLUGINS_OPTION, WORKERS_OPTION, OptionGroup, resolve_folder, storage_from_args
+from shopfloor.cli.arguments import (
+    PLUGINS_OPTION,
+    WORKERS_OPTION,
+    OptionGroup,
+    resolve_folder,
+    storage_from_args,
+    timeout_seconds,
+)
 from shopfloor.cli.client_session import is_remote
 from shopfloor.decoding import convert
 from shopfloor.errors import InputError, InvalidInput, ShopfloorError, UsageError, WorkerNotFound
@@ -59,6 +66,13 @@ class WorkerInfo(msgspec.Struct, frozen=True):
     """Empty if the worker is unknown or broken."""
     tools: list[str] = []
     client_tools: list[str] = []
+
+
+def add_timeout_option(group: OptionGroup) -> None:
+    """Add the option for the time limit of an agent, a model or a command."""
+    group.add_argument(
+        "--timeout", metavar="DURATION", type=timeout_seconds, help="time limit of each try, e.g. 90, 45s, 10m or 2h"
+    )
 
 
 def add_task_argument(parser: ArgumentParser) -> None:

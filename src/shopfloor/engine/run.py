@@ -117,10 +117,12 @@ class Run:
         temperature: float | None = None,
         backup_model: str | None = None,
         retry: Retry | None = None,
+        timeout_seconds: float | None = None,
     ) -> Any:
         """Ask a model; return its text, or with `schema` its value. The tools that the model calls are executed.
 
-        A tool is a function with `@tool`, or the name of a tool of the worker.
+        A tool is a function with `@tool`, or the name of a tool of the worker. Raises `StepTimeout` if the last try
+        took longer than `timeout_seconds`.
         """
         functions = {
             tool.name: build_tool(tool.name, tool.definition, tool) for tool in tools if not isinstance(tool, str)
@@ -135,7 +137,15 @@ class Run:
             backup_model=backup_model,
             messages=[],
         )
-        return await self._reply(thread, name=name, tools=functions, schema=schema, prompt=prompt, retry=retry)
+        return await self._reply(
+            thread,
+            name=name,
+            tools=functions,
+            schema=schema,
+            prompt=prompt,
+            retry=retry,
+            timeout_seconds=timeout_seconds,
+        )
 
     async def _reply(
         self,
@@ -146,11 +156,13 @@ class Run:
         schema: dict[str, Any] | None = None,
         prompt: str | None = None,
         retry: Retry | None = None,
+        timeout_seconds: float | None = None,
     ) -> Any:
         """Let the model answer in a thread, after `prompt` if set. `tools` are added to those of the worker."""
         known = self._all_tools(tools)
         step = ModelStepRunner(self._attempt, self._step_context.models, known, thread, schema=schema, prompt=prompt)
-        return await step.run(self._next_step_key(name, "next-message"), name=name, retry=retry)
+        step_key = self._next_step_key(name, "next-message")
+        return await step.run(step_key, name=name, retry=retry, timeout_seconds=timeout_seconds)
 
     async def command(
         self,
@@ -160,13 +172,14 @@ class Run:
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
         variables: Mapping[str, str] | None = None,
-        timeout: float | None = None,  # noqa: ASYNC109 - the command is stopped in stages, not cancelled
+        timeout_seconds: float | None = None,
         allow_failure: bool = False,
         retry: Retry | None = None,
     ) -> CommandResult:
         """Run a shell script, or a program with a list of arguments; return its `stdout` and `exit_code`.
 
-        `variables` are environment variables that are recorded with the command; those in `env` are not.
+        `variables` are environment variables that are recorded with the command; those in `env` are not. Raises
+        `StepTimeout` if the last try took longer than `timeout_seconds`.
         """
         command = StepCommand(
             argv=shell_argv(line) if isinstance(line, str) else list(line),
@@ -175,7 +188,9 @@ class Run:
             variables=dict(variables or {}),
         )
         processes = self._step_context.processes
-        step = CommandStepRunner(self._attempt, processes, command, timeout=timeout, allow_failure=allow_failure)
+        step = CommandStepRunner(
+            self._attempt, processes, command, timeout_seconds=timeout_seconds, allow_failure=allow_failure
+        )
         return await step.run(self._next_step_key(name, "command"), name=name, retry=retry)
 
     async def agent(
@@ -195,8 +210,12 @@ class Run:
         cwd: str | None = None,
         resume: str | None = None,
         retry: Retry | None = None,
+        timeout_seconds: float | None = None,
     ) -> AgentResult:
-        """Hand a task to an agent; return its `text`, and the `session_id` that `resume` takes to continue."""
+        """Hand a task to an agent; return its `text`, and the `session_id` that `resume` takes to continue.
+
+        Raises `StepTimeout` if the last try took longer than `timeout_seconds`.
+        """
         name = name or provider
         fields = {
             "provider": provider,
@@ -217,7 +236,8 @@ class Run:
         except msgspec.ValidationError as error:
             raise StepFailed(f"invalid options for the agent step {name!r}: {error}") from error
         step = AgentStepRunner(self._attempt, self._step_context.agents, options)
-        return await step.run(self._next_step_key(name, "agent"), name=name, retry=retry)
+        step_key = self._next_step_key(name, "agent")
+        return await step.run(step_key, name=name, retry=retry, timeout_seconds=timeout_seconds)
 
     async def worker(
         self,
@@ -312,6 +332,16 @@ class Run:
     async def summary(self, text: str) -> None:
         """Record in one line what the worker is doing, for the timeline."""
         await self._call_builtin(UPDATE_SUMMARY, {"summary": text})
+
+    async def progress(self, done: float, total: float = 1, *, summary: str | None = None) -> None:
+        """Record how far the run is, for lists: `done` of `total`, e.g. of the files to read. `summary` says more.
+
+        Raises `StepFailed` unless `done` is between 0 and `total`.
+        """
+        if not 0 <= done <= total or not total:
+            raise StepFailed(f"the progress must be between 0 and {total:g}, got {done:g}")
+        text = summary or f"{done:g} of {total:g}"
+        await self._call_builtin(UPDATE_SUMMARY, {"summary": text, "progress": round(done / total, 4)})
 
     async def record_decision(self, question: str, decision: str, reasoning: str) -> None:
         """Record a decision that the worker made because the task left it open."""

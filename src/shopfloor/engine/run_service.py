@@ -14,7 +14,7 @@ from shopfloor.engine.replay_state import AGENT, ReplayState, read_replay_state
 from shopfloor.engine.resumption import Resumption
 from shopfloor.engine.workers.catalog import BUILTIN, EXAMPLE_WORKERS, PLUGIN, Worker, WorkerCatalog
 from shopfloor.engine.workers.inputs import input_schema, validate_input
-from shopfloor.engine.workers.plugin_workers import job_description
+from shopfloor.engine.workers.plugin_workers import DESCRIPTION, job_description
 from shopfloor.engine.workers.provider_workers import PROMPT
 from shopfloor.errors import (
     ConflictError,
@@ -26,19 +26,23 @@ from shopfloor.errors import (
     UnknownCall,
 )
 from shopfloor.limits import OPEN_BRANCHES, PREVIEW_CHARS
-from shopfloor.log import MASK, RunStarted, ToolResult, decode, new_run_id, now
+from shopfloor.log import MASK, Requirements, RunStarted, ToolResult, decode, new_run_id, now
 from shopfloor.ports import (
     ANSWER_ID_PREFIX,
     CallResult,
     ControlMessage,
+    Offers,
     QueuedRun,
     RunOrigin,
     RunRequest,
     WorkerInfo,
     child_on_path_to,
+    merge_requirements,
     one_shot_job,
+    require_enabled,
+    unoffered_providers,
 )
-from shopfloor.views import as_text, join_call_id, split_call_id
+from shopfloor.views import as_text, input_from_task, join_call_id, split_call_id
 
 
 class RunService:
@@ -51,13 +55,20 @@ class RunService:
         catalog: WorkerCatalog,
         resumption: Resumption,
         check_agent: Callable[[str, dict[str, Any]], None],
+        *,
+        offers: Offers = tuple,
     ) -> None:
         """Create the service. `check_agent` raises if the agent of a provider worker does not support the input."""
+        self._offers = offers
         self._registry = registry
         self._ports = ports
         self._catalog = catalog
         self._resumption = resumption
         self._check_agent = check_agent
+
+    def find_worker(self, name: str, /, *, folder: str | None = None) -> WorkerInfo:
+        """Return the worker that a request with this name and folder would run."""
+        return _worker_info(self._catalog.get(name, preferred_folder=folder))
 
     def workers(self) -> list[WorkerInfo]:
         """Return the workers of the catalog that have no problems."""
@@ -68,8 +79,11 @@ class RunService:
         return [_worker_info(worker) for worker in self._catalog.provider_workers()]
 
     async def dispatch(self, request: RunRequest, origin: RunOrigin | None = None) -> str:
-        """Validate and store a new run; return its id."""
-        return await self.enqueue(self.build_queued_run(request, origin))
+        """Validate and store a new run; return its id. Raises `ProviderDisabled` if it needs a disabled provider."""
+        worker = self._find_worker(request)
+        queued = self._build_queued_run(worker, request, origin)
+        await require_enabled(self._ports.provider_health, worker.providers)
+        return await self.enqueue(queued)
 
     async def enqueue(self, queued: QueuedRun) -> str:
         """Store a run, for any host or, in the process of the caller, for this host only. Return its id."""
@@ -100,8 +114,13 @@ class RunService:
 
     def build_queued_run(self, request: RunRequest, origin: RunOrigin | None = None) -> QueuedRun:
         """Build the run to be queued. Raises if the worker is unknown or the input is invalid."""
-        worker = self._catalog.get(request.worker, preferred_folder=request.cwd)
-        worker_input = validate_input(worker.definition, request.input)
+        return self._build_queued_run(self._find_worker(request), request, origin)
+
+    def _find_worker(self, request: RunRequest) -> Worker:
+        return self._catalog.get(request.worker, preferred_folder=request.cwd)
+
+    def _build_queued_run(self, worker: Worker, request: RunRequest, origin: RunOrigin | None) -> QueuedRun:
+        worker_input = validate_input(worker.definition, _complete_input(worker, request))
         is_provider_worker = worker.worker_type != BUILTIN and not worker.is_plugin
         if is_provider_worker:
             self._check_agent(worker.worker_type, worker_input)
@@ -130,8 +149,24 @@ class RunService:
             origin=worker.absolute_origin,
             cwd=request.cwd or (worker.project.folder if worker.project else None),
             client_wait_seconds=origin.client_wait_seconds,
+            priority=request.priority,
+            requires=self._requirements(worker, request),
         )
         return QueuedRun(run_id=run_id, started=started)
+
+    def _requirements(self, worker: Worker, request: RunRequest) -> Requirements | None:
+        """Return what the host of the run must have.
+
+        A provider that the worker uses and no live host has is left out: the run then starts and fails with the error
+        that says how to install it, instead of waiting. What the worker declares in `requires` is never left out.
+        """
+        used = set(worker.providers) - unoffered_providers(worker.providers, self._offers())
+        declared = worker.definition.requires
+        return merge_requirements(
+            Requirements(providers=list(used)),
+            declared and Requirements(labels=declared.labels, providers=declared.providers),
+            Requirements(labels=request.labels),
+        )
 
     async def answer(self, run_id: str, results: list[CallResult]) -> None:
         """Store the results of calls of a run or of its descendants.
@@ -280,6 +315,18 @@ def _already_answered(run_id: str, call_id: str) -> ConflictError:
         f"the call {call_id!r} of run {run_id} has been answered already, with another result",
         hint="the first answer counts",
     )
+
+
+def _complete_input(worker: Worker, request: RunRequest) -> dict[str, Any]:
+    """Return the input of the request, with its text in the text input that is left."""
+    if request.text is None:
+        return request.input
+    schema = input_schema(worker.definition)
+    open_inputs = {name: field for name, field in schema["properties"].items() if name not in request.input}
+    from_text = input_from_task(request.text, worker.definition.slug, {**schema, "properties": open_inputs})
+    # The list shows `task` as the title of the run; a plugin gets it as the description of its job.
+    label = {DESCRIPTION: request.task} if worker.is_plugin and request.task is not None else {}
+    return {**label, **request.input, **from_text}
 
 
 def _describe_task(worker: Worker, worker_input: dict[str, Any]) -> str:

@@ -106,9 +106,13 @@ class ProviderInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Path of the program; None if it is not installed."""
     version: str | None = None
     problem: str | None = None
-    """What is wrong with the installed program."""
+    """What is wrong with the installed program, or with the login."""
     login: str | None = None
     """The variable or file with the credentials; None if there are none."""
+    access_mode: AccessMode | None = None
+    """How a run that starts now is paid for; None without credentials."""
+    answers: bool | None = None
+    """Whether the provider answered a request that costs nothing; None if it was not asked, or offers none."""
     install: str
     """The command that installs what is missing."""
     capabilities: Capabilities
@@ -208,6 +212,12 @@ class UsageDelta(msgspec.Struct, frozen=True, kw_only=True):
     """Cost by the agent's own prices, if it reports them."""
 
 
+class ContextSize(msgspec.Struct, frozen=True, kw_only=True):
+    """How many tokens the model of the main agent reads for its first message. Reported at most once."""
+
+    tokens: int
+
+
 class SessionEnded(msgspec.Struct, frozen=True, kw_only=True):
     """The last report of a session, with the outcome as the agent reports it. There is always exactly one.
 
@@ -240,7 +250,7 @@ class SessionEnded(msgspec.Struct, frozen=True, kw_only=True):
     at: str | None = None
 
 
-AgentReport = TranscriptItem | MessageDelta | SubAgentStarted | SubAgentEnded | UsageDelta | SessionEnded
+AgentReport = TranscriptItem | MessageDelta | SubAgentStarted | SubAgentEnded | UsageDelta | ContextSize | SessionEnded
 
 
 class Normalizer(Protocol):
@@ -249,6 +259,11 @@ class Normalizer(Protocol):
     @property
     def has_timestamps(self) -> bool:
         """Whether reports may have timestamps."""
+        ...
+
+    @property
+    def reports_context(self) -> bool:
+        """Whether a `ContextSize` is expected after the agent is ready."""
         ...
 
     def feed(self, data: bytes) -> list[AgentReport]:

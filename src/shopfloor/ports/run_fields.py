@@ -6,12 +6,24 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from shopfloor.limits import FILTER_MAX_CHARS, PATH_MAX_CHARS, TASK_MAX_CHARS, WORKER_NAME_MAX_CHARS
+from shopfloor.limits import (
+    FILTER_MAX_CHARS,
+    MAX_PRIORITY,
+    PATH_MAX_CHARS,
+    RUN_LABELS,
+    TASK_MAX_CHARS,
+    WORKER_NAME_MAX_CHARS,
+)
 from shopfloor.log import ClientInfo
+from shopfloor.ports.placement import LABEL_PATTERN
 
 ShortText = Annotated[str, Meta(min_length=1, max_length=FILTER_MAX_CHARS)]
 Worker = Annotated[str, Meta(min_length=1, max_length=WORKER_NAME_MAX_CHARS, description="The worker's slug.")]
 Input = Annotated[dict[str, Any], Meta(description="The inputs of the worker, by name.")]
+Text = Annotated[
+    Annotated[str, Meta(min_length=1, max_length=TASK_MAX_CHARS)] | None,
+    Meta(description="The work in words, for the one text input of the worker that `input` does not set."),
+]
 Task = Annotated[
     Annotated[str, Meta(min_length=1, max_length=TASK_MAX_CHARS)] | None,
     Meta(description="The text shown in lists; by default made from the input."),
@@ -23,6 +35,14 @@ IdempotencyKey = Annotated[ShortText | None, Meta(description="A request with th
 Folder = Annotated[
     Annotated[str, Meta(pattern=r"^/[^\x00]*$", max_length=PATH_MAX_CHARS)] | None,
     Meta(description="The working folder on the server's machine, as an absolute path."),
+]
+Priority = Annotated[
+    int, Meta(ge=-MAX_PRIORITY, le=MAX_PRIORITY, description="Runs with a higher priority start first; by default 0.")
+]
+_Label = Annotated[str, Meta(pattern=LABEL_PATTERN)]
+Labels = Annotated[
+    dict[_Label, _Label],
+    Meta(max_length=RUN_LABELS, description="Labels that the host of the run must have, besides those of its worker."),
 ]
 
 

@@ -14,6 +14,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     worker: run_fields.Worker
     input: run_fields.Input = {}
+    text: run_fields.Text = None
     task: run_fields.Task = None
     owner: run_fields.Owner = None
     channel_id: run_fields.ChannelId = None
@@ -21,6 +22,8 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     idempotency_key: run_fields.IdempotencyKey = None
     cwd: run_fields.Folder = None
     client: run_fields.Client = None
+    priority: run_fields.Priority = 0
+    labels: run_fields.Labels = {}
 
 
 class RunOrigin(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +69,10 @@ class RunService(Protocol):
     """The engine as callers use it. Each method returns when the request is stored durably."""
 
     async def dispatch(self, request: RunRequest, origin: RunOrigin | None = None) -> str:
-        """Queue a new run and return its id. Raises `WorkerNotFound`, `InvalidInput`, `StorageFull`."""
+        """Queue a new run and return its id.
+
+        Raises `WorkerNotFound`, `InvalidInput`, `ProviderDisabled`, `StorageFull`.
+        """
         ...
 
     async def answer(self, run_id: str, results: list[CallResult]) -> None:
@@ -82,6 +88,13 @@ class RunService(Protocol):
 
     async def resume(self, run_id: str) -> None:
         """Resume a run that has no host. Raises `RunNotFound`, `RunEnded`, `RunRunning`."""
+        ...
+
+    def find_worker(self, name: str, /, *, folder: str | None = None) -> WorkerInfo:
+        """Return the worker that a request with this name and folder would run.
+
+        Raises `WorkerNotFound`, and `AmbiguousWorker` if several projects have it and none of them is `folder`.
+        """
         ...
 
     def workers(self) -> list[WorkerInfo]: ...

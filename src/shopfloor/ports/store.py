@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import msgspec
 
 from shopfloor.errors import ShopfloorError
-from shopfloor.views import FleetEvent, RunRow, SearchChunk, TimelineRow
+from shopfloor.views import FleetEvent, ProviderObservation, RunRow, SearchChunk, TimelineRow
 
 
 class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,6 +109,8 @@ class ViewUpdate(msgspec.Struct, frozen=True, kw_only=True):
     """The event at which the text became too long to be indexed."""
     fleet_events: list[FleetEvent] = []
     """The fleet events that the new events cause."""
+    observations: list[ProviderObservation] = []
+    """What the new events say about providers."""
 
 
 class Store(Protocol):
@@ -141,6 +143,13 @@ class Store(Protocol):
 
     async def pin(self, run_id: str, *, pinned: bool) -> bool:
         """Pin or unpin a run. Return False if there is no such run."""
+        ...
+
+    async def start_waits(self, since: str, *, limit: int) -> list[float]:
+        """Return how many seconds each run was queued that started after `since`, for the `limit` newest of them.
+
+        Runs that were not queued are left out.
+        """
         ...
 
     # The rest is used to keep the views.

@@ -71,6 +71,12 @@ class RunParams(Struct, frozen=True, kw_only=True):
         require_run_id(self.run_id)
 
 
+class ProviderParams(Struct, frozen=True, kw_only=True):
+    """A provider, by its name in the path."""
+
+    name: Annotated[_ShortText, Meta(description="The name of the provider.")]
+
+
 class DeleteParams(RunParams, frozen=True, kw_only=True):
     """A run to delete."""
 

@@ -56,6 +56,7 @@ class StartExecution(_SdkBody, frozen=True, kw_only=True, tag="start", tag_field
     """Start a run of a worker and stream its events."""
 
     input: run_fields.Input = {}
+    text: run_fields.Text = None
     detach: Annotated[bool, Meta(description="Whether the run continues after the connection is closed.")] = False
     idempotency_key: run_fields.IdempotencyKey = None
     owner: run_fields.Owner = None
@@ -64,6 +65,8 @@ class StartExecution(_SdkBody, frozen=True, kw_only=True, tag="start", tag_field
     task: run_fields.Task = None
     cwd: run_fields.Folder = None
     client: run_fields.Client = None
+    priority: run_fields.Priority = 0
+    labels: run_fields.Labels = {}
 
     def to_run_request(self, worker: str) -> RunRequest:
         """Convert to the engine's request for a run of this worker."""
@@ -114,10 +117,17 @@ class AnswerOrder(_Body, frozen=True, kw_only=True):
         return CallResult(call_id=self.call_id, result=None if self.answer is UNSET else self.answer, error=self.error)
 
 
+class DisableRequest(_Body, frozen=True, kw_only=True):
+    """A request to disable a provider."""
+
+    maintenance: Annotated[bool, Meta(description="Whether it is disabled for maintenance.")] = False
+    reason: Annotated[run_fields.ShortText | None, Meta(description="Why; shown to those whose runs need it.")] = None
+
+
 ExecutionRequest = StartExecution | ContinueExecution
 
 
-REQUEST_MODELS = (StartExecution, ContinueExecution, RunRequest, PinRequest, CancelOrder, AnswerOrder)
+REQUEST_MODELS = (StartExecution, ContinueExecution, RunRequest, PinRequest, CancelOrder, AnswerOrder, DisableRequest)
 
 _JSON = "application/json"
 _HINT = "see /api/docs for the fields of the body"

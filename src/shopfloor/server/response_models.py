@@ -5,14 +5,24 @@ The API calls a run a worker, its owner an agent, and the status `completed` `do
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, cast
 
 import msgspec
 from msgspec import Meta
 
-from shopfloor.ports import LogReader, PluginInfo, ProviderInfo, RunItem, WorkerInfo
+from shopfloor.fleet import ProviderState
+from shopfloor.ports import (
+    LogReader,
+    PluginInfo,
+    ProviderInfo,
+    ProviderStatus,
+    RunItem,
+    UnavailableReason,
+    WorkerInfo,
+)
 from shopfloor.server.limits import RESULT_LOOKAHEAD_EVENTS
-from shopfloor.views import ArchiveEntry, Decision, LogHit, Span, is_interrupted
+from shopfloor.views import ArchiveEntry, Decision, LogHit, ObservedLimit, Span, is_interrupted
 
 WireStatus = Literal["queued", "running", "waiting", "done", "failed", "cancelled"]
 
@@ -139,6 +149,14 @@ class _Worker(msgspec.Struct, frozen=True, kw_only=True):
         int,
         Meta(description="How often the run was interrupted and resumed. Waiting for an answer does not count."),
     ]
+    priority: Annotated[int, Meta(description="Queued runs with a higher priority start first; from -100 to 100.")]
+    progress: Annotated[
+        float | None,
+        Meta(
+            description="How far the run is, from 0 to 1: what its worker reports, or else its completed steps of "
+            "those that its definition has. Null if unknown."
+        ),
+    ]
     search_stopped_at: Annotated[
         int | None,
         Meta(
@@ -151,6 +169,7 @@ class _Worker(msgspec.Struct, frozen=True, kw_only=True):
 class WorkerItem(_Worker, frozen=True, kw_only=True):
     """A run in a list."""
 
+    queue_reason: Annotated[str | None, Meta(description="While the run is queued: why it has not started.")]
     snippet: Annotated[
         str | None, Meta(description="Text around the words that were searched, with each between U+E000 and U+E001.")
     ]
@@ -184,6 +203,7 @@ class ArtifactList(msgspec.Struct, frozen=True):
 class WorkerDetail(_Worker, frozen=True, kw_only=True):
     """A run with its result, transcript and pending calls."""
 
+    queue_reason: Annotated[str | None, Meta(description="While the run is queued: why it has not started.")]
     result: str | None
     transcript: Annotated[
         list[ArchiveEntry] | None, Meta(description="Null until the run has ended, and if no transcript is stored.")
@@ -230,23 +250,6 @@ class WorkerEvents(msgspec.Struct, frozen=True):
 
     events: list[WorkerEvent]
     more: Annotated[bool, Meta(description="Whether there are later rows.")]
-
-
-class FleetEventItem(msgspec.Struct, frozen=True):
-    """A fleet event."""
-
-    id: Annotated[str, Meta(description="The cursor of the event.")]
-    type: Annotated[str, Meta(description="The type of the event, such as `agent.spawned`.")]
-    payload: Annotated[dict[str, Any], Meta(description="The fields of this type.")]
-    timestamp: Annotated[str, Meta(description="When it happened.")]
-
-
-class FleetEventList(msgspec.Struct, frozen=True):
-    """A page of fleet events."""
-
-    events: Annotated[list[FleetEventItem], Meta(description="The events, oldest first.")]
-    cursor: Annotated[str, Meta(description="Where to continue: there is no other event up to this cursor.")]
-    gap: Annotated[bool, Meta(description="Whether events after the requested cursor are no longer stored.")]
 
 
 class LogPage(msgspec.Struct, frozen=True):
@@ -337,11 +340,52 @@ class Catalogue(msgspec.Struct, frozen=True):
     ]
 
 
+class ProviderItem(ProviderInfo, frozen=True, kw_only=True):
+    """A provider: what the last check found, its status, and the limits that runs met."""
+
+    status: Annotated[
+        ProviderStatus, Meta(description="`unavailable`: not installed, not logged in, or it does not answer.")
+    ]
+    reason: Annotated[UnavailableReason | None, Meta(description="Why it is not available.")]
+    error: Annotated[str | None, Meta(description="What is wrong, or the reason that a person gave.")]
+    estimated_recovery: Annotated[str | None, Meta(description="When it is expected to be available again.")]
+    disabled_by: Annotated[str | None, Meta(description="Who disabled it.")]
+    disabled_at: Annotated[str | None, Meta(description="When it was disabled.")]
+    checked_at: Annotated[str | None, Meta(description="The time of the last check.")]
+    limits: Annotated[list[ObservedLimit], Meta(description="The newest limit of each kind and name.")]
+
+
 class ProviderList(msgspec.Struct, frozen=True):
     """The agents and model APIs that Shopfloor knows."""
 
-    providers: list[ProviderInfo]
-    usable: Annotated[list[str], Meta(description="The names of those that are installed and have credentials.")]
+    providers: list[ProviderItem]
+    usable: Annotated[
+        list[str],
+        Meta(description="The names of those that are installed, have credentials and are not disabled."),
+    ]
+
+
+def build_provider_list(states: Sequence[ProviderState]) -> ProviderList:
+    """Return the providers as the API shows them."""
+    return ProviderList(
+        [build_provider(state) for state in states], [state.info.name for state in states if state.usable]
+    )
+
+
+def build_provider(state: ProviderState) -> ProviderItem:
+    """Return a provider as the API shows it."""
+    disabled = state.disabled
+    return ProviderItem(
+        **{name: getattr(state.info, name) for name in ProviderInfo.__struct_fields__},
+        status=state.decision.status,
+        reason=state.decision.reason,
+        error=state.decision.error,
+        estimated_recovery=state.decision.estimated_recovery,
+        disabled_by=None if disabled is None else disabled.by,
+        disabled_at=None if disabled is None else disabled.at,
+        checked_at=state.checked_at,
+        limits=list(state.limits),
+    )
 
 
 class PluginList(msgspec.Struct, frozen=True):
@@ -375,9 +419,9 @@ class Health(msgspec.Struct, frozen=True):
     version: str
 
 
-async def build_worker_item(run: RunItem, logs: LogReader) -> WorkerItem:
+async def build_worker_item(run: RunItem, logs: LogReader, queue_reason: str | None = None) -> WorkerItem:
     """Return a run as the list contains it."""
-    return WorkerItem(**await _shared_fields(run, logs), snippet=run.snippet)
+    return WorkerItem(**await _shared_fields(run, logs), queue_reason=queue_reason, snippet=run.snippet)
 
 
 async def build_worker_detail(
@@ -388,11 +432,13 @@ async def build_worker_detail(
     omitted: str | None = None,
     awaits: list[Awaited] | None = None,
     artifacts: list[ArtifactItem] | None = None,
+    queue_reason: str | None = None,
 ) -> WorkerDetail:
     """Return a run as its detail contains it. `transcript` is JSON, which is inserted into the response unchanged."""
     row = run.row
     return WorkerDetail(
         **await _shared_fields(run, logs),
+        queue_reason=queue_reason,
         result=row.result,
         transcript=cast("list[ArchiveEntry] | None", None if transcript is None else msgspec.Raw(transcript)),
         transcript_omitted=omitted,
@@ -445,5 +491,7 @@ async def _shared_fields(run: RunItem, logs: LogReader) -> dict[str, Any]:
         "asks": run.pending_requests,
         "interrupted": is_interrupted(row.status, has_active_host=has_active_host),
         "interruptions": row.interruptions,
+        "priority": row.priority,
+        "progress": row.progress.fraction,
         "search_stopped_at": run.search_stopped_at,
     }

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from shopfloor.errors import Forbidden
 from shopfloor.ports import RunService
-from shopfloor.server import response_models
+from shopfloor.server import fleet_models, response_models
 from shopfloor.server.services import Services
 
 RESPONSE_MODELS = (
@@ -22,7 +22,8 @@ RESPONSE_MODELS = (
     response_models.WorkerEvents,
     response_models.ArtifactList,
     response_models.LogPage,
-    response_models.FleetEventList,
+    fleet_models.FleetEventList,
+    fleet_models.QueueOverview,
     response_models.FoundEvents,
     response_models.SpanList,
     response_models.ChannelList,
@@ -33,6 +34,7 @@ RESPONSE_MODELS = (
     response_models.Catalogue,
     response_models.PluginList,
     response_models.ProviderList,
+    response_models.ProviderItem,
     response_models.JsonRpcResponse,
 )
 # For a stream the schema describes one event, as tools that read OpenAPI expect.

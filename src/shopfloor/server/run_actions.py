@@ -12,6 +12,7 @@ from shopfloor.ports import RunRequest
 from shopfloor.server.audit import audit, audit_deleted
 from shopfloor.server.openapi import Operations
 from shopfloor.server.parameters import DeleteParams, NoParams, RunParams
+from shopfloor.server.queue import build_worker_items
 from shopfloor.server.request_models import AnswerOrder, CancelOrder, PinRequest, decode_body
 from shopfloor.server.response_models import (
     CancelAnswer,
@@ -21,10 +22,8 @@ from shopfloor.server.response_models import (
     Deleted,
     Health,
     PluginList,
-    ProviderList,
     RunAnswer,
     WorkerItem,
-    build_worker_item,
     to_wire_status,
 )
 from shopfloor.server.responses import describe_json, get_services, json_response, require_run_service
@@ -81,16 +80,6 @@ async def answer_run(request: Request, params: RunParams) -> Response:
     return json_response(RunAnswer(params.run_id))
 
 
-@operations(
-    "GET", "/api/providers", describe_json(ProviderList, "The agents and model APIs, and which of them are usable.")
-)
-async def list_providers(request: Request, _: NoParams) -> Response:
-    """List the agents and model APIs, what each can do, and which of them the server's machine has."""
-    services = get_services(request)
-    found = await anyio.to_thread.run_sync(services.providers) if services.providers else []
-    return json_response(ProviderList(found, [provider.name for provider in found if provider.usable]))
-
-
 @operations("GET", "/api/plugins", describe_json(PluginList, "The plugins, and the state of each."))
 async def list_plugins(request: Request, _: NoParams) -> Response:
     """List the plugins, their state, and why one cannot be used. A plugin with the capability `worker` is a worker."""
@@ -129,7 +118,8 @@ async def pin_run(request: Request, params: RunParams) -> Response:
         raise RunNotFound(f"there is no run {params.run_id}")
     await audit(request, "run.pinned" if body.pinned else "run.unpinned", run_id=params.run_id)
     await services.changes.publish_rows(params.run_id)
-    return json_response(await build_worker_item(await get_owned_run(services.store, params.run_id), services.logs))
+    (item,) = await build_worker_items(services, [await get_owned_run(services.store, params.run_id)])
+    return json_response(item)
 
 
 @operations("DELETE", "/api/runs/{run_id}", describe_json(Deleted, "The deleted runs."), DeleteParams)

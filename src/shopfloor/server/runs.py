@@ -16,13 +16,13 @@ from shopfloor.server.limits import TRANSCRIPT_BYTES
 from shopfloor.server.openapi import Operations
 from shopfloor.server.parameters import DetailParams, ListParams, TimelineParams, to_utc
 from shopfloor.server.pending_calls import find_pending_calls
+from shopfloor.server.queue import build_worker_items, find_queue_reasons
 from shopfloor.server.response_models import (
     WorkerDetail,
     WorkerEvent,
     WorkerEvents,
     WorkerList,
     build_worker_detail,
-    build_worker_item,
     statuses_for_filter,
 )
 from shopfloor.server.responses import describe_json, get_services, json_response
@@ -49,9 +49,7 @@ async def list_workers(request: Request, params: ListParams) -> Response:
         search=_search_words(params.q),
     )
     page = await services.store.list_runs(run_filter, limit=params.limit, offset=params.offset, cursor=params.cursor)
-    return json_response(
-        WorkerList([await build_worker_item(run, services.logs) for run in page.items], page.total, page.next)
-    )
+    return json_response(WorkerList(await build_worker_items(services, page.items), page.total, page.next))
 
 
 def _search_words(query: str | None) -> str | None:
@@ -72,11 +70,17 @@ async def worker_detail(request: Request, params: DetailParams) -> Response:
     if archive is not None:
         # In a thread: decompressing many megabytes would block the event loop.
         transcript, omitted = await anyio.to_thread.run_sync(decompress_archive, archive)
-    return json_response(
-        await build_worker_detail(
-            run, services.logs, transcript=transcript, omitted=omitted, awaits=awaits, artifacts=artifacts
-        )
+    reasons = await find_queue_reasons(services, [run])
+    detail = await build_worker_detail(
+        run,
+        services.logs,
+        transcript=transcript,
+        omitted=omitted,
+        awaits=awaits,
+        artifacts=artifacts,
+        queue_reason=reasons.get(run.row.id),
     )
+    return json_response(detail)
 
 
 def decompress_archive(archive: bytes, limit_bytes: int = TRANSCRIPT_BYTES) -> tuple[bytes | None, str | None]:

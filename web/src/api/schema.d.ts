@@ -247,26 +247,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/providers": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * List providers
-         * @description List the agents and model APIs, what each can do, and which of them the server's machine has.
-         */
-        get: operations["list_providers"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/plugins": {
         parameters: {
             query?: never;
@@ -407,6 +387,86 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/providers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List providers
+         * @description List the agents and model APIs: what each can do, its status by the last check, and the limits that runs met.
+         */
+        get: operations["list_providers"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/providers/check": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Check providers
+         * @description Check now whether the providers of the server's machine are installed, logged in and answer. Takes seconds.
+         */
+        post: operations["check_providers"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/providers/{name}/disable": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Disable provider
+         * @description Disable a provider: new runs that need it are refused, sessions that are running continue.
+         */
+        post: operations["disable_provider"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/providers/{name}/enable": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Enable provider
+         * @description Enable a provider that was disabled, and forget the failures that runs observed.
+         */
+        post: operations["enable_provider"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/agents/{slug}/execute": {
         parameters: {
             query?: never;
@@ -483,6 +543,26 @@ export interface paths {
          * @description Stream all live updates that a page shows, over one connection: changed runs, and the logs of some runs.
          */
         get: operations["stream_page"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/queue": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show queue
+         * @description Show how many runs are queued and why they have not started, and how long runs waited in the last hour.
+         */
+        get: operations["show_queue"];
         put?: never;
         post?: never;
         delete?: never;
@@ -656,8 +736,14 @@ export interface components {
             interrupted: boolean;
             /** @description How often the run was interrupted and resumed. Waiting for an answer does not count. */
             interruptions: number;
+            /** @description Queued runs with a higher priority start first; from -100 to 100. */
+            priority: number;
+            /** @description How far the run is, from 0 to 1: what its worker reports, or else its completed steps of those that its definition has. Null if unknown. */
+            progress: number | null;
             /** @description The `seq` of the event from which on the text of the run is not searchable, because the run has more text than is indexed; null if all of it is. */
             search_stopped_at: number | null;
+            /** @description While the run is queued: why it has not started. */
+            queue_reason: string | null;
             /** @description Text around the words that were searched, with each between U+E000 and U+E001. */
             snippet: string | null;
         };
@@ -752,8 +838,14 @@ export interface components {
             interrupted: boolean;
             /** @description How often the run was interrupted and resumed. Waiting for an answer does not count. */
             interruptions: number;
+            /** @description Queued runs with a higher priority start first; from -100 to 100. */
+            priority: number;
+            /** @description How far the run is, from 0 to 1: what its worker reports, or else its completed steps of those that its definition has. Null if unknown. */
+            progress: number | null;
             /** @description The `seq` of the event from which on the text of the run is not searchable, because the run has more text than is indexed; null if all of it is. */
             search_stopped_at: number | null;
+            /** @description While the run is queued: why it has not started. */
+            queue_reason: string | null;
             result: string | null;
             /** @description Null until the run has ended, and if no transcript is stored. */
             transcript: components["schemas"]["ArchiveEntry"][] | null;
@@ -919,6 +1011,50 @@ export interface components {
             payload: Record<string, unknown>;
             /** @description When it happened. */
             timestamp: string;
+        };
+        /**
+         * QueueOverview
+         * @description The queue: how many runs have not started, and why.
+         */
+        QueueOverview: {
+            /** @description The number of queued runs. */
+            total: number;
+            oldest_queued_at: string | null;
+            /** @description The queued runs by reason. */
+            groups: components["schemas"]["QueueGroupItem"][];
+            /** @description How long half of the runs waited that started in the last hour; null without one. */
+            wait_p50_seconds: number | null;
+            /** @description The same for 95 of 100 runs. */
+            wait_p95_seconds: number | null;
+            /** @description How many runs started in the last hour, at most 10,000. */
+            started_last_hour: number;
+        };
+        /**
+         * QueueGroupItem
+         * @description Queued runs that have not started for the same reason.
+         */
+        QueueGroupItem: {
+            /**
+             * @description The kind of the reason, for programs.
+             * @enum {unknown}
+             */
+            reason: "caller" | "definition" | "disabled" | "labels" | "other" | "provider" | "slots";
+            /** @description The reason, for people. */
+            message: string;
+            total: number;
+            /** @description The runs that start first, at most 20. */
+            runs: components["schemas"]["QueuedItem"][];
+        };
+        /**
+         * QueuedItem
+         * @description A queued run.
+         */
+        QueuedItem: {
+            run_id: string;
+            worker: string;
+            task: string;
+            priority: number;
+            queued_at: string | null;
         };
         /**
          * FoundEvents
@@ -1102,15 +1238,15 @@ export interface components {
          * @description The agents and model APIs that Shopfloor knows.
          */
         ProviderList: {
-            providers: components["schemas"]["ProviderInfo"][];
-            /** @description The names of those that are installed and have credentials. */
+            providers: components["schemas"]["ProviderItem"][];
+            /** @description The names of those that are installed, have credentials and are not disabled. */
             usable: string[];
         };
         /**
-         * ProviderInfo
-         * @description A provider as found on this machine.
+         * ProviderItem
+         * @description A provider: what the last check found, its status, and the limits that runs met.
          */
-        ProviderInfo: {
+        ProviderItem: {
             name: string;
             /** @enum {unknown} */
             kind: "agent" | "api";
@@ -1124,8 +1260,31 @@ export interface components {
             problem?: string | null;
             /** @default null */
             login?: string | null;
+            /** @default null */
+            access_mode?: ("api" | "local" | "subscription") | null;
+            /** @default null */
+            answers?: boolean | null;
             install: string;
             capabilities: components["schemas"]["Capabilities"];
+            /**
+             * @description `unavailable`: not installed, not logged in, or it does not answer.
+             * @enum {unknown}
+             */
+            status: "available" | "disabled" | "rate_limited" | "unavailable";
+            /** @description Why it is not available. */
+            reason: ("disabled" | "error" | "maintenance" | "rate_limited") | null;
+            /** @description What is wrong, or the reason that a person gave. */
+            error: string | null;
+            /** @description When it is expected to be available again. */
+            estimated_recovery: string | null;
+            /** @description Who disabled it. */
+            disabled_by: string | null;
+            /** @description When it was disabled. */
+            disabled_at: string | null;
+            /** @description The time of the last check. */
+            checked_at: string | null;
+            /** @description The newest limit of each kind and name. */
+            limits: components["schemas"]["ObservedLimit"][];
         };
         /**
          * Capabilities
@@ -1162,6 +1321,20 @@ export interface components {
             web_search?: boolean;
         };
         /**
+         * ObservedLimit
+         * @description A limit of a provider, as a run met it.
+         */
+        ObservedLimit: {
+            /** @enum {unknown} */
+            kind: "requests" | "tokens";
+            name: string | null;
+            current: number | null;
+            max: number | null;
+            reset_at: string | null;
+            status: ("allowed" | "rejected" | "warning") | null;
+            met_at: string;
+        };
+        /**
          * JsonRpcResponse
          * @description A JSON-RPC 2.0 response: either `result` or `error`.
          */
@@ -1194,6 +1367,11 @@ export interface components {
              * @default {}
              */
             input?: Record<string, unknown>;
+            /**
+             * @description The work in words, for the one text input of the worker that `input` does not set.
+             * @default null
+             */
+            text?: string | null;
             /**
              * @description Whether the run continues after the connection is closed.
              * @default false
@@ -1234,6 +1412,18 @@ export interface components {
              * @default null
              */
             client?: components["schemas"]["RequestClient"] | null;
+            /**
+             * @description Runs with a higher priority start first; by default 0.
+             * @default 0
+             */
+            priority?: number;
+            /**
+             * @description Labels that the host of the run must have, besides those of its worker.
+             * @default {}
+             */
+            labels?: {
+                [key: string]: string;
+            };
         };
         /**
          * RequestClient
@@ -1303,6 +1493,11 @@ export interface components {
              */
             input?: Record<string, unknown>;
             /**
+             * @description The work in words, for the one text input of the worker that `input` does not set.
+             * @default null
+             */
+            text?: string | null;
+            /**
              * @description The text shown in lists; by default made from the input.
              * @default null
              */
@@ -1337,6 +1532,18 @@ export interface components {
              * @default null
              */
             client?: components["schemas"]["RequestClient"] | null;
+            /**
+             * @description Runs with a higher priority start first; by default 0.
+             * @default 0
+             */
+            priority?: number;
+            /**
+             * @description Labels that the host of the run must have, besides those of its worker.
+             * @default {}
+             */
+            labels?: {
+                [key: string]: string;
+            };
         };
         /**
          * PinRequest
@@ -1370,6 +1577,22 @@ export interface components {
              * @default null
              */
             error?: string | null;
+        };
+        /**
+         * DisableRequest
+         * @description A request to disable a provider.
+         */
+        DisableRequest: {
+            /**
+             * @description Whether it is disabled for maintenance.
+             * @default false
+             */
+            maintenance?: boolean;
+            /**
+             * @description Why; shown to those whose runs need it.
+             * @default null
+             */
+            reason?: string | null;
         };
         /**
          * RunStarted
@@ -1414,6 +1637,10 @@ export interface components {
             cwd?: string | null;
             /** @default null */
             client_wait_seconds?: number | null;
+            /** @default 0 */
+            priority?: number;
+            /** @default null */
+            requires?: components["schemas"]["Requirements"] | null;
             /** @default null */
             executor?: "caller" | null;
             /** @default false */
@@ -1433,6 +1660,18 @@ export interface components {
             version?: string | null;
             /** @default null */
             session_id?: string | null;
+        };
+        /**
+         * Requirements
+         * @description What a host must have to execute a run.
+         */
+        Requirements: {
+            /** @default {} */
+            labels?: {
+                [key: string]: string;
+            };
+            /** @default [] */
+            providers?: string[];
         };
         /**
          * RunCompleted
@@ -1529,7 +1768,7 @@ export interface components {
         };
         /**
          * Session
-         * @description The session that executes an agent step.
+         * @description The session that executes an agent step, or the conversation of a model step.
          */
         Session: {
             provider: string;
@@ -1565,6 +1804,8 @@ export interface components {
             /** @default null */
             retryable?: boolean | null;
             /** @default null */
+            decision?: components["schemas"]["FailureDecision"] | null;
+            /** @default null */
             result?: unknown;
             /** @default null */
             usage?: components["schemas"]["Usage"] | null;
@@ -1584,6 +1825,20 @@ export interface components {
             ended_processes?: components["schemas"]["EndedProcess"][] | null;
             /** @default null */
             duration_ms?: number | null;
+        };
+        /**
+         * FailureDecision
+         * @description What follows the failure of a step.
+         */
+        FailureDecision: {
+            /** @enum {unknown} */
+            action: "abort" | "fallback" | "retry";
+            /** @default null */
+            try?: number | null;
+            /** @default null */
+            delay_seconds?: number | null;
+            /** @default null */
+            provider?: string | null;
         };
         /**
          * Limit
@@ -1648,6 +1903,8 @@ export interface components {
             /** @default null */
             retryable?: boolean | null;
             /** @default null */
+            decision?: components["schemas"]["FailureDecision"] | null;
+            /** @default null */
             result?: unknown;
             /** @default null */
             usage?: components["schemas"]["Usage"] | null;
@@ -1679,6 +1936,8 @@ export interface components {
             system_prompt?: string | null;
             /** @default false */
             synthetic?: boolean;
+            /** @default null */
+            session?: components["schemas"]["Session"] | null;
             /** @default null */
             clock?: "reader" | null;
             /** @default false */
@@ -1853,6 +2112,8 @@ export interface components {
             permission_mode?: string | null;
             /** @default null */
             context_tokens?: number | null;
+            /** @default false */
+            context_follows?: boolean;
         };
         /**
          * ToolCall
@@ -2539,35 +2800,6 @@ export interface operations {
             };
         };
     };
-    list_providers: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description The agents and model APIs, and which of them are usable. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ProviderList"];
-                };
-            };
-            /** @description An error. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ProblemAnswer"];
-                };
-            };
-        };
-    };
     list_plugins: {
         parameters: {
             query?: never;
@@ -2787,6 +3019,132 @@ export interface operations {
             };
         };
     };
+    list_providers: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The agents and model APIs, and which of them are usable. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProviderList"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    check_providers: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The providers, as the check found them. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProviderList"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    disable_provider: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The name of the provider. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["DisableRequest"];
+            };
+        };
+        responses: {
+            /** @description The provider after the change. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProviderItem"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    enable_provider: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The name of the provider. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The provider after the change. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProviderItem"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
     execute_worker: {
         parameters: {
             query?: never;
@@ -2937,6 +3295,35 @@ export interface operations {
                         id?: string;
                         data: string;
                     };
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    show_queue: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The queued runs by the reason why they wait. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QueueOverview"];
                 };
             };
             /** @description An error. */

@@ -37,6 +37,7 @@ from shopfloor.log import (
     AssistantMessage,
     Cost,
     EndedProcess,
+    Initialization,
     Note,
     Process,
     RunCompleted,
@@ -54,6 +55,7 @@ from shopfloor.ports import (
     AgentRequest,
     Child,
     Command,
+    ContextSize,
     Exit,
     Launch,
     Log,
@@ -151,6 +153,8 @@ class AgentProcess:
                 await self.record_interruption(result)
             case "failed":
                 await self._attempt.end(self._step_try, result, self._attempt.failure)
+            case None if self._step_try.is_timed_out:
+                await self._attempt.end(self._step_try, result, self._step_try.timeout_error(), is_decided=True)
             case None:
                 await self._attempt.end(self._step_try, result, self._attempt.stop_error(self._step_try.step_key))
 
@@ -203,14 +207,18 @@ class AgentProcess:
 
         The start is recorded first, so that a crash cannot hide it.
         """
+        process = Process(
+            pid=child.pid, command=launch.argv[0], args=_redact_secrets(launch.argv[1:]), cwd=self._request.cwd
+        )
+        session = msgspec.structs.replace(self._session(launch, None), process=process)
         if not self._step_try.resumed:
-            process = Process(
-                pid=child.pid, command=launch.argv[0], args=_redact_secrets(launch.argv[1:]), cwd=self._request.cwd
-            )
-            session = msgspec.structs.replace(self._session(launch, None), process=process)
             await self._attempt.begin(self._step_try, session=session)
         prompt = TextBlock(fidelity="router", text=self._request.prompt)
-        message = UserMessage(system_prompt=self._request.system_prompt, blocks=[prompt])
+        message = UserMessage(
+            system_prompt=self._request.system_prompt,
+            session=session if self._step_try.resumed else None,
+            blocks=[prompt],
+        )
         await self._attempt.append(message, self._step_try.step_key)
         child.release()
 
@@ -241,6 +249,8 @@ class AgentProcess:
                     item = await self._with_model(report)
                     async with self._partial_writer.lock:
                         await self._process_report(item)
+                case ContextSize(tokens=tokens):
+                    await self._record_context(tokens)
                 case UsageDelta():
                     self._transcriber.process_report(report)
                     await self._record_usage(report)
@@ -254,11 +264,22 @@ class AgentProcess:
 
     async def _with_model(self, item: TranscriptItem) -> TranscriptItem:
         message = item.payload
+        if isinstance(message, AssistantMessage) and message.note is not None and message.note.ready is not None:
+            return self._with_context_mark(item, message, message.note, message.note.ready)
         if not isinstance(message, AssistantMessage) or message.model or not message.blocks or item.agent != MAIN_AGENT:
             return item
         if message.synthetic or (model := await self._find_model(message.session_id)) is None:
             return item
         return msgspec.structs.replace(item, payload=msgspec.structs.replace(message, model=model))
+
+    def _with_context_mark(
+        self, item: TranscriptItem, message: AssistantMessage, note: Note, ready: Initialization
+    ) -> TranscriptItem:
+        """Mark the note that the agent is ready if the size of its context will follow."""
+        if item.agent != MAIN_AGENT or not self._normalizer.reports_context:
+            return item
+        note = msgspec.structs.replace(note, ready=msgspec.structs.replace(ready, context_follows=True))
+        return msgspec.structs.replace(item, payload=msgspec.structs.replace(message, note=note))
 
     async def _find_model(self, session_id: str | None) -> str | None:
         """Return the requested model, or else the model in the program's own record of the session."""
@@ -306,6 +327,13 @@ class AgentProcess:
             # Close the log now: many sub-agents must not keep many files open.
             del self._logs[event.run_id]
             await log_scope.aclose()
+
+    async def _record_context(self, tokens: int) -> None:
+        """Record the size of the context, which the note that the agent is ready did not have yet."""
+        ready = Initialization(context_tokens=tokens)
+        message = AssistantMessage(note=Note(kind="ready", ready=ready), clock="reader", blocks=[])
+        async with self._partial_writer.lock:
+            await self._attempt.append(message, self._step_try.step_key)
 
     async def _record_usage(self, delta: UsageDelta) -> None:
         """Record usage at once, because there is no total if this process is killed."""

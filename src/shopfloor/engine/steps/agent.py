@@ -15,7 +15,7 @@ from shopfloor.engine.workers.definition import Retry
 from shopfloor.errors import AgentFailed, BudgetExceeded, OutcomeUnknown, RateLimited
 from shopfloor.limits import RATE_LIMIT_WAIT_SECONDS, RATE_LIMIT_WAITS
 from shopfloor.log import is_run_id
-from shopfloor.ports import AgentRequest
+from shopfloor.ports import AgentRequest, require_enabled
 from shopfloor.views import RATE_LIMIT
 
 CONTINUE_PROMPT = "Go on with what you were doing."
@@ -40,13 +40,16 @@ class AgentStepRunner:
         self._provider = runtime.provider(options.provider)
         self._options = options
 
-    async def run(self, step_key: StepKey, *, name: str, retry: Retry | None = None) -> AgentResult:
+    async def run(
+        self, step_key: StepKey, *, name: str, retry: Retry | None = None, timeout_seconds: float | None = None
+    ) -> AgentResult:
         ended = await self._attempt.step(
             step_key,
             self._execute,
             name=name,
             kind=AGENT,
             retry=retry,
+            timeout_seconds=timeout_seconds,
             repeatable=self._provider.capabilities.resume,
             starts_itself=True,
         )
@@ -77,8 +80,12 @@ class AgentStepRunner:
         raise AgentFailed(f"{self._provider.name} is still rate-limited after waiting {RATE_LIMIT_WAITS} times")
 
     async def _new_request(self) -> AgentRequest:
-        """Build a request for a new session. Every try needs one: a provider accepts each session id only once."""
+        """Build a request for a new session. Raises `ProviderDisabled`.
+
+        Every try needs a new one: a provider accepts each session id only once.
+        """
         options = self._options
+        await require_enabled(self._runtime.provider_health, [options.provider])
         session_id, cwd = options.resume, options.cwd
         if options.resume is not None and is_run_id(options.resume):
             session_id, cwd = await find_session(self._runtime, self._provider, options.resume)

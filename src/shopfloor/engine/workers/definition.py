@@ -109,6 +109,11 @@ class _RetryableStep(_Step, frozen=True, kw_only=True):
     retry: Retry | None = None
 
 
+class _TimedStep(_RetryableStep, frozen=True, kw_only=True):
+    timeout: Positive | str | None = None
+    """The time limit of each try: seconds, or a duration such as `90s`, `10m` or `2h`."""
+
+
 class StartThread(_Step, frozen=True, kw_only=True, tag="start-thread"):
     """Starts a conversation with a model."""
 
@@ -137,7 +142,7 @@ class AddMessage(_Step, frozen=True, kw_only=True, tag="add-message"):
     input: list[str] = []
 
 
-class NextMessage(_RetryableStep, frozen=True, kw_only=True, tag="next-message"):
+class NextMessage(_TimedStep, frozen=True, kw_only=True, tag="next-message"):
     """Lets the model reply, with as many tool calls as it needs."""
 
     thread: str = "main"
@@ -171,21 +176,20 @@ class RunWorker(_RetryableStep, frozen=True, kw_only=True, tag="run-worker"):
     output: str | None = None
 
 
-class CommandStep(_RetryableStep, frozen=True, kw_only=True, tag="command"):
+class CommandStep(_TimedStep, frozen=True, kw_only=True, tag="command"):
     """Runs a program with its arguments, or a shell script. A value in it is always one word."""
 
     command: str | list[str]
     """A list is executed without a shell; a text is executed by `/bin/sh`."""
     cwd: str | None = None
     env: dict[str, str] = {}
-    timeout: Positive | None = None
     allow_failure: bool = False
     """Whether the step completes with any exit code; `output` then still gets stdout."""
     output: str | None = None
     """The variable that gets the standard output."""
 
 
-class Agent(_RetryableStep, frozen=True, kw_only=True, tag="agent"):
+class Agent(_TimedStep, frozen=True, kw_only=True, tag="agent"):
     """Passes a task to an agent such as Claude Code or Codex. Options that are not text also accept `{{NAME}}`."""
 
     provider: str
@@ -308,6 +312,14 @@ Step = (
 )
 
 
+class HostRequirements(_DefinitionPart, frozen=True, kw_only=True):
+    """What a host must have to execute the worker, besides the providers of its `agent` steps."""
+
+    labels: dict[str, str] = {}
+    """Labels of the host (`shopfloor up --label gpu=yes`)."""
+    providers: list[str] = []
+
+
 class Definition(_DefinitionPart, frozen=True, kw_only=True):
     """A worker: its inputs, its steps and its output."""
 
@@ -319,6 +331,7 @@ class Definition(_DefinitionPart, frozen=True, kw_only=True):
     tools: dict[str, ToolDefinition] = {}
     memory: bool = False
     """Whether the memories that the worker stored are added to its system prompts."""
+    requires: HostRequirements | None = None
     kinds: dict[str, str] = {}
     """The worker's own kinds of steps: `package.module:function`."""
     prompts: dict[str, str] = {}

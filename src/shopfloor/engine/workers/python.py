@@ -24,11 +24,20 @@ from typing import (
 
 import msgspec
 
-from shopfloor.engine.workers.definition import Definition, InputField, InputType, ToolDefinition, is_slug
+from shopfloor.decoding import convert
+from shopfloor.engine.workers.definition import (
+    Definition,
+    HostRequirements,
+    InputField,
+    InputType,
+    ToolDefinition,
+    is_slug,
+)
 from shopfloor.engine.workers.imports import load_object
 from shopfloor.engine.workers.source_hash import source_hashes
 from shopfloor.errors import InvalidWorker, ToolFailed
 from shopfloor.limits import WORKER_FUNCTIONS
+from shopfloor.ports import label_problem
 
 __all__ = ["PythonTool", "PythonWorker", "accepted_arguments", "load_object", "tool", "worker"]
 
@@ -94,6 +103,7 @@ def worker(
     input: Mapping[str, Any] | None = None,
     tools: Sequence[PythonTool[Any, Any]] = (),
     memory: bool = False,
+    requires: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[P, R]], PythonWorker[P, R]]: ...
 def worker(
     function: Callable[..., Any] | None = None,
@@ -105,11 +115,13 @@ def worker(
     input: Mapping[str, Any] | None = None,  # noqa: A002 - named as in definitions
     tools: Sequence[PythonTool[Any, Any]] = (),
     memory: bool = False,
+    requires: Mapping[str, Any] | None = None,
 ) -> Any:
     """Create a worker from an `async def` whose first parameter is the run and whose other parameters are the inputs.
 
     The slug defaults to the function's name, the description to its docstring. `input` adds inputs to those of the
-    parameters: names with types (`{"NAME": str}`) or `InputField`s.
+    parameters: names with types (`{"NAME": str}`) or `InputField`s. `requires` is what a host must have to execute the
+    worker: `{"labels": {"gpu": "yes"}, "providers": ["codex"]}`.
     """
 
     def decorate(function: Callable[..., Any]) -> PythonWorker[Any, Any]:
@@ -131,12 +143,25 @@ def worker(
                 input=fields,
                 tools={tool.name: tool.definition for tool in tools},
                 memory=memory,
+                requires=None if requires is None else _host_requirements(requires, where),
                 function=where,
                 functions=_function_hashes(function),
             ),
         )
 
     return decorate if function is None else decorate(function)
+
+
+def _host_requirements(requires: Mapping[str, Any], where: str) -> HostRequirements:
+    """Convert `requires` of a worker. Raises `InvalidWorker`."""
+    try:
+        found = convert(dict(requires), HostRequirements)
+    except msgspec.ValidationError as error:
+        raise InvalidWorker(f"`requires` of {where} is invalid: {error}") from error
+    for name, value in found.labels.items():
+        if problem := label_problem(name, value):
+            raise InvalidWorker(f"`requires` of {where} is invalid: {problem}")
+    return found
 
 
 @overload
