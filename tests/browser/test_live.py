@@ -196,7 +196,9 @@ def test_the_end_is_followed_until_the_reader_scrolls_away(tabs: Tabs, server: S
     expect(newest.last).to_be_in_viewport()
 
 
-def test_nothing_jumps_while_text_streams(tabs: Tabs, server: Server, model: ModelServer, owner: str) -> None:
+def test_nothing_jumps_while_text_streams_and_when_the_run_ends(
+    tabs: Tabs, server: Server, model: ModelServer, owner: str
+) -> None:
     model.say(Turn(say=[Text(text=WORDS * 5)], chunk=30, pause=0.05))
     run_id = server.dispatch("speaker", owner=owner, TOPIC="calm")
     context = tabs.context()
@@ -209,4 +211,6 @@ def test_nothing_jumps_while_text_streams(tabs: Tabs, server: Server, model: Mod
     expect(transcript(page)).to_contain_text("word20")
     before = page.evaluate("window.shifted ?? 0")
     expect(transcript(page)).to_contain_text(re.compile("(word59 word60.*){3}", re.DOTALL))
+    expect(selected(page).locator('[data-status="done"]').first).to_be_visible()
+    expect(result(page)).to_contain_text("word1 word2")
     assert page.evaluate("window.shifted ?? 0") - before < 0.05

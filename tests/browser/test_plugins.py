@@ -172,6 +172,7 @@ def test_a_run_shows_what_the_job_reported(tabs: Tabs, plugin_server: Server, ow
     run_id = plugin_server.http.post("/api/runs", json=body).json()["run_id"]
     page = tabs.open(plugin_server, f"/agents/{owner}/workers?worker={run_id}", color_scheme=colors)
     expect(result(page)).to_contain_text("3 words")
+    open_result(page)
     expect(result(page).get_by_role("list", name="Artifacts").get_by_role("listitem")).to_have_text(
         ["counts.csv", "notes.md"]
     )

@@ -85,10 +85,9 @@ function previewOf({ status, error, result, kind, artifacts }: RunDetail): strin
 const withoutMarks = (text: string) => text.replace(/\*\*|__|`|^#+\s/gm, "");
 
 function ActivityLine({ run, children }: { run: RunDetail; children: ReactNode }) {
-  const queueReason = (run as { queue_reason?: string | null }).queue_reason;
   const activity =
     run.status === "queued"
-      ? (queueReason ?? "Waits for a free slot")
+      ? (run.queue_reason ?? "Waits for a free slot")
       : run.status === "waiting"
         ? (waitText(run.waits_for) ?? "")
         : (run.summary ?? "");
