@@ -79,6 +79,7 @@ FIELDS = {
     "type": "The type that a value must have.",
     "optional": "The input may be missing; it is then `null`.",
     "default": "The value if none is given.",
+    "choices": "The only values that the input takes. Forms offer them.",
     "parameters": "The tool's input: parameters by name, each with `type`, `description`, `optional`; or a whole JSON "
     "Schema with "
     "`type: object`.",

@@ -40,7 +40,7 @@ def test_a_worker_runs_with_the_values_of_the_form(tabs: Tabs, server: Server, o
     assert (run["name"], run["channel_id"]) == ("form", "page")
 
 
-@pytest.mark.req("WT-84")
+@pytest.mark.req("WT-78")
 def test_an_input_with_choices_offers_them(tabs: Tabs, server: Server, owner: str) -> None:
     page = tabs.open(server, f"/agents/{owner}/workers")
     dialog = open_form(page, "form")

@@ -220,7 +220,7 @@ def test_a_card_is_a_link_that_can_be_opened_in_another_tab(tabs: Tabs, server: 
     expect(task(opened.value)).to_have_text("echo linked")
 
 
-@pytest.mark.req("WT-80")
+@pytest.mark.req("WT-74")
 def test_sub_runs_are_folded_below_the_run_that_called_them(tabs: Tabs, server: Server, owner: str) -> None:
     parent = server.dispatch("parent", owner=owner)
     server.wait_for_status(parent, "done")

@@ -57,7 +57,7 @@ def test_a_command_of_a_worker_has_its_command_line_and_duration(tabs: Tabs, ser
     )
 
 
-@pytest.mark.req("WT-82")
+@pytest.mark.req("WT-76")
 def test_transcript_and_timeline_mark_the_same_call(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
     page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={recorded_runs.stories.everything}")
     expect(line(page, 7)).to_be_visible()
