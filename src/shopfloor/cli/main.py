@@ -30,6 +30,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "Inspect": {
         "list": "List and search runs, newest first",
         "queue": "Show which runs have not started, and why",
+        "stats": "Show what runs cost, per day, model, provider or worker, and what failed",
         "status": "Show the status, cost and timeline of a run",
         "result": "Print the output of a run",
         "show": "Print the transcript of a run",
@@ -40,6 +41,8 @@ GROUPS: dict[str, dict[str, str]] = {
     "Serve": {
         "up": "Start the server: the web page, the API, and dispatched runs",
         "down": "Stop the server",
+        "host": "Execute dispatched runs beside the server, without the page and the API",
+        "hosts": "List the hosts that execute runs, and drain one",
         "projects": "List, add and remove folders whose workers the server runs",
         "login": "Print a one-time link that logs a browser in",
         "tokens": "List, create and revoke access tokens and browser sessions",

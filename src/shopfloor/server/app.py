@@ -18,12 +18,14 @@ from shopfloor.server import (
     artifact_downloads,
     execution_stream,
     fleet,
+    hosts,
     logs,
     providers,
     queue,
     rpc,
     run_actions,
     runs,
+    stats,
     streams,
 )
 from shopfloor.server.auth import AuthMiddleware, LoginLimiter
@@ -36,7 +38,20 @@ from shopfloor.server.logs import LOG_MEDIA_TYPE
 from shopfloor.server.run_tree import SpanCache
 from shopfloor.server.services import Services
 
-_MODULES = (runs, logs, artifact_downloads, run_actions, providers, execution_stream, streams, queue, fleet, rpc)
+_MODULES = (
+    runs,
+    stats,
+    logs,
+    artifact_downloads,
+    run_actions,
+    execution_stream,
+    streams,
+    queue,
+    fleet,
+    hosts,
+    providers,
+    rpc,
+)
 OPERATIONS = tuple(operation for module in _MODULES for operation in module.operations.all)
 
 

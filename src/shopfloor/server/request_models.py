@@ -11,6 +11,7 @@ from starlette.requests import Request
 from shopfloor.errors import InvalidParameter
 from shopfloor.limits import OPEN_BRANCHES, TASK_MAX_CHARS
 from shopfloor.ports import CallResult, RunRequest, run_fields
+from shopfloor.server.host_models import DrainOrder
 from shopfloor.server.limits import BODY_DEPTH
 from shopfloor.server.parameters import UUID4
 
@@ -127,7 +128,16 @@ class DisableRequest(_Body, frozen=True, kw_only=True):
 ExecutionRequest = StartExecution | ContinueExecution
 
 
-REQUEST_MODELS = (StartExecution, ContinueExecution, RunRequest, PinRequest, CancelOrder, AnswerOrder, DisableRequest)
+REQUEST_MODELS = (
+    StartExecution,
+    ContinueExecution,
+    RunRequest,
+    PinRequest,
+    CancelOrder,
+    AnswerOrder,
+    DrainOrder,
+    DisableRequest,
+)
 
 _JSON = "application/json"
 _HINT = "see /api/docs for the fields of the body"

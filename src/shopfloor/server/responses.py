@@ -10,14 +10,29 @@ from starlette.responses import Response
 
 from shopfloor.errors import Forbidden
 from shopfloor.ports import RunService
-from shopfloor.server import fleet_models, response_models
+from shopfloor.server import fleet_models, host_models, response_models
 from shopfloor.server.services import Services
+from shopfloor.views import Stats
+
+
+class WorkerCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """The numbers of runs by status."""
+
+    all: int
+    queued: int
+    running: int
+    waiting: int
+    done: int
+    failed: int
+    cancelled: int
+
 
 RESPONSE_MODELS = (
     response_models.ProblemAnswer,
     response_models.ExecutionProblem,
     response_models.WorkerList,
     response_models.WorkerItem,
+    WorkerCounts,
     response_models.WorkerDetail,
     response_models.WorkerEvents,
     response_models.ArtifactList,
@@ -36,6 +51,9 @@ RESPONSE_MODELS = (
     response_models.ProviderList,
     response_models.ProviderItem,
     response_models.JsonRpcResponse,
+    host_models.HostList,
+    host_models.HostAnswer,
+    Stats,
 )
 # For a stream the schema describes one event, as tools that read OpenAPI expect.
 _TEXT = {"type": "string"}
