@@ -99,6 +99,12 @@ def test_pills_filter_by_status_and_the_count_follows(tabs: Tabs, server: Server
         expect(cards(page)).to_have_count(0)
     pill(page, "All").click()
     expect(cards(page)).to_have_count(3)
+    # Each pill has its number, also while another one is chosen.
+    pill(page, "Done").click()
+    for name, count in {"All": 3, "Running": 1, "Done": 1, "Failed": 1, "Waiting": 0}.items():
+        expect(pill(page, name)).to_have_attribute("title", f"{name}: {count}")
+    server.command("exit 4", "--owner", owner)
+    expect(pill(page, "Failed")).to_have_attribute("title", "Failed: 2")
 
 
 def test_runs_are_filtered_by_worker_and_by_channel(tabs: Tabs, server: Server, owner: str) -> None:
