@@ -70,10 +70,10 @@ def show_timeline(page: Page) -> None:
         tab.click()
 
 
-def set_filter(page: Page, name: str, **option: str | int) -> None:
+def set_filter(page: Page, name: str, *, label: str | None = None, value: str | None = None) -> None:
     """Choose an option of a filter of the list."""
     page.get_by_role("button", name="Filters").click()
-    page.get_by_role("combobox", name=name).select_option(**option)
+    page.get_by_role("combobox", name=name).select_option(label=label, value=value)
     page.keyboard.press("Escape")
 
 

@@ -99,6 +99,12 @@ def test_pills_filter_by_status_and_the_count_follows(tabs: Tabs, server: Server
         expect(cards(page)).to_have_count(0)
     pill(page, "All").click()
     expect(cards(page)).to_have_count(3)
+    # Each pill has its number, also while another one is chosen.
+    pill(page, "Done").click()
+    for name, count in {"All": 3, "Running": 1, "Done": 1, "Failed": 1, "Waiting": 0}.items():
+        expect(pill(page, name)).to_have_attribute("title", f"{name}: {count}")
+    server.command("exit 4", "--owner", owner)
+    expect(pill(page, "Failed")).to_have_attribute("title", "Failed: 2")
 
 
 def test_runs_are_filtered_by_worker_and_by_channel(tabs: Tabs, server: Server, owner: str) -> None:
@@ -220,6 +226,7 @@ def test_a_card_is_a_link_that_can_be_opened_in_another_tab(tabs: Tabs, server: 
     expect(task(opened.value)).to_have_text("echo linked")
 
 
+@pytest.mark.req("WT-83")
 def test_sub_runs_are_folded_below_the_run_that_called_them(tabs: Tabs, server: Server, owner: str) -> None:
     parent = server.dispatch("parent", owner=owner)
     server.wait_for_status(parent, "done")
@@ -227,7 +234,7 @@ def test_sub_runs_are_folded_below_the_run_that_called_them(tabs: Tabs, server: 
     assert len(children) == 2
     page = tabs.open(server, f"/agents/{owner}/workers")
     expect(cards(page)).to_have_count(1)
-    expect(button(page, "Show sub-runs")).to_have_text("2")
+    expect(button(page, "Show sub-runs")).to_have_attribute("title", "Show sub-runs (2)")
     button(page, "Show sub-runs").click()
     for child in children:
         expect(card(page, child)).to_be_visible()

@@ -196,17 +196,24 @@ def test_the_end_is_followed_until_the_reader_scrolls_away(tabs: Tabs, server: S
     expect(newest.last).to_be_in_viewport()
 
 
-def test_nothing_jumps_while_text_streams(tabs: Tabs, server: Server, model: ModelServer, owner: str) -> None:
+def test_nothing_jumps_while_text_streams_and_when_the_run_ends(
+    tabs: Tabs, server: Server, model: ModelServer, owner: str
+) -> None:
     model.say(Turn(say=[Text(text=WORDS * 5)], chunk=30, pause=0.05))
     run_id = server.dispatch("speaker", owner=owner, TOPIC="calm")
     context = tabs.context()
     context.add_init_script(
+        # The text that streams becomes a row at the same place, so the element below it, which is empty then, does not
+        # count; nor does the frame in the chart, which shows where the reader is.
         """new PerformanceObserver((list) => {
-            for (const one of list.getEntries()) window.shifted = (window.shifted ?? 0) + one.value;
+            const counts = (one) => one.sources.some(({ node }) => !node?.closest?.("[data-tail], [data-frame]"));
+            for (const one of list.getEntries().filter(counts)) window.shifted = (window.shifted ?? 0) + one.value;
         }).observe({ type: "layout-shift", buffered: true });"""
     )
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", context=context)
     expect(transcript(page)).to_contain_text("word20")
     before = page.evaluate("window.shifted ?? 0")
     expect(transcript(page)).to_contain_text(re.compile("(word59 word60.*){3}", re.DOTALL))
-    assert page.evaluate("window.shifted ?? 0") - before < 0.05
+    expect(selected(page).locator('[data-status="done"]').first).to_be_visible()
+    expect(result(page)).to_contain_text("word1 word2")
+    assert page.evaluate("window.shifted ?? 0") - before < 0.01

@@ -115,6 +115,7 @@ def test_an_edit_is_shown_as_a_diff(page: Page) -> None:
     assert (color_name(background(removed)), color_name(background(added))) == ("red", "green")
 
 
+@pytest.mark.req("WT-86")
 def test_code_and_diffs_have_the_colors_of_their_language(page: Page) -> None:
     keyword = row(page, 5).locator("pre").get_by_text("def", exact=True)
     expect(keyword).to_be_visible()
@@ -217,6 +218,7 @@ def test_a_deep_link_to_an_event_expands_its_row(tabs: Tabs, recorded_runs: Reco
     expect(row(page, 7).get_by_text("red alert")).to_be_in_viewport()
 
 
+@pytest.mark.req("WT-86")
 def test_reads_in_a_row_are_one_line_a_plan_is_a_checklist_and_inverse_text_can_be_read(
     tabs: Tabs, recorded_runs: RecordedRuns
 ) -> None:
@@ -248,6 +250,7 @@ def test_reads_in_a_row_are_one_line_a_plan_is_a_checklist_and_inverse_text_can_
     assert contrast(rgb(inverse), background(inverse)) >= 4.5
 
 
+@pytest.mark.req("WT-86")
 def test_the_call_of_an_agent_and_its_sub_run_are_one_block(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
     page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={recorded_runs.stories.agents}", viewport=TALL)
     block = row(page, 7)
@@ -259,6 +262,7 @@ def test_the_call_of_an_agent_and_its_sub_run_are_one_block(tabs: Tabs, recorded
     expect(block.get_by_text("echo in-subagent")).to_be_visible()
 
 
+@pytest.mark.req("WT-84")
 def test_a_failed_run_opens_at_its_failure_and_keys_go_from_one_to_the_next(
     tabs: Tabs, recorded_runs: RecordedRuns
 ) -> None:

@@ -13,6 +13,7 @@ input:
   COUNT: {type: integer, description: How many, default: 3}
   RATIO: {type: number, optional: true}
   LOUD: {type: boolean, default: false}
+  TONE: {choices: [calm, glad], default: calm}
   ITEMS: {type: array, default: [a, b]}
 steps:
   Say it: {block: command, command: "printf '%s x %s %s' {{TITLE}} {{COUNT}} {{LOUD}}", output: SAID}

@@ -52,7 +52,7 @@ describe("the second line of a card", () => {
     expect(card({ status: "waiting", asks: null, waits_for: ["run"] }).text).toBe("waits for a sub-run · #dev");
     const error = { code: "command_failed", message: "exit 1:\nno key" };
     expect(card({ status: "failed", error })).toEqual({ text: "exit 1: no key · #dev", tone: "failed" });
-    expect(cardNote({ ...run("a", { status: "queued" }), queue_reason: "no free slot" }, null).text).toBe(
+    expect(cardNote(run("a", { status: "queued", queue_reason: "no free slot" }), null).text).toBe(
       "no free slot · page",
     );
   });

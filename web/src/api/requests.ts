@@ -81,6 +81,27 @@ const fetchRuns = (
     }),
   );
 
+/** The numbers of runs by status, of all that match a filter but for its status. */
+export const countsQuery = ({ status: _, ...filter }: RunFilter) =>
+  queryOptions({
+    queryKey: ["counts", filter],
+    queryFn: ({ signal }) =>
+      dataOf(
+        client.GET("/api/agents/workers/counts", {
+          params: {
+            query: withoutUndefined({
+              agent_id: filter.owner,
+              q: filter.q || undefined,
+              worker: filter.worker,
+              channel_id: filter.channel,
+              roots: filter.roots || undefined,
+            }),
+          },
+          signal,
+        }),
+      ),
+  });
+
 /** A run with its result and the calls it waits for. The messages are in its log. */
 export const runQuery = (id: string) =>
   queryOptions({

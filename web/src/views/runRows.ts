@@ -95,16 +95,11 @@ export interface CardNote {
   readonly tone: "failed" | "waiting" | null;
 }
 
-/** Fields that the list has while a run is queued. */
-interface QueueState {
-  readonly queue_reason?: string | null;
-}
-
 /**
  * Return what the run asks, why it has not started, or why it failed; otherwise what executes it. Where it came from
  * is last.
  */
-export function cardNote(run: Run & QueueState, owner: string | null): CardNote {
+export function cardNote(run: Run, owner: string | null): CardNote {
   const tone = run.status === "failed" || run.status === "waiting" ? run.status : null;
   const reason = reasonOf(run);
   const channel = run.channel_id === null ? null : (run.channel_name ?? run.channel_id);
@@ -113,12 +108,12 @@ export function cardNote(run: Run & QueueState, owner: string | null): CardNote 
   return { text: parts.filter(Boolean).join(" · "), tone: reason === null ? null : tone };
 }
 
-function reasonOf(run: Run & QueueState): string | null {
+function reasonOf(run: Run): string | null {
   switch (run.status) {
     case "waiting":
       return run.asks?.length ? run.asks.map((ask) => oneLine(ask)).join(" · ") : waitText(run.waits_for);
     case "queued":
-      return run.queue_reason ?? null;
+      return run.queue_reason;
     case "failed":
       return oneLine(run.error?.message ?? run.error?.code ?? "") || null;
     case "cancelled":

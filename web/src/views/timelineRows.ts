@@ -22,6 +22,7 @@ export interface CallItem extends Base {
   readonly name: string;
   readonly preview: string;
   readonly isSubRun: boolean;
+  readonly isCommand?: boolean;
   /** Null while the call has no result. */
   readonly ending: Ending | null;
   readonly durationMs: number | null;
@@ -140,8 +141,10 @@ function stepItem(
 ): CallItem | StatusItem {
   const failure = cancelledBy.has(span?.end_seq ?? 0) ? "cancelled" : "failed";
   const ending = span === undefined || span.ended_at === null ? null : span.error ? failure : "completed";
+  const isStep = span?.kind === "step";
   const durationMs = span?.duration_ms ?? null;
-  if (span?.kind !== "run") return { ...base, kind: "status", text, isStep: span !== undefined, ending, durationMs };
+  if (span?.kind !== "run")
+    return { ...base, kind: "status", text, isStep, ending, durationMs: isStep ? durationMs : null };
   return {
     ...base,
     kind: "call",

@@ -52,7 +52,7 @@ export function Actions({ run }: { run: RunDetail }) {
           <Icon name="download" className="text-icon" />
         </a>
         {/* One of both, in the same place: nothing moves when the run ends. */}
-        <span className={clsx("on-phone ml-1 flex justify-end", wasActive && "min-w-28")}>
+        <span className={clsx("on-phone ml-1 flex justify-end", wasActive && "min-w-[116px]")}>
           {isRunActive ? (
             <CancelButton isCancelling={isCancelling} onCancel={() => cancelMutation.mutate()} />
           ) : (

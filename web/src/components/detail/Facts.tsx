@@ -5,18 +5,23 @@ import { TimeAgo } from "@/components/ui/Time";
 import { clientText, waitText } from "@/views/detail";
 import { OwnerLink, RunLink } from "./links";
 
-/** A line of short facts about a run, as far as they are known. */
+/** A line of short facts about a run, as far as they are known and have room: the most important first. */
 export function Facts({ run }: { run: RunDetail }) {
   const isQueued = run.status === "queued";
   const waitLabel = waitText(run.waits_for);
   const channel = run.channel_name || run.channel_id;
   return (
     <div className="flex min-h-5 items-start gap-2 text-12/5 text-text-3 md:pl-[26px]">
-      <ul aria-label="About this run" className="flex min-w-0 flex-1 flex-wrap max-md:max-h-10 max-md:overflow-hidden">
+      <ul aria-label="About this run" className="flex max-h-10 min-w-0 flex-1 flex-wrap overflow-hidden md:max-h-5">
         <Fact>
           <StatusBadge status={run.status} interrupted={run.interrupted} />
         </Fact>
         {waitLabel !== null && <Fact>{waitLabel}</Fact>}
+        {run.parent_run_id !== null && (
+          <Fact>
+            <RunLink id={run.parent_run_id}>Parent run</RunLink>
+          </Fact>
+        )}
         <Fact title="Worker type">{run.worker_type}</Fact>
         {run.name !== run.worker_type && <Fact title="Worker">{run.name}</Fact>}
         {run.provider !== null && run.provider !== run.worker_type && <Fact title="Provider">{run.provider}</Fact>}
@@ -27,12 +32,11 @@ export function Facts({ run }: { run: RunDetail }) {
             owner <OwnerLink owner={run.agent_id} />
           </Fact>
         )}
-        {run.client !== null && (
-          <Fact title={run.client.session_id ? `Session ${run.client.session_id}` : undefined}>
-            from {clientText(run.client)}
+        {run.children > 0 && (
+          <Fact>
+            {run.children.toLocaleString("en")} {run.children === 1 ? "sub-run" : "sub-runs"}
           </Fact>
         )}
-        {run.host !== null && <Fact title="Host">{run.host}</Fact>}
         <Fact>
           {isQueued ? "queued " : "started "}
           <TimeAgo at={isQueued ? (run.queued_at ?? run.started_at) : run.started_at} />
@@ -43,16 +47,12 @@ export function Facts({ run }: { run: RunDetail }) {
             searched to #{run.search_stopped_at}
           </Fact>
         )}
-        {run.children > 0 && (
-          <Fact>
-            {run.children.toLocaleString("en")} {run.children === 1 ? "sub-run" : "sub-runs"}
+        {run.client !== null && (
+          <Fact title={run.client.session_id ? `Session ${run.client.session_id}` : undefined}>
+            from {clientText(run.client)}
           </Fact>
         )}
-        {run.parent_run_id !== null && (
-          <Fact>
-            <RunLink id={run.parent_run_id}>Parent run</RunLink>
-          </Fact>
-        )}
+        {run.host !== null && <Fact title="Host">{run.host}</Fact>}
       </ul>
       <span title={`Run ${run.id}`} className="font-mono max-md:hidden">
         {run.id.slice(0, 8)}

@@ -1,10 +1,10 @@
 import { useQuery } from "@tanstack/react-query";
 import clsx from "clsx";
-import type { ReactNode } from "react";
+import { type ReactNode, useState } from "react";
 import { type RunDetail, spansQuery } from "@/api";
 import { Duration } from "@/components/ui/Time";
 import { formatCount, formatMoney, tokenShares, totalTokens } from "@/views/amounts";
-import { usageText } from "@/views/detail";
+import { isActive, usageText } from "@/views/detail";
 
 const UNKNOWN = "–";
 
@@ -69,12 +69,18 @@ function Cost({ run }: { run: RunDetail }) {
 }
 
 function Tokens({ run }: { run: RunDetail }) {
+  const [wasActive] = useState(isActive(run.status));
   const own = totalTokens(run.usage);
   const usage = own > 0 ? run.usage : run.tree_usage;
   const total = totalTokens(usage);
   const shares = tokenShares(usage);
   return (
-    <Figure name="Tokens" className="min-w-20" title={total > 0 ? usageText(run) : undefined}>
+    // The numbers of an active run appear later: their place is kept.
+    <Figure
+      name="Tokens"
+      className={clsx("min-w-20", wasActive && "wide:min-w-[270px]")}
+      title={total > 0 ? usageText(run) : undefined}
+    >
       <b>{total > 0 ? formatCount(total) : UNKNOWN}</b>
       {total > 0 && (
         <>
@@ -105,12 +111,12 @@ function Figure({ name, className, title, children }: FigureProps) {
     <div
       title={title}
       className={clsx(
-        "mr-5 border-r border-border py-2 pr-5 last:mr-0 last:border-0 last:pr-0 max-wide:mr-3.5 max-wide:pr-3.5",
+        "mr-5 shrink-0 border-r border-border py-2 pr-5 last:mr-0 last:border-0 last:pr-0 max-wide:mr-3.5 max-wide:pr-3.5",
         className,
       )}
     >
       <dt className="text-11/[14px] text-text-3">{name}</dt>
-      <dd className="flex items-baseline gap-1.5 text-12/5 text-text-3 [&>b]:text-[15px] [&>b]:font-semibold [&>b]:tracking-[-.01em] [&>b]:text-text">
+      <dd className="flex h-5 items-baseline gap-1.5 text-12/5 text-text-3 [&>b]:text-[15px] [&>b]:font-semibold [&>b]:tracking-[-.01em] [&>b]:text-text">
         {children}
       </dd>
     </div>

@@ -78,16 +78,18 @@ function previewOf({ status, error, result, kind, artifacts }: RunDetail): strin
   const names = artifacts.length > 0 ? ` · ${artifacts.map(({ name }) => name).join(", ")}` : "";
   if (!result) return `This run has no result.${names}`;
   const text = kind === "command" ? (result.trimEnd().split("\n").at(-1) ?? "") : result;
-  return oneLine(text, PREVIEW_CHARS) + names;
+  return oneLine(withoutMarks(text.slice(0, PREVIEW_CHARS * 4)), PREVIEW_CHARS) + names;
 }
 
+/** Remove the marks of Markdown that would stand in the way on one line. */
+const withoutMarks = (text: string) => text.replace(/\*\*|__|`|^#+\s/gm, "");
+
 function ActivityLine({ run, children }: { run: RunDetail; children: ReactNode }) {
-  const queueReason = (run as { queue_reason?: string | null }).queue_reason;
   const activity =
     run.status === "queued"
-      ? (queueReason ?? "Waits for a free slot")
+      ? (run.queue_reason ?? "Waits for a free slot")
       : run.status === "waiting"
-        ? (run.asks?.map((ask) => oneLine(ask)).join(" · ") ?? waitText(run.waits_for))
+        ? (waitText(run.waits_for) ?? "")
         : (run.summary ?? "");
   return (
     <div className={clsx(LINE_CLASS, "bg-bg-side text-text-2")}>

@@ -4,6 +4,7 @@ import { useId } from "react";
 import { channelsQuery, type Run, type Status, workersQuery } from "@/api";
 import { StatusSign } from "@/components/ui/Badge";
 import { buttonClass } from "@/components/ui/Button";
+import { Count } from "@/components/ui/Count";
 import { Icon } from "@/components/ui/Icon";
 import { useChangeAddress, useAddress } from "@/useAddress";
 import { STATUSES } from "@/router";
@@ -58,7 +59,7 @@ function Pill({ status, count, isActive, onSelect }: PillProps) {
       )}
     >
       {status === undefined ? name : <StatusSign status={status} className="size-[13px] stroke-2" />}
-      {count !== undefined && formatCount(count)}
+      {count !== undefined && <Count text={formatCount(count)} />}
     </button>
   );
 }
@@ -84,7 +85,7 @@ export function FilterMenu({ seenRuns }: { seenRuns: readonly Run[] }) {
         )}
       >
         <Icon name="filter" className={clsx("size-3.5", count === 0 && "text-icon")} />
-        {count > 0 && count}
+        {count > 0 && <Count text={String(count)} />}
       </button>
       <div
         id={id}

@@ -3,6 +3,7 @@ import { type MouseEvent, memo } from "react";
 import type { Run } from "@/api";
 import { StatusIcon } from "@/components/ui/Badge";
 import { Highlighted } from "@/components/ui/Highlighted";
+import { Count } from "@/components/ui/Count";
 import { Icon } from "@/components/ui/Icon";
 import { Age, Duration } from "@/components/ui/Time";
 import { costOf } from "@/views/amounts";
@@ -203,7 +204,7 @@ function FoldButton({ run, isExpanded, onToggle, className }: FoldProps) {
       )}
     >
       <Icon name={isExpanded ? "down" : "right"} className="size-[11px] stroke-[2.25]" />
-      {run.children > 999 ? "999+" : run.children}
+      <Count text={run.children > 999 ? "999+" : String(run.children)} />
     </button>
   );
 }

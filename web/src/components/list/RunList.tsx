@@ -1,6 +1,7 @@
-import { keepPreviousData, useInfiniteQuery } from "@tanstack/react-query";
+import { keepPreviousData, useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import {
+  countsQuery,
   isTransient,
   LIST_POLL_MS,
   pollMs,
@@ -39,6 +40,11 @@ export function RunList() {
     placeholderData: keepPreviousData,
     refetchInterval: ({ state }) => (isTransient(state.error) ? LIST_POLL_MS : pollEveryMs),
   });
+  const counts = useQuery({
+    ...countsQuery(filter),
+    placeholderData: keepPreviousData,
+    refetchInterval: pollEveryMs,
+  }).data;
   const pages = query.data?.pages ?? NO_PAGES;
   const [expanded, setExpanded] = useState(NONE);
   const isTree = filter.roots === true;
@@ -85,7 +91,7 @@ export function RunList() {
           <SearchBox onEnter={() => boxRef.current?.querySelector<HTMLElement>('[data-run][tabindex="0"]')?.focus()} />
           <FilterMenu seenRuns={seenRuns} />
         </div>
-        <StatusPills counts={undefined} />
+        <StatusPills counts={counts} />
         <FilterChips seenRuns={seenRuns} />
       </div>
       {query.isError && (!query.data || isRefused(query)) && (

@@ -59,7 +59,15 @@ function useCommand(item: TimelineItem, log: RunLog): TimelineItem {
   );
   if (item.kind !== "status" || command === null) return item;
   const { text, isStep, ...rest } = item;
-  return { ...rest, kind: "call", name: text, preview: oneLine(command), isSubRun: false, error: null };
+  return {
+    ...rest,
+    kind: "call",
+    name: text,
+    preview: oneLine(command),
+    isSubRun: false,
+    isCommand: true,
+    error: null,
+  };
 }
 
 /** Return the command line of a step: the message after its start has it. */
@@ -115,21 +123,15 @@ function Line({ item, longestMs }: { item: TimelineItem; longestMs: number }) {
   }
 }
 
+const iconOf = (item: CallItem) => (item.isSubRun ? "agent" : item.isCommand ? "term" : toolIcon(item.name));
+
 function CallLine({ item, longestMs }: { item: CallItem; longestMs: number }) {
   const isFailed = item.ending === "failed";
   const isOpen = item.ending === null;
   return (
     <>
       <Icon
-        name={
-          isFailed
-            ? "failed"
-            : item.ending === "cancelled"
-              ? "cancelled"
-              : item.isSubRun
-                ? "agent"
-                : toolIcon(item.name)
-        }
+        name={isFailed ? "failed" : item.ending === "cancelled" ? "cancelled" : iconOf(item)}
         label={item.ending ?? "started"}
         className={clsx("size-[13px]", isFailed ? "text-failed" : isOpen ? "text-running" : "text-icon")}
       />

@@ -46,7 +46,7 @@ export function Scroller({ viewport, log, folds, selectedSeq, searchText, sync }
           <VisibleRows viewport={viewport} log={log} folds={folds} selectedSeq={selectedSeq} />
         </ol>
       </div>
-      <div>
+      <div data-tail>
         <StreamingRows log={log} />
         <div className="h-2" />
       </div>

@@ -33,7 +33,7 @@ export function SearchBar({ fieldRef, text, onText, search }: Props) {
             fieldRef.current?.blur();
           }
         }}
-        className="h-[26px] w-44 min-w-0 rounded-2 border border-border-strong bg-bg-pop px-2 text-12 placeholder:text-text-3 max-sm:w-32 coarse:text-16"
+        className="h-[26px] w-44 min-w-0 rounded-2 border border-border-strong bg-bg-pop px-2 text-12 placeholder:text-text-3 max-sm:w-28 coarse:text-16"
       />
       {text.trim() !== "" && (
         <>

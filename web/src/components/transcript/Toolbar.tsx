@@ -1,3 +1,4 @@
+import clsx from "clsx";
 import type { RefObject } from "react";
 import { Button } from "@/components/ui/Button";
 import { Icon } from "@/components/ui/Icon";
@@ -9,8 +10,10 @@ interface Props {
   fieldRef: RefObject<HTMLInputElement | null>;
   searchText: string;
   onSearchText: (searchText: string) => void;
-  /** Null if the log is complete. */
+  /** Null if the log was complete at first. */
   isFollowing: boolean | null;
+  /** Whether the run may add events. If it no longer does, the button keeps its place. */
+  canFollow: boolean;
   onFollow: (isFollowing: boolean) => void;
   /** Whether all expandable rows are expanded; null if there are none. */
   isAllExpanded: boolean | null;
@@ -25,6 +28,7 @@ export function Toolbar({
   searchText,
   onSearchText,
   isFollowing,
+  canFollow,
   onFollow,
   isAllExpanded,
   onExpandAll,
@@ -38,7 +42,8 @@ export function Toolbar({
       <SearchBar search={search} fieldRef={fieldRef} text={searchText} onText={onSearchText} />
       <Button
         variant="ghost"
-        className="max-sm:hidden"
+        aria-label={isAllExpanded ? "Collapse all" : "Expand all"}
+        className="max-sm:px-1.5"
         disabled={isAllExpanded === null}
         title={
           isAllExpanded === null
@@ -47,7 +52,8 @@ export function Toolbar({
         }
         onClick={() => onExpandAll(!isAllExpanded)}
       >
-        {isAllExpanded ? "Collapse all" : "Expand all"}
+        <Icon name="expand" className="text-icon sm:hidden" />
+        <span className="max-sm:hidden">{isAllExpanded ? "Collapse all" : "Expand all"}</span>
       </Button>
       {isFollowing !== null && (
         <Button
@@ -55,7 +61,7 @@ export function Toolbar({
           aria-pressed={isFollowing}
           title="Follow new events (f)"
           onClick={() => onFollow(!isFollowing)}
-          className="aria-pressed:text-accent-text!"
+          className={clsx("aria-pressed:text-accent-text!", !canFollow && "invisible")}
         >
           <Icon name="down" className="size-3.5" />
           Follow

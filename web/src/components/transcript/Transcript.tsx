@@ -36,6 +36,7 @@ interface Props {
 /** The transcript of a run. Only the part in sight is loaded and rendered, however long the log is. */
 export function Transcript({ run, target, repeats, searchQuery, onEvent, toolbar, sync }: Props) {
   const isRunActive = isActive(run.status);
+  const [wasActive] = useState(isRunActive);
   const log = useLog(run.id, run.last_seq, isRunActive);
   const viewport = useViewport(log, isSingleStep(run), isRunActive && target === undefined, sync);
   const folds = useFolds();
@@ -99,7 +100,8 @@ export function Transcript({ run, target, repeats, searchQuery, onEvent, toolbar
             fieldRef={fieldRef}
             searchText={searchText}
             onSearchText={setSearchText}
-            isFollowing={isRunActive ? viewport.isAtEnd : null}
+            isFollowing={wasActive ? viewport.isAtEnd : null}
+            canFollow={isRunActive}
             onFollow={follow}
             isAllExpanded={hasFolds ? folds.expandAll : null}
             onExpandAll={setAll}

@@ -20,6 +20,7 @@ const PATHS = {
   download: "M12 4v11M7.5 10.5 12 15l4.5-4.5M5 19.5h14",
   drain: "M12 4v10M8 10.5l4 4 4-4M5 20h14",
   edit: "M16.5 4.2a2.2 2.2 0 0 1 3.2 3.2L8 19l-4.5 1.4L5 16z",
+  expand: "m7 9 5-5 5 5M7 15l5 5 5-5",
   failed: `${CIRCLE}m-6-3-6 6m0-6 6 6`,
   file: "M14 3H7.5a2 2 0 0 0-2 2v14a2 2 0 0 0 2 2h9a2 2 0 0 0 2-2V7.5zM14 3v4.5h4.5",
   filter: "M4 6h16M7 12h10M10 18h4",
