@@ -14,6 +14,7 @@ import msgspec
 from shopfloor.log import (
     AssistantMessage,
     Awaits,
+    BasedOn,
     Block,
     CallCompleted,
     CallStarted,
@@ -144,6 +145,7 @@ PAYLOADS: dict[str, Payload] = {
         origin="/tmp/workers/build",
         cwd="/tmp",
         client_wait_seconds=60.0,
+        based_on=BasedOn(run_id=CHILD_ID, kind="fork", seq=4, events=3),
         executor="caller",
         masked=True,
         import_source={"path": "x"},

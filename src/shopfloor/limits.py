@@ -185,6 +185,8 @@ FLEET_TRIM_PARTS: Final = 100
 """The oldest fleet events are deleted in parts of this fraction of the number that is kept."""
 FLEET_CHUNK_BYTES: Final = 64 * 1024
 """The approximate size of the chunks in which the fleet events of a run are stored."""
+CONTINUED_RUNS: Final = 100
+"""The runs based on a run that its detail lists, newest first."""
 OPEN_BRANCHES: Final = 1_000
 """The number of open steps, and of open calls, that the row of a run tracks."""
 NOTES_KEPT: Final = 100

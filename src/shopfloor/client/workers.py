@@ -120,6 +120,16 @@ class WorkersApi:
             async for event in events:
                 yield event
 
+    def follow(
+        self, slug: str, run_id: str, *, tools: ToolHandlers | None = None, signal: Signal | None = None
+    ) -> AsyncGenerator[StreamEvent | UnknownEvent]:
+        """Yield the events of a run that was started by another request, such as a rerun, from its first event.
+
+        Closing the stream before its end cancels the run, as for `execute`.
+        """
+        first = ResumedRun(execution_id=require_run_id(run_id), after=0)
+        return self._stream_events(slug, first, tools, signal)
+
     async def generate(
         self,
         slug: str,

@@ -17,6 +17,7 @@ from shopfloor.engine.attempt import Attempt, Finished, StepTry
 from shopfloor.engine.definitions import Definitions, definition_wait_call, definition_wait_result
 from shopfloor.engine.engine_ports import StepContext, StoragePorts
 from shopfloor.engine.error_mapping import as_run_failed, to_run_error
+from shopfloor.engine.fork import copy_events
 from shopfloor.engine.maintenance import end_orphan
 from shopfloor.engine.partial_message_writer import end_partial_messages
 from shopfloor.engine.registry import Claim, RunRegistry
@@ -285,6 +286,8 @@ class Lifecycle:
     async def _start(self, attempt: Attempt, started: RunStarted, claim: Claim) -> None:
         """Append the start of the attempt, and interrupt an attempt that must not execute."""
         await attempt.append(started)
+        if claim.cancel_reason is None:
+            await copy_events(attempt, self._ports.reader)
         await end_partial_messages(attempt)
         if attempt.replay_state.attempt == 1 and claim.has_started:
             attempt.fail(

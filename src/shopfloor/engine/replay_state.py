@@ -116,6 +116,8 @@ class ReplayState(msgspec.Struct):
     """When the first attempt started; empty if this is the first attempt."""
     attempt: int = 0
     last_seq: int = 0
+    events: int = 0
+    """The number of events, without the starts of attempts."""
     steps: dict[StepKey, StepRecord] = {}
     conversation: dict[StepKey, list[ConversationEvent]] = {}
     """The messages and tool calls of each step, oldest first."""
@@ -143,7 +145,7 @@ class ReplayState(msgspec.Struct):
 
     def apply(self, event: Event) -> None:
         """Update the state with the next event of the log."""
-        self.last_seq = event.seq
+        self.last_seq, self.events = event.seq, self.events + 1
         # Any later event shows that the loop went on, so this run did not cause the loss of the host.
         was_blocked, self.is_blocked = self.is_blocked, is_loop_blocked(event.payload)
         self.waits = wait_state_step(self.waits, event)
@@ -152,7 +154,7 @@ class ReplayState(msgspec.Struct):
         step_key = StepKey(event.path, event.iteration)
         match event.payload:
             case RunStarted() as started:
-                self.attempt = started.attempt
+                self.attempt, self.events = started.attempt, self.events - 1
                 self.blocked_attempts = self.blocked_attempts + 1 if was_blocked else 0
                 if self.first is None:
                     self.first, self.parent_run_id, self.started_at = started, event.parent_run_id, event.timestamp

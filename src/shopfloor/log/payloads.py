@@ -51,6 +51,19 @@ class ClientInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Its own id of the session or conversation."""
 
 
+class BasedOn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The earlier run that a run was made from."""
+
+    run_id: str
+    """The earlier run."""
+    kind: Literal["rerun", "reply", "fork"]
+    """`rerun`: the worker was run again. `reply`: the agent's session continues. `fork`: the run up to an event."""
+    seq: int | None = None
+    """For a fork: the last event of the earlier run that the run starts with."""
+    events: int | None = None
+    """For a fork: how many events are copied from the earlier run. They follow the first event of the run."""
+
+
 class Awaits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What an unanswered call waits for."""
 
@@ -117,6 +130,8 @@ class RunStarted(_Named, frozen=True, kw_only=True):
     """The working directory, if the request names one."""
     client_wait_seconds: float | None = None
     """How long each client tool call waits for the client that executes the run; then the run is cancelled."""
+    based_on: BasedOn | None = None
+    """The earlier run that this run repeats, continues or forks."""
     executor: Literal["caller"] | None = None
     """`caller` if the process that requested the run executes the attempt itself, as `shopfloor run` does."""
     masked: bool = False

@@ -55,6 +55,8 @@ class AgentRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Run the agent's commands in the provider's sandbox; if the sandbox cannot start, nothing runs."""
     resume: str | None = None
     """The provider's id of the session to resume."""
+    fork_session: bool = False
+    """Continue a copy of the resumed session; the original stays as it is."""
     prior_usage: Usage | None = None
     """The usage of the resumed session before this run, if known. If None, a launcher that needs the number looks it
     up."""
@@ -79,6 +81,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """The options that a provider supports, and what its reports contain."""
 
     resume: bool = False
+    fork_session: bool = False
+    """Whether a session can be continued as a copy, so that the original stays as it is."""
     tool_limits: bool = False
     read_only: bool = False
     max_turns: bool = False

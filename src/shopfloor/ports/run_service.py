@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from shopfloor.log import BasedOn
 from shopfloor.ports import run_fields
 
 
@@ -34,6 +35,8 @@ class RunOrigin(msgspec.Struct, frozen=True, kw_only=True):
     """Number of ancestors."""
     client_wait_seconds: float | None = None
     """How long each call of a client tool waits for its result; None: without limit."""
+    based_on: BasedOn | None = None
+    """The earlier run that the new run repeats or continues."""
 
 
 class CallResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,6 +85,29 @@ class RunService(Protocol):
 
     async def resume(self, run_id: str) -> None:
         """Resume a run that has no host. Raises `RunNotFound`, `RunEnded`, `RunRunning`."""
+        ...
+
+    async def rerun(
+        self, run_id: str, changed_input: dict[str, Any] | None = None, *, idempotency_key: str | None = None
+    ) -> str:
+        """Queue a new run of the same worker with the same input, except what `changed_input` has. Return its id.
+
+        Raises `RunNotFound`, `WorkerNotFound`, `InvalidInput`, and `ConflictError` for a run that cannot be repeated.
+        """
+        ...
+
+    async def reply(self, run_id: str, text: str, *, idempotency_key: str | None = None) -> str:
+        """Queue a new run that continues the agent session of a run with a new prompt. Return its id.
+
+        Raises `RunNotFound`, `RunRunning`, `UnsupportedOption`, and `ConflictError` for a run without such a session.
+        """
+        ...
+
+    async def fork(self, run_id: str, seq: int, *, idempotency_key: str | None = None) -> str:
+        """Queue a new run that starts with the events of a run up to `seq`. Return its id. The old log is only read.
+
+        Raises `RunNotFound`, `InvalidParameter`, `DefinitionChanged`, and `ConflictError` inside an agent's session.
+        """
         ...
 
     def workers(self) -> list[WorkerInfo]: ...

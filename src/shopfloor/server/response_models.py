@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal, cast
 import msgspec
 from msgspec import Meta
 
+from shopfloor.limits import CONTINUED_RUNS
+from shopfloor.log import BasedOn
 from shopfloor.ports import LogReader, PluginInfo, ProviderInfo, RunItem, WorkerInfo
 from shopfloor.server.limits import RESULT_LOOKAHEAD_EVENTS
 from shopfloor.views import ArchiveEntry, Decision, LogHit, Span, is_interrupted
@@ -87,6 +89,21 @@ class RunClient(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     session_id: Annotated[str | None, Meta(description="The program's own id of its session or conversation.")] = None
 
 
+class EarlierRun(msgspec.Struct, frozen=True, kw_only=True):
+    """The run that a run repeats, continues or forks."""
+
+    run_id: str
+    kind: Annotated[Literal["rerun", "reply", "fork"], Meta(description="How the run was made from the earlier one.")]
+    seq: Annotated[int | None, Meta(description="For a fork: the last event that it has in common with the run.")]
+
+
+class LaterRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that repeats, continues or forks another run."""
+
+    run_id: str
+    kind: Literal["rerun", "reply", "fork"]
+
+
 class _Worker(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     task: str
@@ -100,6 +117,7 @@ class _Worker(msgspec.Struct, frozen=True, kw_only=True):
     has_transcript: bool
     agent_id: Annotated[str | None, Meta(description="The owner of the run.")]
     client: Annotated[RunClient | None, Meta(description="The program that dispatched the run; null if unknown.")]
+    based_on: Annotated[EarlierRun | None, Meta(description="The run that this run repeats, continues or forks.")]
     parent_run_id: Annotated[str | None, Meta(description="The run that called this run.")]
     root_run_id: Annotated[str | None, Meta(description="The root of the tree of runs that this run is part of.")]
     name: str
@@ -194,6 +212,9 @@ class WorkerDetail(_Worker, frozen=True, kw_only=True):
     attempt: int
     last_seq: Annotated[int, Meta(description="The `seq` of the newest log event that is included here.")]
     awaits: Annotated[list[Awaited], Meta(description="The calls that the run and its sub-runs wait for.")]
+    continued_by: Annotated[
+        list[LaterRun], Meta(description=f"The runs based on this run, newest first, at most {CONTINUED_RUNS}.")
+    ]
     summary: Annotated[str | None, Meta(description="What the worker does, as it last reported.")]
     questions: Annotated[list[str], Meta(description="Questions that the worker noted without waiting for an answer.")]
     decisions: Annotated[list[Decision], Meta(description="Decisions that the worker made by itself.")]
@@ -381,6 +402,7 @@ async def build_worker_detail(
     omitted: str | None = None,
     awaits: list[Awaited] | None = None,
     artifacts: list[ArtifactItem] | None = None,
+    continued_by: list[LaterRun] | None = None,
 ) -> WorkerDetail:
     """Return a run as its detail contains it. `transcript` is JSON, which is inserted into the response unchanged."""
     row = run.row
@@ -394,6 +416,7 @@ async def build_worker_detail(
         attempt=row.attempt,
         last_seq=row.last_seq,
         awaits=awaits or [],
+        continued_by=continued_by or [],
         summary=row.notes.summary,
         questions=list(row.notes.questions),
         decisions=list(row.notes.decisions),
@@ -419,6 +442,8 @@ async def _shared_fields(run: RunItem, logs: LogReader) -> dict[str, Any]:
         "has_transcript": run.has_transcript,
         "agent_id": row.agent_id,
         "client": row.client,
+        "based_on": row.based_on
+        and EarlierRun(run_id=row.based_on.run_id, kind=row.based_on.kind, seq=row.based_on.seq),
         "parent_run_id": row.parent_run_id,
         "root_run_id": row.root_run_id,
         "name": row.name,
@@ -440,3 +465,7 @@ async def _shared_fields(run: RunItem, logs: LogReader) -> dict[str, Any]:
         "interruptions": row.interruptions,
         "search_stopped_at": run.search_stopped_at,
     }
+
+
+def _earlier_run(based_on: BasedOn | None) -> EarlierRun | None:
+    return based_on and EarlierRun(run_id=based_on.run_id, kind=based_on.kind, seq=based_on.seq)

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from shopfloor.errors import RunNotFound
+from shopfloor.limits import CONTINUED_RUNS
 from shopfloor.ports import RunFilter, RunItem, Store
 from shopfloor.server.artifacts import find_artifacts
 from shopfloor.server.limits import TRANSCRIPT_BYTES
@@ -17,6 +18,7 @@ from shopfloor.server.openapi import Operations
 from shopfloor.server.parameters import DetailParams, ListParams, TimelineParams, to_utc
 from shopfloor.server.pending_calls import find_pending_calls
 from shopfloor.server.response_models import (
+    LaterRun,
     WorkerDetail,
     WorkerEvent,
     WorkerEvents,
@@ -74,9 +76,24 @@ async def worker_detail(request: Request, params: DetailParams) -> Response:
         transcript, omitted = await anyio.to_thread.run_sync(decompress_archive, archive)
     return json_response(
         await build_worker_detail(
-            run, services.logs, transcript=transcript, omitted=omitted, awaits=awaits, artifacts=artifacts
+            run,
+            services.logs,
+            transcript=transcript,
+            omitted=omitted,
+            awaits=awaits,
+            artifacts=artifacts,
+            continued_by=await _find_later_runs(services.store, params.worker_id),
         )
     )
+
+
+async def _find_later_runs(store: Store, run_id: str) -> list[LaterRun]:
+    page = await store.list_runs(RunFilter(based_on=run_id), limit=CONTINUED_RUNS)
+    return [
+        LaterRun(run_id=item.row.id, kind=item.row.based_on.kind)
+        for item in page.items
+        if item.row.based_on is not None
+    ]
 
 
 def decompress_archive(archive: bytes, limit_bytes: int = TRANSCRIPT_BYTES) -> tuple[bytes | None, str | None]:

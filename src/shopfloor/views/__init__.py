@@ -94,6 +94,7 @@ from shopfloor.views.text_deltas import StreamedBlock, StreamedInput
 from shopfloor.views.timeline import Timeline, TimelineRow, preview, timeline_fold
 from shopfloor.views.truncation import as_text, ms_between, truncate_bytes, truncate_event
 from shopfloor.views.wait_state import (
+    APPROVAL,
     DEFINITION_CHANGED,
     RATE_LIMIT,
     WaitState,
@@ -104,6 +105,7 @@ from shopfloor.views.wait_state import (
 )
 
 __all__ = [
+    "APPROVAL",
     "CLIENT_TOOL",
     "DEFINITION_CHANGED",
     "DONE",

@@ -24,6 +24,8 @@ from shopfloor.views.truncation import as_text
 T = TypeVar("T")
 QUESTION = "question"
 """The kind of a wait for a person's answer."""
+APPROVAL = "approval"
+"""The kind of a wait for a person's permission to call a tool or to run a command; also the name of such a call."""
 RATE_LIMIT = "rate_limit"
 """The kind of a wait that ends by itself, at the time that the provider has announced."""
 DEFINITION_CHANGED = "definition_changed"

@@ -18,6 +18,7 @@ from shopfloor.wiring.settings import WorkerSettings
 from shopfloor.wiring.storage import (
     CommandPorts,
     StorageBackend,
+    find_later_runs,
     local_backend,
     local_command_ports,
     memory_backend,
@@ -34,6 +35,7 @@ __all__ = [
     "allow_plugin",
     "check_plugin",
     "create_plugin",
+    "find_later_runs",
     "find_providers",
     "hold_server_lock",
     "list_plugins",

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 
 from shopfloor.decoding import json_decoder
-from shopfloor.log import ClientInfo
+from shopfloor.log import BasedOn, ClientInfo
 from shopfloor.ports import RunItem, TimelineItem
 from shopfloor.views import Notes, RunRow, Spending, WaitState
 
-_JSON = ("spending", "notes", "waits", "client")
+_JSON = ("spending", "notes", "waits", "client", "based_on")
 _PLAIN = tuple(name for name in RunRow.__struct_fields__ if name not in (*_JSON, "channel_name"))
 """The fields that are stored unchanged."""
 _LISTED = tuple(name for name in _PLAIN if name != "result")
@@ -28,6 +28,7 @@ _decode_spending = json_decoder(Spending).decode
 _decode_notes = json_decoder(Notes).decode
 _decode_waits = json_decoder(WaitState).decode
 _decode_client = json_decoder(ClientInfo).decode
+_decode_based_on = json_decoder(BasedOn).decode
 
 
 def run_column_values(row: RunRow, *item_values: Any) -> tuple[Any, ...]:
@@ -39,6 +40,7 @@ def run_column_values(row: RunRow, *item_values: Any) -> tuple[Any, ...]:
         None if notes == _NO_NOTES else _encode(notes).decode(),
         None if waits == _NO_WAITS else _encode(waits).decode(),
         None if row.client is None else _encode(row.client).decode(),
+        None if row.based_on is None else _encode(row.based_on).decode(),
         *item_values,
     )
 
@@ -52,7 +54,9 @@ def row_columns(*, listed: bool) -> str:
 def decode_run_item(db_row: Sequence[Any], *, listed: bool) -> RunItem:
     """Decode a row of `row_columns`, followed by the channel's name and the pin."""
     names = _LISTED if listed else _PLAIN
-    spending, notes, waits, client, number, events, archived, stopped_at, channel_name, pinned = db_row[len(names) :]
+    spending, notes, waits, client, based_on, number, events, archived, stopped_at, channel_name, pinned = db_row[
+        len(names) :
+    ]
     values: dict[str, Any] = dict(zip(names, db_row, strict=False))
     values["outside"] = bool(values["outside"])
     row = RunRow(
@@ -62,6 +66,7 @@ def decode_run_item(db_row: Sequence[Any], *, listed: bool) -> RunItem:
         notes=_decode_notes(notes) if notes else _NO_NOTES,
         waits=_decode_waits(waits) if waits else _NO_WAITS,
         client=_decode_client(client) if client else None,
+        based_on=_decode_based_on(based_on) if based_on else None,
     )
     return RunItem(
         row=row,

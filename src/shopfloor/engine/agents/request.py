@@ -127,10 +127,16 @@ def build_agent_request(options: AgentOptions, session_id: str | None, cwd: str)
     )
 
 
-async def find_session(runtime: AgentRuntime, provider: Provider, run_id: str) -> tuple[str, str]:
-    """Return the session of an earlier run and its folder, by which providers find their sessions."""
+async def find_session(
+    runtime: AgentRuntime, provider: Provider, run_id: str, *, is_copied: bool = False
+) -> tuple[str, str]:
+    """Return the session of an earlier run and its folder, by which providers find their sessions.
+
+    A session that is copied may be that of an interrupted run; otherwise the run must have ended.
+    """
     replay_state = await read_replay_state(runtime.reader, run_id)
-    if replay_state.first is not None and replay_state.outcome is None:
+    is_open = replay_state.first is not None and replay_state.outcome is None
+    if is_open and not (is_copied and not await runtime.reader.has_active_host(run_id, None)):
         raise StepFailed(
             f"the run {run_id} has not ended, and only one run can use a session", hint="wait for the run, or cancel it"
         )

@@ -78,11 +78,14 @@ class AgentStepRunner:
 
     async def _new_request(self) -> AgentRequest:
         """Build a request for a new session. Every try needs one: a provider accepts each session id only once."""
-        options = self._options
+        options, first = self._options, self._attempt.replay_state.first
         session_id, cwd = options.resume, options.cwd
+        is_reply = first is not None and first.based_on is not None and first.based_on.kind == "reply"
+        # A reply to a run leaves the session of that run as it is, if the provider can do that.
+        fork_session = is_reply and session_id is not None and self._provider.capabilities.fork_session
         if options.resume is not None and is_run_id(options.resume):
-            session_id, cwd = await find_session(self._runtime, self._provider, options.resume)
-        return build_agent_request(options, session_id, cwd)
+            session_id, cwd = await find_session(self._runtime, self._provider, options.resume, is_copied=fork_session)
+        return msgspec.structs.replace(build_agent_request(options, session_id, cwd), fork_session=fork_session)
 
     def _with_remaining_budget(self, request: AgentRequest, step_try: StepTry) -> AgentRequest:
         """Subtract the cost of earlier processes of this step from the budget."""

@@ -127,6 +127,7 @@ class ClaudeCode:
     install = "npm install -g @anthropic-ai/claude-code"
     capabilities = Capabilities(
         resume=True,
+        fork_session=True,
         tool_limits=True,
         read_only=True,
         max_turns=True,
@@ -144,15 +145,18 @@ class ClaudeCode:
 
     def launch(self, request: AgentRequest, env: Mapping[str, str]) -> Launch:
         # A new session gets our id, so that the id is known before anything happens.
-        session_flag, session = "--resume", request.resume
-        if session is None:
-            session_flag, session = "--session-id", request.session_id
+        session = request.resume
+        session_flags = [f"--resume={session}"]
+        if session is None or request.fork_session:
+            session_flags = [*([] if session is None else [*session_flags, "--fork-session"])]
+            session = request.session_id
+            session_flags.append(f"--session-id={session}")
         home = Path(env["HOME"]) if env.get("HOME") else Path.home()
         return Launch(
             argv=[
                 self.program,
                 *_OUTPUT_FLAGS,
-                f"{session_flag}={session}",
+                *session_flags,
                 *permission_flags(request, env),
                 *_options(request),
             ],
