@@ -145,6 +145,8 @@ PAYLOADS: dict[str, Payload] = {
         origin="/tmp/workers/build",
         cwd="/tmp",
         client_wait_seconds=60.0,
+        approve=["Bash(git push*)"],
+        approve_timeout=60.0,
         based_on=BasedOn(run_id=CHILD_ID, kind="fork", seq=4, events=3),
         executor="caller",
         masked=True,

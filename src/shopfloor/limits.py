@@ -185,6 +185,16 @@ FLEET_TRIM_PARTS: Final = 100
 """The oldest fleet events are deleted in parts of this fraction of the number that is kept."""
 FLEET_CHUNK_BYTES: Final = 64 * 1024
 """The approximate size of the chunks in which the fleet events of a run are stored."""
+APPROVAL_TIMEOUT_SECONDS: Final = 86_400.0
+"""How long a call waits for its approval, unless the worker or the run sets `approve_timeout`. Then it is denied."""
+APPROVAL_TIMEOUT_MAX_SECONDS: Final = 366 * 86_400.0
+"""The longest time that a request can set for approvals."""
+APPROVAL_RULES: Final = 1_000
+"""The number of rules of calls that are always approved."""
+APPROVAL_PATTERNS: Final = 100
+"""The number of patterns of calls to approve in one request for a run."""
+APPROVAL_DIFF_CHARS: Final = 20_000
+"""The length of the difference that an approval of an edit shows."""
 CONTINUED_RUNS: Final = 100
 """The runs based on a run that its detail lists, newest first."""
 OPEN_BRANCHES: Final = 1_000

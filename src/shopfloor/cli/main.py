@@ -25,6 +25,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "fork": "Start a run with the steps of another run up to an event",
         "dispatch": "Hand a run to the server, which executes it in the background",
         "answer": "Answer a question or a tool call that a run is waiting for",
+        "approvals": "List and revoke the calls that workers may make without asking",
         "cancel": "Cancel a run",
         "workers": "List, show, check and create workers",
         "providers": "List the agents and model APIs that can be used",

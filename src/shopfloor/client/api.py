@@ -171,6 +171,14 @@ class Api:
         """Start a run with the events of a run up to the `seq` `at`; return the id of the new run."""
         return await self._start_based_on(run_id, "fork", {"at": at, "idempotency_key": idempotency_key})
 
+    async def approvals(self) -> list[dict[str, Any]]:
+        """Return the calls that workers may make without asking, newest first."""
+        return cast("list[dict[str, Any]]", (await self.get("/api/approvals"))["approvals"])
+
+    async def revoke_approval(self, rule_id: str) -> dict[str, Any]:
+        """Revoke a rule by the beginning of its id; return the rule."""
+        return await self.delete(f"/api/approvals/{quote(rule_id, safe='')}")
+
     async def _start_based_on(self, run_id: str, action: str, body: dict[str, Any]) -> str:
         return str((await self.post(f"/api/runs/{require_run_id(run_id)}/{action}", body))["run_id"])
 

@@ -71,6 +71,8 @@ class WorkersApi:
         idempotency_key: str | None = None,
         cwd: str | None = None,
         client: ClientInfo | None = None,
+        approve: Sequence[str] = (),
+        approve_timeout: float | None = None,
     ) -> AsyncGenerator[StreamEvent | UnknownEvent]:
         """Run a worker and yield its events. A stream that pauses for a question continues once it is answered.
 
@@ -87,6 +89,8 @@ class WorkersApi:
             detach=detach,
             cwd=cwd,
             client=client,
+            approve=list(approve),
+            approve_timeout=approve_timeout,
         )
         return self._stream_events(slug, first, tools, signal)
 

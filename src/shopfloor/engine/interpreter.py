@@ -136,10 +136,17 @@ class BlockRun(Run):
         return await self._with_memory(system, model)
 
     async def reply(
-        self, thread: Thread, *, name: str, schema: dict[str, Any] | None, prompt: str | None, retry: Retry | None
+        self,
+        thread: Thread,
+        *,
+        name: str,
+        schema: dict[str, Any] | None,
+        prompt: str | None,
+        approve: Sequence[str],
+        retry: Retry | None,
     ) -> Any:
         """Let the model answer in a thread, after `prompt` if set. Return its text, or with `schema` its value."""
-        return await self._reply(thread, name=name, schema=schema, prompt=prompt, retry=retry)
+        return await self._reply(thread, name=name, schema=schema, prompt=prompt, approve=approve, retry=retry)
 
 
 class Scope(msgspec.Struct, frozen=True):
@@ -217,7 +224,9 @@ class Interpreter:
     async def _next_message(self, name: str, step: NextMessage, scope: Scope) -> None:
         thread = self._thread(step.thread, scope)
         prompt = None if thread.messages else BEGIN
-        value = await scope.run.reply(thread, name=name, schema=step.schema, prompt=prompt, retry=step.retry)
+        value = await scope.run.reply(
+            thread, name=name, schema=step.schema, prompt=prompt, approve=step.approve, retry=step.retry
+        )
         self._set(step.output, value, scope)
 
     async def _serialize(self, name: str, step: SerializeThread, scope: Scope) -> None:
@@ -250,7 +259,9 @@ class Interpreter:
     # Steps with effects.
 
     async def _call_tool(self, name: str, step: CallTool, scope: Scope) -> None:
-        value = await scope.run.tool(step.tool, lambda: fill(step.input, scope.values), name=name, retry=step.retry)
+        value = await scope.run.tool(
+            step.tool, lambda: fill(step.input, scope.values), name=name, approve=step.approve, retry=step.retry
+        )
         self._set(step.output, value, scope)
 
     async def _command(self, name: str, step: CommandStep, scope: Scope) -> None:
@@ -269,6 +280,7 @@ class Interpreter:
             variables=variables,
             timeout=step.timeout,
             allow_failure=step.allow_failure,
+            approve=step.approve,
             retry=step.retry,
         )
         # Without trailing newlines, like `$(…)` in a shell.
@@ -290,13 +302,19 @@ class Interpreter:
             max_budget=fill(step.max_budget, values),
             cwd=fill(step.cwd, values),
             resume=fill(step.resume, values),
+            approve=step.approve,
             retry=step.retry,
         )
         self._set(step.output, result.data if result.data is not None else result.text, scope)
 
     async def _operation(self, name: str, step: Operation, scope: Scope) -> None:
         value = await scope.run.operation(
-            step.plugin, step.tool, lambda: fill(step.input, scope.values), name=name, retry=step.retry
+            step.plugin,
+            step.tool,
+            lambda: fill(step.input, scope.values),
+            name=name,
+            approve=step.approve,
+            retry=step.retry,
         )
         self._set(step.output, value, scope)
 

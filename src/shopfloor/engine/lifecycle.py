@@ -27,7 +27,7 @@ from shopfloor.engine.slot_usage import Slot
 from shopfloor.engine.subruns import SubRuns
 from shopfloor.engine.watchdog import current_run
 from shopfloor.engine.workers.catalog import Worker
-from shopfloor.engine.workers.definition import Definition
+from shopfloor.engine.workers.definition import BUILTIN_TOOL_NAMES, Definition
 from shopfloor.engine.workers.definition_changes import DefinitionChange
 from shopfloor.engine.workers.python import accepted_arguments
 from shopfloor.errors import (
@@ -326,7 +326,12 @@ class Lifecycle:
         if first is None or definition is None:
             raise StepFailed("the log has no readable definition: the run cannot be resumed")
         step_context = replace(
-            self._step_context, cwd=first.cwd or self._step_context.cwd, has_memory=definition.memory
+            self._step_context,
+            cwd=first.cwd or self._step_context.cwd,
+            has_memory=definition.memory,
+            approve=tuple(dict.fromkeys([*(first.approve or ()), *definition.approve])),
+            approve_timeout=first.approve_timeout or definition.approve_timeout,
+            own_tools=frozenset(definition.tools) | BUILTIN_TOOL_NAMES,
         )
         worker_input = first.input or {}
         if not isinstance(worker, Worker) or worker.function is None:

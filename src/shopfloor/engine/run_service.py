@@ -8,6 +8,7 @@ import anyio
 import msgspec
 
 from shopfloor.engine.agents.request import AgentRuntime
+from shopfloor.engine.approvals import ApprovalRules, parse_approval
 from shopfloor.engine.definitions import Definitions, definition_of
 from shopfloor.engine.earlier_runs import check_replyable, check_reusable, reply_request, rerun_request
 from shopfloor.engine.engine_ports import StoragePorts
@@ -35,6 +36,7 @@ from shopfloor.limits import CONTINUED_RUNS, OPEN_BRANCHES, PREVIEW_CHARS
 from shopfloor.log import MASK, BasedOn, RunStarted, ToolResult, decode, new_run_id, now
 from shopfloor.ports import (
     ANSWER_ID_PREFIX,
+    ApprovalRule,
     CallResult,
     ControlMessage,
     QueuedRun,
@@ -114,7 +116,9 @@ class RunService:
         worker_input = validate_input(worker.definition, request.input)
         is_provider_worker = worker.worker_type != BUILTIN and not worker.is_plugin
         if is_provider_worker:
-            self._agents.check(worker.worker_type, worker_input)
+            self._agents.check(worker.worker_type, worker_input, approve=request.approve)
+        else:
+            self._agents.check_approvals(worker.definition, request.approve)
         self._check_disk()
         origin = origin or RunOrigin()
         run_id, parent = origin.run_id or new_run_id(), origin.parent_run_id
@@ -140,6 +144,8 @@ class RunService:
             cwd=request.cwd or (worker.project.folder if worker.project else None),
             client_wait_seconds=origin.client_wait_seconds,
             based_on=origin.based_on,
+            approve=request.approve or None,
+            approve_timeout=request.approve_timeout,
         )
         return QueuedRun(run_id=run_id, started=started)
 
@@ -270,6 +276,7 @@ class RunService:
             raise RunNotFound(f"there is no run {run_id} that waits for an answer")
         if replay_state.first.worker_type == PLUGIN:
             raise one_shot_job(run_id)
+        results = [parse_approval(result) if result.call_id in replay_state.approvals else result for result in results]
         for result in results:
             call_id = result.call_id
             if call_id in replay_state.definition_wait_calls:
@@ -295,6 +302,14 @@ class RunService:
             )
             for result in new
         ]
+
+    async def approval_rules(self) -> list[ApprovalRule]:
+        """Return the calls that workers may make without asking, newest first."""
+        return await ApprovalRules(self._ports.blobs).list()
+
+    async def revoke_approval(self, rule_id: str) -> ApprovalRule:
+        """Delete a rule: the calls are asked for again."""
+        return await ApprovalRules(self._ports.blobs).revoke(rule_id)
 
     async def _list_pending_calls(self, replay_state: ReplayState) -> list[str]:
         """Return the ids of the pending calls of a run and the runs below it, as `answer` of that run takes them."""

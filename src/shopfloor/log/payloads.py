@@ -130,6 +130,10 @@ class RunStarted(_Named, frozen=True, kw_only=True):
     """The working directory, if the request names one."""
     client_wait_seconds: float | None = None
     """How long each client tool call waits for the client that executes the run; then the run is cancelled."""
+    approve: list[str] | None = None
+    """The patterns of calls that a person has to approve in this run, beside those of the worker."""
+    approve_timeout: float | None = None
+    """Seconds after which a call that nobody approved is denied, if the request sets it."""
     based_on: BasedOn | None = None
     """The earlier run that this run repeats, continues or forks."""
     executor: Literal["caller"] | None = None

@@ -14,6 +14,8 @@ from shopfloor.ports.agents import (
     MessageDelta,
     Normalizer,
     OwnTool,
+    PermissionRequest,
+    PromptAnswered,
     Provider,
     ProviderInfo,
     SessionEnded,
@@ -59,7 +61,7 @@ from shopfloor.ports.plugins import (
 from shopfloor.ports.processes import Child, Command, Exit, OutputChunk, Processes, StreamName, child_environment
 from shopfloor.ports.projects import Project, Projects
 from shopfloor.ports.queue import ANSWER_ID_PREFIX, ControlMessage, Queue, QueuedRun
-from shopfloor.ports.run_service import CallResult, RunOrigin, RunRequest, RunService, WorkerInfo
+from shopfloor.ports.run_service import ApprovalRule, CallResult, RunOrigin, RunRequest, RunService, WorkerInfo
 from shopfloor.ports.store import (
     Channel,
     OpenRun,
@@ -82,6 +84,7 @@ __all__ = [
     "AgentExit",
     "AgentReport",
     "AgentRequest",
+    "ApprovalRule",
     "Audit",
     "AuditEntry",
     "BlobInfo",
@@ -119,6 +122,7 @@ __all__ = [
     "OpenRun",
     "OutputChunk",
     "OwnTool",
+    "PermissionRequest",
     "PluginInfo",
     "PluginStatus",
     "PluginTool",
@@ -126,6 +130,7 @@ __all__ = [
     "Processes",
     "Project",
     "Projects",
+    "PromptAnswered",
     "Provider",
     "ProviderInfo",
     "Queue",

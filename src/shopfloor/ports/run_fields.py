@@ -6,7 +6,14 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from shopfloor.limits import FILTER_MAX_CHARS, PATH_MAX_CHARS, TASK_MAX_CHARS, WORKER_NAME_MAX_CHARS
+from shopfloor.limits import (
+    APPROVAL_PATTERNS,
+    APPROVAL_TIMEOUT_MAX_SECONDS,
+    FILTER_MAX_CHARS,
+    PATH_MAX_CHARS,
+    TASK_MAX_CHARS,
+    WORKER_NAME_MAX_CHARS,
+)
 from shopfloor.log import ClientInfo
 
 ShortText = Annotated[str, Meta(min_length=1, max_length=FILTER_MAX_CHARS)]
@@ -34,4 +41,17 @@ class RequestClient(ClientInfo, frozen=True, kw_only=True, omit_defaults=True, f
     session_id: Annotated[ShortText | None, Meta(description="Its own id of the session or conversation.")] = None
 
 
+APPROVAL_PATTERN = r"^[^\s()]+(\(.+\))?$"
+"""A pattern of calls to approve: the name of a tool, and in parentheses a text to compare to its input."""
+Approve = Annotated[
+    list[Annotated[str, Meta(pattern=APPROVAL_PATTERN, max_length=FILTER_MAX_CHARS)]],
+    Meta(
+        max_length=APPROVAL_PATTERNS,
+        description="The calls that a person has to approve: `Bash`, `Bash(git push*)`, `command`, or a tool's name.",
+    ),
+]
+ApproveTimeout = Annotated[
+    Annotated[float, Meta(gt=0, le=APPROVAL_TIMEOUT_MAX_SECONDS)] | None,
+    Meta(description="Seconds after which a call that nobody approved is denied; by default a day."),
+]
 Client = Annotated[RequestClient | None, Meta(description="The program that sends the request.")]

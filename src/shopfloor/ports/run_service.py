@@ -22,6 +22,8 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     idempotency_key: run_fields.IdempotencyKey = None
     cwd: run_fields.Folder = None
     client: run_fields.Client = None
+    approve: run_fields.Approve = []
+    approve_timeout: run_fields.ApproveTimeout = None
 
 
 class RunOrigin(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +47,21 @@ class CallResult(msgspec.Struct, frozen=True, kw_only=True):
     call_id: str
     result: Any = None
     error: str | None = None
+
+
+class ApprovalRule(msgspec.Struct, frozen=True, kw_only=True):
+    """Calls that a worker may make without asking, because a person approved them for always."""
+
+    id: str
+    worker: str
+    """The slug of the worker."""
+    origin: str | None
+    """Where the worker comes from. A worker with the same slug from elsewhere asks."""
+    pattern: str
+    """The calls, such as `Bash(git push*)`."""
+    run_id: str
+    """The run in which the person approved them."""
+    created_at: str
 
 
 class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,6 +125,14 @@ class RunService(Protocol):
 
         Raises `RunNotFound`, `InvalidParameter`, `DefinitionChanged`, and `ConflictError` inside an agent's session.
         """
+        ...
+
+    async def approval_rules(self) -> list[ApprovalRule]:
+        """Return the calls that workers may make without asking, newest first."""
+        ...
+
+    async def revoke_approval(self, rule_id: str) -> ApprovalRule:
+        """Delete a rule by the beginning of its id: the calls are asked for again. Raises `NotFoundError`."""
         ...
 
     def workers(self) -> list[WorkerInfo]: ...

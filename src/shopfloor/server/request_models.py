@@ -64,6 +64,8 @@ class StartExecution(_SdkBody, frozen=True, kw_only=True, tag="start", tag_field
     task: run_fields.Task = None
     cwd: run_fields.Folder = None
     client: run_fields.Client = None
+    approve: run_fields.Approve = []
+    approve_timeout: run_fields.ApproveTimeout = None
 
     def to_run_request(self, worker: str) -> RunRequest:
         """Convert to the engine's request for a run of this worker."""

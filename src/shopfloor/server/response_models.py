@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from shopfloor.limits import CONTINUED_RUNS
 from shopfloor.log import BasedOn
-from shopfloor.ports import LogReader, PluginInfo, ProviderInfo, RunItem, WorkerInfo
+from shopfloor.ports import ApprovalRule, LogReader, PluginInfo, ProviderInfo, RunItem, WorkerInfo
 from shopfloor.server.limits import RESULT_LOOKAHEAD_EVENTS
 from shopfloor.views import ArchiveEntry, Decision, LogHit, Span, is_interrupted
 
@@ -351,6 +351,12 @@ class Catalogue(msgspec.Struct, frozen=True):
     ]
 
 
+class ApprovalList(msgspec.Struct, frozen=True):
+    """The calls that workers may make without asking."""
+
+    approvals: list[ApprovalRule]
+
+
 class ProviderList(msgspec.Struct, frozen=True):
     """The agents and model APIs that Shopfloor knows."""
 
@@ -442,8 +448,7 @@ async def _shared_fields(run: RunItem, logs: LogReader) -> dict[str, Any]:
         "has_transcript": run.has_transcript,
         "agent_id": row.agent_id,
         "client": row.client,
-        "based_on": row.based_on
-        and EarlierRun(run_id=row.based_on.run_id, kind=row.based_on.kind, seq=row.based_on.seq),
+        "based_on": _earlier_run(row.based_on),
         "parent_run_id": row.parent_run_id,
         "root_run_id": row.root_run_id,
         "name": row.name,

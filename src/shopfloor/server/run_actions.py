@@ -8,10 +8,10 @@ from starlette.responses import Response
 
 from shopfloor.decoding import json_decoder
 from shopfloor.errors import Forbidden, RunNotFound
-from shopfloor.ports import RunRequest
+from shopfloor.ports import ApprovalRule, RunRequest
 from shopfloor.server.audit import audit, audit_deleted
 from shopfloor.server.openapi import Operations
-from shopfloor.server.parameters import DeleteParams, NoParams, RunParams
+from shopfloor.server.parameters import ApprovalParams, DeleteParams, NoParams, RunParams
 from shopfloor.server.request_models import (
     AnswerOrder,
     CancelOrder,
@@ -22,6 +22,7 @@ from shopfloor.server.request_models import (
     decode_body,
 )
 from shopfloor.server.response_models import (
+    ApprovalList,
     CancelAnswer,
     Catalogue,
     ChannelItem,
@@ -164,6 +165,23 @@ async def fork_run(request: Request, params: RunParams) -> Response:
     run_id = await run_service.fork(params.run_id, body.at, idempotency_key=body.idempotency_key)
     await audit(request, "run.forked", run_id=run_id, detail=f"{params.run_id} at {body.at}")
     return json_response(RunAnswer(run_id))
+
+
+@operations("GET", "/api/approvals", describe_json(ApprovalList, "The rules, newest first."))
+async def list_approvals(request: Request, _: NoParams) -> Response:
+    """List the calls that workers may make without asking, because a person approved them for always."""
+    run_service = get_services(request).run_service
+    return json_response(ApprovalList(await run_service.approval_rules() if run_service is not None else []))
+
+
+@operations(
+    "DELETE", "/api/approvals/{rule_id}", describe_json(ApprovalRule, "The rule that was deleted."), ApprovalParams
+)
+async def revoke_approval(request: Request, params: ApprovalParams) -> Response:
+    """Revoke a rule: the worker asks again before such a call. The beginning of the id is enough."""
+    rule = await require_run_service(request).revoke_approval(params.rule_id)
+    await audit(request, "approval.revoked", run_id=rule.run_id, detail=f"{rule.worker} {rule.pattern}")
+    return json_response(rule)
 
 
 @operations("GET", "/api/workers", describe_json(Catalogue, "The workers, by their slugs."))

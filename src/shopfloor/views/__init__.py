@@ -95,10 +95,13 @@ from shopfloor.views.timeline import Timeline, TimelineRow, preview, timeline_fo
 from shopfloor.views.truncation import as_text, ms_between, truncate_bytes, truncate_event
 from shopfloor.views.wait_state import (
     APPROVAL,
+    APPROVAL_OPTIONS,
     DEFINITION_CHANGED,
     RATE_LIMIT,
     WaitState,
+    approval_question,
     definition_wait_message,
+    describe_approval,
     describe_pending_call,
     format_step_key,
     wait_state_step,
@@ -106,6 +109,7 @@ from shopfloor.views.wait_state import (
 
 __all__ = [
     "APPROVAL",
+    "APPROVAL_OPTIONS",
     "CLIENT_TOOL",
     "DEFINITION_CHANGED",
     "DONE",
@@ -184,10 +188,12 @@ __all__ = [
     "WorkerStart",
     "add_costs",
     "add_usage",
+    "approval_question",
     "archive",
     "as_text",
     "decode_event",
     "definition_wait_message",
+    "describe_approval",
     "describe_inputs",
     "describe_pending_call",
     "display_status",

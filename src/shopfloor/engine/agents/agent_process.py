@@ -14,11 +14,13 @@ import msgspec
 
 from shopfloor.engine.agents.request import AgentRuntime
 from shopfloor.engine.agents.transcriber import AgentEnd, PendingEvent, Transcriber, build_agent_result
+from shopfloor.engine.approvals import ApprovalGate
 from shopfloor.engine.attempt import Attempt, StepResult, StepTry
 from shopfloor.engine.cancellation import Cancellation
 from shopfloor.engine.partial_message_writer import PartialMessageWriter
 from shopfloor.engine.replay_state import StepKey, StepRecord
 from shopfloor.engine.steps.shell_process import STEP_ABANDONED, graceful_stop, stop_once
+from shopfloor.engine.workers.approval_patterns import find_pattern
 from shopfloor.errors import (
     AgentFailed,
     AgentMissing,
@@ -59,6 +61,8 @@ from shopfloor.ports import (
     Log,
     MessageDelta,
     Normalizer,
+    PermissionRequest,
+    PromptAnswered,
     Provider,
     SessionEnded,
     TranscriptItem,
@@ -71,7 +75,14 @@ class AgentProcess:
     """One process of an agent, from its start to its exit."""
 
     def __init__(
-        self, attempt: Attempt, runtime: AgentRuntime, provider: Provider, request: AgentRequest, step_try: StepTry
+        self,
+        attempt: Attempt,
+        runtime: AgentRuntime,
+        provider: Provider,
+        request: AgentRequest,
+        step_try: StepTry,
+        *,
+        gate: ApprovalGate | None = None,
     ) -> None:
         self._attempt = attempt
         self._runtime = runtime
@@ -99,6 +110,8 @@ class AgentProcess:
         self._spent_usd = 0.0
         self._model = request.model
         self._model_lookups = 0
+        self._gate = gate
+        self._waiting_permissions = 0
         self._failure: RunFailed | StorageError | None = None
         """Why the engine stopped the process."""
 
@@ -108,7 +121,13 @@ class AgentProcess:
         launch = self._runtime.launch(self._provider, self._request)
         resumed = self._request.resume is not None
         self._normalizer = self._provider.normalizer(resumed=resumed, prior_usage=launch.prior_usage)
-        command = Command(argv=launch.argv, cwd=self._request.cwd, env=launch.env, stdin=launch.stdin)
+        command = Command(
+            argv=launch.argv,
+            cwd=self._request.cwd,
+            env=launch.env,
+            stdin=launch.stdin,
+            keeps_stdin_open=launch.answer_permission is not None,
+        )
         exit_: Exit | None = None
         async with self._log_stack, graceful_stop(self._attempt, self._cancellation):
             try:
@@ -180,8 +199,14 @@ class AgentProcess:
                 while (chunk := await child.read()) is not None:
                     if chunk.stream == "stderr":
                         self._add_stderr(chunk.data.decode(errors="replace"))
-                    else:
-                        await self._process_reports(self._normalizer.feed(chunk.data))
+                        continue
+                    reports = self._normalizer.feed(chunk.data)
+                    await self._process_reports(reports)
+                    for report in reports:
+                        if isinstance(report, PermissionRequest):
+                            tasks.start_soon(self._answer_permission, child, launch, report)
+                        elif isinstance(report, PromptAnswered):
+                            child.close_stdin()
             except ShopfloorError as error:
                 self._fail(error)
                 await child.kill()
@@ -192,6 +217,36 @@ class AgentProcess:
                 return None
             finally:
                 tasks.cancel_scope.cancel()
+
+    async def _answer_permission(self, child: Child, launch: Launch, request: PermissionRequest) -> None:
+        """Decide whether the agent may call a tool, if need be by asking a person, and tell the agent."""
+        if launch.answer_permission is None:
+            return
+        try:
+            denial = await self._find_denial(launch, request)
+        except ShopfloorError as error:
+            self._fail(error)
+            await child.kill()
+        else:
+            await child.write(launch.answer_permission(request, denial))
+
+    async def _find_denial(self, launch: Launch, request: PermissionRequest) -> str | None:
+        """Return why the agent may not call the tool; None if it may."""
+        gate, tool, tool_input = self._gate, request.tool, request.tool_input
+        if gate is None or find_pattern(gate.patterns, tool, tool_input) is None:
+            is_allowed = launch.is_preapproved is not None and launch.is_preapproved(request)
+            return None if is_allowed else f"this run has no permission to use {tool} for this"
+        key = request.tool_id or request.request_id
+        async with AsyncExitStack() as stack:
+            if not self._waiting_permissions:
+                # Of several calls at once, the first one releases the slot of the agent.
+                await stack.enter_async_context(self._attempt.slot_usage.release_held_slot())
+            self._waiting_permissions += 1
+            stack.callback(self._end_wait)
+            return await gate.check_agent_call(self._step_try.step_key, key, tool, tool_input)
+
+    def _end_wait(self) -> None:
+        self._waiting_permissions -= 1
 
     def _add_stderr(self, text: str) -> None:
         output, mask = self._stderr + text, self._attempt.mask
