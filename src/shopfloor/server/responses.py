@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from shopfloor.errors import Forbidden
-from shopfloor.ports import RunService
+from shopfloor.ports import ApprovalRule, RunService
 from shopfloor.server import response_models
 from shopfloor.server.services import Services
 
@@ -25,6 +25,8 @@ RESPONSE_MODELS = (
     response_models.FleetEventList,
     response_models.FoundEvents,
     response_models.SpanList,
+    response_models.ApprovalList,
+    ApprovalRule,
     response_models.ChannelList,
     response_models.Deleted,
     response_models.Health,
