@@ -133,6 +133,8 @@ class ApprovalGate:
         self.patterns = patterns
         self._used: set[str] = set()
         """The approvals that an agent waits for or has got, in this attempt."""
+        self._agent_calls: dict[str, str] = {}
+        """The approval of each call that an agent asked for."""
         self._timeout_seconds = timeout_seconds or APPROVAL_TIMEOUT_SECONDS
 
     def with_patterns(self, patterns: list[str] | tuple[str, ...] | None) -> ApprovalGate:
@@ -207,6 +209,7 @@ class ApprovalGate:
         if approval_id is None:
             return None
         self._used.add(approval_id)
+        self._agent_calls[call_key] = approval_id
         try:
             return await self.wait(approval_id)
         except BaseException:
@@ -224,8 +227,9 @@ class ApprovalGate:
                 return approval_id
         return None
 
-    async def withdraw(self, approval_id: str) -> None:
+    async def withdraw(self, call_key: str) -> None:
         """Record that an agent no longer wants to make a call, unless the call has a decision."""
+        approval_id = self._agent_calls.get(call_key, "")
         async with self._attempt.answer_lock:
             recorded = self._attempt.replay_state.calls.get(approval_id)
             if recorded is not None:

@@ -262,6 +262,12 @@ class SessionEnded(msgspec.Struct, frozen=True, kw_only=True):
     at: str | None = None
 
 
+class PermissionWithdrawn(msgspec.Struct, frozen=True):
+    """The program no longer asks: it will not read the answer to this request."""
+
+    request_id: str
+
+
 class PromptAnswered(msgspec.Struct, frozen=True):
     """The program has answered its prompt. If its standard input is open, it waits there for another prompt."""
 
@@ -274,6 +280,7 @@ AgentReport = (
     | UsageDelta
     | SessionEnded
     | PermissionRequest
+    | PermissionWithdrawn
     | PromptAnswered
 )
 

@@ -62,6 +62,7 @@ from shopfloor.ports import (
     MessageDelta,
     Normalizer,
     PermissionRequest,
+    PermissionWithdrawn,
     PromptAnswered,
     Provider,
     SessionEnded,
@@ -112,6 +113,8 @@ class AgentProcess:
         self._model_lookups = 0
         self._gate = gate
         self._waiting_permissions = 0
+        self._permission_scopes: dict[str, anyio.CancelScope] = {}
+        """The requests of the agent that have no answer yet, by their ids."""
         self._failure: RunFailed | StorageError | None = None
         """Why the engine stopped the process."""
 
@@ -205,6 +208,8 @@ class AgentProcess:
                     for report in reports:
                         if isinstance(report, PermissionRequest):
                             tasks.start_soon(self._answer_permission, child, launch, report)
+                        elif isinstance(report, PermissionWithdrawn) and report.request_id in self._permission_scopes:
+                            self._permission_scopes[report.request_id].cancel()
                         elif isinstance(report, PromptAnswered):
                             child.close_stdin()
             except ShopfloorError as error:
@@ -223,12 +228,14 @@ class AgentProcess:
         if launch.answer_permission is None:
             return
         try:
-            denial = await self._find_denial(launch, request)
+            with anyio.CancelScope() as self._permission_scopes[request.request_id]:
+                denial = await self._find_denial(launch, request)
+                await child.write(launch.answer_permission(request, denial))
+            if self._permission_scopes.pop(request.request_id).cancelled_caught and self._gate is not None:
+                await self._gate.withdraw(_permission_key(request))
         except ShopfloorError as error:
             self._fail(error)
             await child.kill()
-        else:
-            await child.write(launch.answer_permission(request, denial))
 
     async def _find_denial(self, launch: Launch, request: PermissionRequest) -> str | None:
         """Return why the agent may not call the tool; None if it may."""
@@ -236,7 +243,7 @@ class AgentProcess:
         if gate is None or find_pattern(gate.patterns, tool, tool_input) is None:
             is_allowed = launch.is_preapproved is not None and launch.is_preapproved(request)
             return None if is_allowed else f"this run has no permission to use {tool} for this"
-        key = request.tool_id or request.request_id
+        key = _permission_key(request)
         async with AsyncExitStack() as stack:
             if not self._waiting_permissions:
                 # Of several calls at once, the first one releases the slot of the agent.
@@ -417,6 +424,10 @@ class AgentProcess:
         if self._failure is None:
             is_final = isinstance(error, RunFailed | StorageError)
             self._failure = error if is_final else StepFailed(error.message, hint=error.hint)
+
+
+def _permission_key(request: PermissionRequest) -> str:
+    return request.tool_id or request.request_id
 
 
 _SECRET = re.compile(r"(?i)((?:key|token|secret|password|auth|header)[^=]*=).+", re.DOTALL)

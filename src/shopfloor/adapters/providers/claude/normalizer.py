@@ -53,6 +53,7 @@ from shopfloor.ports import (
     AgentExit,
     AgentReport,
     PermissionRequest,
+    PermissionWithdrawn,
     PromptAnswered,
     SessionEnded,
     TranscriptItem,
@@ -62,7 +63,6 @@ IGNORED_RECORD_TYPES = frozenset(
     {
         "auth_status",
         "command_lifecycle",
-        "control_cancel_request",
         "control_request",
         "control_response",
         "conversation_reset",
@@ -217,6 +217,8 @@ class ClaudeNormalizer(JsonLinesNormalizer):
                 return [*self._handle_result(record), PromptAnswered()]
             case "control_request" if text_at(record_at(record, "request"), "subtype") == "can_use_tool":
                 return [parse_permission_request(record)]
+            case "control_cancel_request":
+                return [PermissionWithdrawn(text_at(record, "request_id") or "")]
             case "rate_limit_event":
                 return self._limit(record_at(record, "rate_limit_info"))
             case "tool_progress":
