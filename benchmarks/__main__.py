@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import pkgutil
 import subprocess
 import sys
@@ -81,8 +82,11 @@ def parse_options() -> argparse.Namespace:
 def main() -> int:
     options = parse_options()
     if options.inside:
-        results = importlib.import_module(f"benchmarks.{options.inside}").run(quick=options.quick)
-        sys.stdout.buffer.write(msgspec.json.encode(results))
+        # Only the results go to stdout: programs that a benchmark starts, such as npm, print to stderr.
+        with os.fdopen(os.dup(1), "wb") as output:
+            os.dup2(2, 1)
+            results = importlib.import_module(f"benchmarks.{options.inside}").run(quick=options.quick)
+            output.write(msgspec.json.encode(results))
         return 0
     measured = {name: measure(name, quick=options.quick) for name in options.benchmark_names}
     print(format_table([format_row(name, result) for name, results in measured.items() for result in results]))

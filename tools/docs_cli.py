@@ -21,6 +21,7 @@ VARIABLES = {
     "SHOPFLOOR_SLOTS": "The number of runs that `shopfloor up` executes at once without `--slots`.",
     "SHOPFLOOR_EXECUTE_GRACE": "Seconds that a run of `execute` continues after its client disconnected; 0.5 by "
     "default.",
+    "SHOPFLOOR_PROVIDER_CHECK": "Seconds between the checks of providers by a server; 300 by default, 0 for none.",
     "SHOPFLOOR_CLIENT_WAIT": "Seconds that a run of `execute` waits for the result of a client tool before it is "
     "cancelled; a day by default.",
     "SHOPFLOOR_URL": "A server to use instead of the local files: `list`, `status`, `show` and `tail` show its runs, "

@@ -13,7 +13,8 @@ from tools.docs_fields import without_null
 from tools.docs_markdown import code, generated, page, section, table
 from tools.docs_source import SOURCE, attribute_docs, parsed, summary
 
-PLANNED = frozenset({name for name in FLEET_PAYLOADS if not name.startswith("agent.")})
+_SENT = frozenset({"provider.available", "provider.unavailable"})
+PLANNED = frozenset({name for name in FLEET_PAYLOADS if not name.startswith("agent.")}) - _SENT
 """Types that nothing sends yet."""
 
 INTRO = """\

@@ -188,6 +188,10 @@ class AmbiguousWorker(ConflictError, code="ambiguous_worker"):
     """Several projects have a worker of this name."""
 
 
+class ProviderDisabled(ConflictError, code="provider_disabled"):
+    """A person has disabled the provider, so that nothing new may use it."""
+
+
 class LogBusy(ConflictError, code="log_busy"):
     """Another process is writing this log."""
 

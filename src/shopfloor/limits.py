@@ -330,6 +330,18 @@ AGENT_LINE_BYTES: Final = 32 * 1024 * 1024
 """The longest line of an agent that is parsed; a longer line is recorded in chunks, as unparsed."""
 AGENT_VERSION_SECONDS: Final = 15.0
 """How long an agent may take to print its version."""
+PROVIDER_STATUS_SECONDS: Final = 10.0
+"""How long a provider may take to say whether it is logged in or answers: its own command, or its list of models."""
+PROVIDER_CHECK_SECONDS: Final = 300.0
+"""How often a server checks whether providers are installed, logged in and answer."""
+PROVIDER_POLL_SECONDS: Final = 5.0
+"""How often a server looks for changes to providers by other processes."""
+PROVIDER_SETTLE_SECONDS: Final = 0.1
+"""How long a server collects what runs observe of providers before it decides whether a status changed."""
+PROVIDER_LIMIT_SECONDS: Final = 60.0
+"""How long a provider counts as rate-limited by a limit that does not say when it resets."""
+PROVIDER_FAILURE_SECONDS: Final = 300.0
+"""How long a provider counts as unavailable after a run could not reach it. A rejected login counts until it works."""
 AGENT_STDERR_CHARS: Final = 8_000
 """How much of the end of an agent's stderr is read."""
 SESSION_LOOKUPS: Final = 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -456,6 +457,31 @@ def test_a_question_of_a_resumed_run_is_asked_at_the_terminal_again(alone):
         assert f"somebody in {alone.folder}" in terminal.shown
     finally:
         terminal.close()
+
+
+@pytest.mark.req("SF-32")
+def test_the_summary_of_a_resumed_run_counts_what_it_used_before(alone):
+    steps = "Begin: {block: start-thread, model: script/hello}\n  Say: {block: add-message, text: 'Say hello to Ada.'}"
+    reply = "{block: next-message, output: TEXT}"
+    question = "{block: tool-call, tool: ask, input: {question: 'Go on?'}, output: ANSWER}"
+    (alone.folder / "workers" / "pauses").mkdir()
+    (alone.folder / "workers" / "pauses" / "worker.yaml").write_text(
+        f"steps:\n  {steps}\n  First: {reply}\n  Ask: {question}\n  More: {{block: add-message, text: Again.}}\n"
+        f"  Second: {reply}\noutput: TEXT\n"
+    )
+
+    def tokens(summary: str) -> list[int]:
+        found = re.search(r"([0-9,]+) tokens in, ([0-9,]+) out", summary)
+        assert found is not None, summary
+        return [int(number.replace(",", "")) for number in found.groups()]
+
+    paused = alone("run", "pauses")
+    run_id = alone.root()
+    assert alone("answer", run_id, "yes").returncode == 0
+    resumed = alone("resume", run_id)
+    assert resumed.returncode == 0, resumed.stderr
+    usage = alone.outcome(run_id)["usage"]
+    assert tokens(paused.stderr) < tokens(resumed.stderr) == [usage["input"], usage["output"]]
 
 
 # What the server sees

@@ -31,6 +31,7 @@ from shopfloor.adapters.memory import (
     MemoryLogFeed,
     MemoryLogReader,
     MemoryLogs,
+    MemoryProviderHealth,
     MemoryQueue,
     MemoryStorage,
     MemoryStore,
@@ -212,6 +213,7 @@ class MemoryEngineHarness(EngineHarness):
             tokens=MemoryTokens(),
             watchers=MemoryWatchers(),
             fleet_events=MemoryFleetEvents(self._store),
+            provider_health=MemoryProviderHealth(self._store),
             ingest=Ingest(MemoryLogFeed(self._memory), self._store, bus),
         )
 

@@ -34,9 +34,10 @@ async def test_a_plugin_that_accepts_work_is_listed_and_does_it(installation: In
         assert "\n- counter: " in (client.instructions or "")
         listed = (await call(client, "worker_list", {"query": "counter"})).facts["workers"]
         assert [worker["worker"] for worker in listed] == ["counter"]
-        ran = await call(client, "worker_run", {"worker": "counter", "task": "one two three"})
+        task = {"worker": "counter", "task": "one two three", "description": "Count three words"}
+        ran = await call(client, "worker_run", task)
         assert (ran.is_error, ran.facts["status"], "3" in (ran.text or "")) == (False, "completed", True)
-    assert worker_requests(folder) > 0
+    assert "Count three words" in (folder / "requests").read_text()
 
 
 @pytest.mark.req("REQ-WD-45")

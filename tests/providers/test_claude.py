@@ -34,6 +34,8 @@ from shopfloor.ports import (
     AgentExit,
     AgentReport,
     MessageDelta,
+    PermissionRequest,
+    PermissionWithdrawn,
     SessionEnded,
     SubAgentEnded,
     SubAgentStarted,

@@ -200,12 +200,15 @@ def test_a_job_can_have_its_inputs_by_name(client: httpx.Client) -> None:
         ({"description": "x", "task": "x", "worker": "echo", "priority": 1}, "priority"),
         ({"description": "x", "task": "x", "worker": "echo", "input": {"TEXT": "y"}}, "not both"),
         ({"description": "x", "input": {"TEXT": "y"}, "worker": "echo", "config": {"a": 1}}, "config"),
-        ({"description": "x", "task": "x", "worker": "nobody"}, "there is no worker 'nobody'; the workers are asker"),
+        (
+            {"description": "x", "task": "x", "worker": "nobody"},
+            "there is no worker `nobody`; available workers: asker",
+        ),
         ({"description": "x", "task": "x"}, "worker: missing, and there is not exactly one worker; the workers are"),
-        ({"description": "x", "task": "x", "worker": "sleeper"}, "has no single text input for `task`"),
+        ({"description": "x", "task": "x", "worker": "sleeper"}, "has no single text input"),
         ({"description": "x", "task": "x", "worker": "two-texts"}, "FROM (string, required), TO (string, required)"),
         ({"description": "x", "task": "x", "worker": "echo", "config": {"OTHER": 1}}, "OTHER"),
-        ({"description": "x", "task": "x", "worker": "unreadable"}, "there is no worker 'unreadable'"),
+        ({"description": "x", "task": "x", "worker": "unreadable"}, "unreadable"),
         ({"description": "x", "task": "x", "worker": "echo", "client": {"name": ""}}, "client.name"),
     ],
 )

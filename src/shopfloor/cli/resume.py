@@ -59,6 +59,7 @@ def run(args: Namespace) -> int:
         run_id = await resolve_run_id(client.api, args, args.run)
         detail, calls = await fetch_pending_calls(client, run_id)
         watcher.add_open_questions(run_id, calls)
+        watcher.add_usage(detail)
         known = await known_workers(client)
         worker = find_worker_info(detail["name"], known)
         tools = watcher.tools = parse_tool_handlers(args.tool, worker, known)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from typing import Any, Protocol
 
@@ -112,6 +112,13 @@ class RunWatcher:
                     question=approval_question(arguments) if is_approval else str(arguments.get("question", "")),
                     options=question_options(call) or None,
                 )
+
+    def add_usage(self, detail: Mapping[str, Any]) -> None:
+        """Count what a run and its sub-runs used before it was resumed."""
+        usage = detail["tree_usage"]
+        self._renderer.input_tokens += usage["input"] + usage["cache_read"] + usage["cache_write"]
+        self._renderer.output_tokens += usage["output"]
+        self._renderer.cost = detail["tree_cost_usd"]
 
     # Stopping.
 

@@ -27,6 +27,7 @@ from shopfloor.ports import Models, Plugins
 class RunEngine(msgspec.Struct, frozen=True, kw_only=True):
     """An assembled engine. It executes runs while `scheduler.run` is running."""
 
+    host_id: str
     service: RunService
     scheduler: Scheduler
     resumption: Resumption
@@ -75,6 +76,7 @@ def assemble(
         models.warm_up()
 
     return RunEngine(
+        host_id=host_id,
         service=service,
         scheduler=scheduler,
         resumption=resumption,

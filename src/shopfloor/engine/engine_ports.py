@@ -9,7 +9,19 @@ import msgspec
 from shopfloor.engine.agents.request import AgentRuntime
 from shopfloor.engine.attempt import Attempt, StepResult, StepTry
 from shopfloor.engine.plugin_jobs import FindJobClaims
-from shopfloor.ports import Audit, Blobs, Hosts, LogReader, Logs, Models, Plugins, Processes, Queue, Store
+from shopfloor.ports import (
+    Audit,
+    Blobs,
+    Hosts,
+    LogReader,
+    Logs,
+    Models,
+    Plugins,
+    Processes,
+    ProviderHealth,
+    Queue,
+    Store,
+)
 
 
 class StoragePorts(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,6 +34,7 @@ class StoragePorts(msgspec.Struct, frozen=True, kw_only=True):
     reader: LogReader
     audit: Audit
     blobs: Blobs
+    provider_health: ProviderHealth
 
 
 class CallWorker(Protocol):

@@ -6,6 +6,7 @@ import gzip
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from itertools import chain
 
 import anyio
 import anyio.to_thread
@@ -13,6 +14,7 @@ import msgspec
 
 from shopfloor.decoding import json_decoder
 from shopfloor.engine.error_mapping import is_temporary
+from shopfloor.engine.replay_state import AGENT
 from shopfloor.errors import InvalidEvent
 from shopfloor.limits import (
     ANNOUNCEMENT_BYTES,
@@ -32,11 +34,13 @@ from shopfloor.views import (
     ArchiveEntry,
     FleetEvent,
     FleetEventState,
+    ProviderObservation,
     RunRow,
     SearchState,
     Timeline,
     archive,
     fleet_event_step,
+    provider_observations,
     row_fold,
     search_fold,
     timeline_fold,
@@ -78,13 +82,14 @@ class _FollowedLog:
         row = row_fold(self.row, events)
         packed = None
         if row.is_ended:
-            packed = archived() if short is None else pack(archive(_events(short)))
+            # The new events are decoded already; most runs are short enough to have no others.
+            packed = archived() if self.short is None else pack(archive(chain(_events(self.short), events)))
         self.seq, self.row, waits = events[-1].seq, row, self.row.waits
         is_short = short is not None and sum(len(entry.raw) for entry in short) <= INGEST_CACHED_LOG_BYTES
         self.short = short if is_short and not row.is_ended else None
         timeline, timeline_rows = timeline_fold(self.state.timeline, events, waits)
         search, search_chunks = search_fold(self.state.search, row, events)
-        fleet, fleet_events = _fleet_fold(self.state.fleet, events)
+        fleet, fleet_events, observations = _fleet_fold(self.state.fleet, events, row)
         self.state = _FoldState(timeline, search, fleet)
         return ViewUpdate(
             row=row,
@@ -94,15 +99,21 @@ class _FollowedLog:
             search=search_chunks,
             search_stopped_at=search.stopped_at,
             fleet_events=fleet_events,
+            observations=observations,
         )
 
 
-def _fleet_fold(state: FleetEventState, events: list[Event]) -> tuple[FleetEventState, list[FleetEvent]]:
+def _fleet_fold(
+    state: FleetEventState, events: list[Event], row: RunRow
+) -> tuple[FleetEventState, list[FleetEvent], list[ProviderObservation]]:
     fleet_events: list[FleetEvent] = []
+    observations: list[ProviderObservation] = []
+    run_provider = row.worker_type if row.kind == AGENT else None
     for event in events:
+        observations += provider_observations(state, event, run_provider)
         state, more = fleet_event_step(state, event)
         fleet_events += more
-    return state, fleet_events
+    return state, fleet_events, observations
 
 
 def pack(entries: list[ArchiveEntry]) -> bytes | None:
@@ -333,7 +344,7 @@ class Ingest:
     async def _store_updates(self, changes: list[ViewUpdate]) -> None:
         if changes:
             await self._store.apply(changes)
-            if any(change.fleet_events for change in changes):
+            if any(change.fleet_events or change.observations for change in changes):
                 self._bus.notify_fleet()
             await self.publish_rows(*(change.row.id for change in changes))
 

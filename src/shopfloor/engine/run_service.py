@@ -19,7 +19,7 @@ from shopfloor.engine.resumption import Resumption
 from shopfloor.engine.workers.catalog import BUILTIN, EXAMPLE_WORKERS, PLUGIN, Worker, WorkerCatalog
 from shopfloor.engine.workers.definition_changes import DefinitionChange
 from shopfloor.engine.workers.inputs import input_schema, validate_input
-from shopfloor.engine.workers.plugin_workers import job_description
+from shopfloor.engine.workers.plugin_workers import DESCRIPTION, job_description
 from shopfloor.engine.workers.provider_workers import PROMPT
 from shopfloor.errors import (
     ConflictError,
@@ -47,8 +47,9 @@ from shopfloor.ports import (
     WorkerInfo,
     child_on_path_to,
     one_shot_job,
+    require_enabled,
 )
-from shopfloor.views import as_text, join_call_id, split_call_id
+from shopfloor.views import as_text, input_from_task, join_call_id, split_call_id
 
 
 class RunService:
@@ -71,6 +72,10 @@ class RunService:
         self._agents = agents
         self._definitions = definitions
 
+    def find_worker(self, name: str, /, *, folder: str | None = None) -> WorkerInfo:
+        """Return the worker that a request with this name and folder would run."""
+        return _worker_info(self._catalog.get(name, preferred_folder=folder))
+
     def workers(self) -> list[WorkerInfo]:
         """Return the workers of the catalog that have no problems."""
         return [_worker_info(worker) for worker in self._catalog.all() if not worker.problems]
@@ -80,8 +85,11 @@ class RunService:
         return [_worker_info(worker) for worker in self._catalog.provider_workers()]
 
     async def dispatch(self, request: RunRequest, origin: RunOrigin | None = None) -> str:
-        """Validate and store a new run; return its id."""
-        return await self.enqueue(self.build_queued_run(request, origin))
+        """Validate and store a new run; return its id. Raises `ProviderDisabled` if it needs a disabled provider."""
+        worker = self._find_worker(request)
+        queued = self._build_queued_run(worker, request, origin)
+        await require_enabled(self._ports.provider_health, worker.providers)
+        return await self.enqueue(queued)
 
     async def enqueue(self, queued: QueuedRun) -> str:
         """Store a run, for any host or, in the process of the caller, for this host only. Return its id."""
@@ -112,8 +120,13 @@ class RunService:
 
     def build_queued_run(self, request: RunRequest, origin: RunOrigin | None = None) -> QueuedRun:
         """Build the run to be queued. Raises if the worker is unknown or the input is invalid."""
-        worker = self._catalog.get(request.worker, preferred_folder=request.cwd)
-        worker_input = validate_input(worker.definition, request.input)
+        return self._build_queued_run(self._find_worker(request), request, origin)
+
+    def _find_worker(self, request: RunRequest) -> Worker:
+        return self._catalog.get(request.worker, preferred_folder=request.cwd)
+
+    def _build_queued_run(self, worker: Worker, request: RunRequest, origin: RunOrigin | None) -> QueuedRun:
+        worker_input = validate_input(worker.definition, _complete_input(worker, request))
         is_provider_worker = worker.worker_type != BUILTIN and not worker.is_plugin
         if is_provider_worker:
             self._agents.check(worker.worker_type, worker_input, approve=request.approve)
@@ -395,6 +408,18 @@ def _already_answered(run_id: str, call_id: str) -> ConflictError:
         f"the call {call_id!r} of run {run_id} has been answered already, with another result",
         hint="the first answer counts",
     )
+
+
+def _complete_input(worker: Worker, request: RunRequest) -> dict[str, Any]:
+    """Return the input of the request, with its text in the text input that is left."""
+    if request.text is None:
+        return request.input
+    schema = input_schema(worker.definition)
+    open_inputs = {name: field for name, field in schema["properties"].items() if name not in request.input}
+    from_text = input_from_task(request.text, worker.definition.slug, {**schema, "properties": open_inputs})
+    # The list shows `task` as the title of the run; a plugin gets it as the description of its job.
+    label = {DESCRIPTION: request.task} if worker.is_plugin and request.task is not None else {}
+    return {**label, **request.input, **from_text}
 
 
 def _describe_task(worker: Worker, worker_input: dict[str, Any]) -> str:

@@ -11,7 +11,6 @@ from msgspec import UNSET
 
 from shopfloor.errors import (
     ConflictError,
-    InvalidInput,
     InvalidParameter,
     RunEnded,
     ShopfloorError,
@@ -121,6 +120,8 @@ class Tools:
         body = without_none(
             {
                 "worker": args.worker,
+                "text": None if args.task is UNSET else args.task,
+                "input": None if args.input is UNSET else args.input,
                 "task": None if args.description is UNSET else args.description,
                 "cwd": session.folder if args.cwd is UNSET else args.cwd,
                 "channel_id": _CHANNEL,
@@ -130,15 +131,7 @@ class Tools:
                 "idempotency_key": f"{_CHANNEL}-{uuid.uuid4()}",
             }
         )
-        if args.task is UNSET:
-            return await _dispatch(session, body, cast("dict[str, Any]", args.input))
-        try:
-            worker_input = await self.catalog.input_for_task(session, args.worker, args.task)
-            return await _dispatch(session, body, worker_input)
-        except InvalidInput:
-            # The worker may have changed since its schema was fetched.
-            worker_input = await self.catalog.input_for_task(session, args.worker, args.task, refresh=True)
-            return await _dispatch(session, body, worker_input)
+        return str((await session.api.post("/api/runs", body))["run_id"])
 
     async def status(self, session: Session, args: StatusArguments) -> Output:
         detail = await fetch_detail(session, await session.api.find_run(args.run_id))
@@ -205,10 +198,6 @@ class Tools:
         )
         runs = [_facts(session, run) for run in cast("list[Detail]", page["workers"])]
         return Output({"runs": runs} | without_none({"total": page["total"], "next": page["next"]}))
-
-
-async def _dispatch(session: Session, body: dict[str, Any], worker_input: dict[str, Any]) -> str:
-    return str((await session.api.post("/api/runs", body | {"input": worker_input}))["run_id"])
 
 
 def _facts(session: Session, run: Detail) -> dict[str, Any]:

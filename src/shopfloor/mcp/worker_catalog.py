@@ -1,4 +1,4 @@
-"""The workers as a client sees them: the catalog, the agents that are installed, and the input for a task."""
+"""The workers as a client sees them: the catalog, and the agents that are installed."""
 
 from __future__ import annotations
 
@@ -7,22 +7,16 @@ from typing import Any, cast
 
 import anyio
 
-from shopfloor.errors import InvalidInput
 from shopfloor.mcp.limits import MCP_PROVIDERS_SECONDS
 from shopfloor.mcp.session import Session
-from shopfloor.views import input_from_task
 
 Worker = Mapping[str, Any]
 
 
 class CatalogCache:
-    """Remembers the input schemas of workers and which agents are installed, for all calls of this process.
-
-    A schema may be outdated: then the server refuses the input, and the schemas are fetched again.
-    """
+    """Remembers which agents are installed, for all calls of this process."""
 
     def __init__(self) -> None:
-        self._schemas: dict[str, Mapping[str, Any]] = {}
         self._usable: frozenset[str] = frozenset()
         self._usable_until = 0.0
         self._lock = anyio.Lock()
@@ -35,31 +29,7 @@ class CatalogCache:
     async def listed_workers(self, session: Session) -> tuple[list[Worker], list[Worker]]:
         """Return the workers of the catalog, and the workers that pass a task directly to an agent or model API."""
         catalog = await session.api.get("/api/workers")
-        workers, providers = cast("list[Worker]", catalog["workers"]), cast("list[Worker]", catalog["providers"])
-        self._schemas = {worker["slug"]: worker["input_schema"] for worker in (*providers, *workers)}
-        return workers, providers
-
-    async def input_for_task(
-        self, session: Session, worker: str, task: str, *, refresh: bool = False
-    ) -> dict[str, Any]:
-        """Return the input of a worker for a task. Raises `InvalidInput` if the worker has no single text input.
-
-        The input of an unknown worker is empty: the server refuses the worker, with suggestions.
-        """
-        if refresh or worker not in self._schemas:
-            await self.listed_workers(session)
-        schema = self._schemas.get(worker)
-        if schema is None:
-            # A name that several projects have: the server chooses by the folder.
-            schema = next((known for slug, known in self._schemas.items() if slug.endswith(f"/{worker}")), None)
-        if schema is None:
-            return {}
-        try:
-            return input_from_task(task, worker, schema)
-        except InvalidInput:
-            if refresh:
-                raise
-            return await self.input_for_task(session, worker, task, refresh=True)
+        return cast("list[Worker]", catalog["workers"]), cast("list[Worker]", catalog["providers"])
 
     async def _usable_providers(self, session: Session) -> frozenset[str]:
         async with self._lock:

@@ -128,9 +128,13 @@ class ProviderInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Path of the program; None if it is not installed."""
     version: str | None = None
     problem: str | None = None
-    """What is wrong with the installed program."""
+    """What is wrong with the installed program, or with the login."""
     login: str | None = None
     """The variable or file with the credentials; None if there are none."""
+    access_mode: AccessMode | None = None
+    """How a run that starts now is paid for; None without credentials."""
+    answers: bool | None = None
+    """Whether the provider answered a request that costs nothing; None if it was not asked, or offers none."""
     install: str
     """The command that installs what is missing."""
     capabilities: Capabilities

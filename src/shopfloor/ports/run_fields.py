@@ -19,6 +19,10 @@ from shopfloor.log import ClientInfo
 ShortText = Annotated[str, Meta(min_length=1, max_length=FILTER_MAX_CHARS)]
 Worker = Annotated[str, Meta(min_length=1, max_length=WORKER_NAME_MAX_CHARS, description="The worker's slug.")]
 Input = Annotated[dict[str, Any], Meta(description="The inputs of the worker, by name.")]
+Text = Annotated[
+    Annotated[str, Meta(min_length=1, max_length=TASK_MAX_CHARS)] | None,
+    Meta(description="The work in words, for the one text input of the worker that `input` does not set."),
+]
 Task = Annotated[
     Annotated[str, Meta(min_length=1, max_length=TASK_MAX_CHARS)] | None,
     Meta(description="The text shown in lists; by default made from the input."),

@@ -15,6 +15,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     worker: run_fields.Worker
     input: run_fields.Input = {}
+    text: run_fields.Text = None
     task: run_fields.Task = None
     owner: run_fields.Owner = None
     channel_id: run_fields.ChannelId = None
@@ -86,7 +87,10 @@ class RunService(Protocol):
     """The engine as callers use it. Each method returns when the request is stored durably."""
 
     async def dispatch(self, request: RunRequest, origin: RunOrigin | None = None) -> str:
-        """Queue a new run and return its id. Raises `WorkerNotFound`, `InvalidInput`, `StorageFull`."""
+        """Queue a new run and return its id.
+
+        Raises `WorkerNotFound`, `InvalidInput`, `ProviderDisabled`, `StorageFull`.
+        """
         ...
 
     async def answer(self, run_id: str, results: list[CallResult]) -> None:
@@ -133,6 +137,13 @@ class RunService(Protocol):
 
     async def revoke_approval(self, rule_id: str) -> ApprovalRule:
         """Delete a rule by the beginning of its id: the calls are asked for again. Raises `NotFoundError`."""
+        ...
+
+    def find_worker(self, name: str, /, *, folder: str | None = None) -> WorkerInfo:
+        """Return the worker that a request with this name and folder would run.
+
+        Raises `WorkerNotFound`, and `AmbiguousWorker` if several projects have it and none of them is `folder`.
+        """
         ...
 
     def workers(self) -> list[WorkerInfo]: ...

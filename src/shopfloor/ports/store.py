@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import msgspec
 
 from shopfloor.errors import ShopfloorError
-from shopfloor.views import FleetEvent, RunRow, SearchChunk, TimelineRow
+from shopfloor.views import FleetEvent, ProviderObservation, RunRow, SearchChunk, TimelineRow
 
 
 class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,6 +111,8 @@ class ViewUpdate(msgspec.Struct, frozen=True, kw_only=True):
     """The event at which the text became too long to be indexed."""
     fleet_events: list[FleetEvent] = []
     """The fleet events that the new events cause."""
+    observations: list[ProviderObservation] = []
+    """What the new events say about providers."""
 
 
 class Store(Protocol):

@@ -14,7 +14,17 @@ from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddle
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from shopfloor.server import artifact_downloads, execution_stream, fleet, logs, rpc, run_actions, runs, streams
+from shopfloor.server import (
+    artifact_downloads,
+    execution_stream,
+    fleet,
+    logs,
+    providers,
+    rpc,
+    run_actions,
+    runs,
+    streams,
+)
 from shopfloor.server.auth import AuthMiddleware, LoginLimiter
 from shopfloor.server.body_limit import BodyLimitMiddleware
 from shopfloor.server.client_tracker import ClientTracker
@@ -25,7 +35,7 @@ from shopfloor.server.logs import LOG_MEDIA_TYPE
 from shopfloor.server.run_tree import SpanCache
 from shopfloor.server.services import Services
 
-_MODULES = (runs, logs, artifact_downloads, run_actions, execution_stream, streams, fleet, rpc)
+_MODULES = (runs, logs, artifact_downloads, run_actions, providers, execution_stream, streams, fleet, rpc)
 OPERATIONS = tuple(operation for module in _MODULES for operation in module.operations.all)
 
 

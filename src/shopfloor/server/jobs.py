@@ -22,7 +22,6 @@ from shopfloor.errors import (
     RunEnded,
     RunNotFound,
     RunRunning,
-    WorkerNotFound,
 )
 from shopfloor.limits import FILTER_MAX_CHARS, TASK_MAX_CHARS
 from shopfloor.log import is_run_id
@@ -40,7 +39,6 @@ from shopfloor.server.pending_calls import find_pending_calls
 from shopfloor.server.response_models import Awaited
 from shopfloor.server.responses import get_services, require_run_service
 from shopfloor.server.sse import closing
-from shopfloor.views import input_from_task
 
 _CHANNEL: Final = "rpc"
 _PLUGIN: Final = "plugin"
@@ -94,10 +92,11 @@ class JobMethod(NamedTuple):
 async def dispatch_job(request: Request, params: DispatchParams) -> dict[str, Any]:
     """Start a run and return its id."""
     run_service = require_run_service(request)
-    worker = _find_worker(run_service, params.worker)
+    worker = _find_worker(run_service, params)
     run_request = RunRequest(
-        worker=worker.slug,
+        worker=params.worker or worker.slug,
         input=_build_input(worker, params),
+        text=None if params.task is UNSET else params.task,
         task=params.description,
         channel_id=_CHANNEL,
         cwd=params.cwd,
@@ -108,20 +107,16 @@ async def dispatch_job(request: Request, params: DispatchParams) -> dict[str, An
     return {"jobId": run_id}
 
 
-def _find_worker(run_service: RunService, name: str | None) -> WorkerInfo:
-    """Return the worker of this name; without a name, the only one that is neither an example nor a bare provider."""
+def _find_worker(run_service: RunService, params: DispatchParams) -> WorkerInfo:
+    """Return the worker of a job; without a name, the only one that is neither an example nor a bare provider."""
+    if params.worker is not None:
+        return run_service.find_worker(params.worker, folder=params.cwd)
     workers = run_service.workers()
-    hint = f"the workers are {_list_names(workers)}" if workers else "there are no workers; see `shopfloor workers new`"
-    if name is None:
-        own = [worker for worker in workers if not worker.example]
-        if len(own) != 1:
-            raise InvalidParameter("worker: missing, and there is not exactly one worker", hint=hint)
+    own = [worker for worker in workers if not worker.example]
+    if len(own) == 1:
         return own[0]
-    known = (*workers, *run_service.provider_workers())
-    found = next((worker for worker in known if name in (worker.slug, f"{worker.project}/{worker.slug}")), None)
-    if found is None:
-        raise WorkerNotFound(f"there is no worker {name!r}", hint=hint)
-    return found
+    hint = f"the workers are {_list_names(workers)}" if workers else "there are no workers; see `shopfloor workers new`"
+    raise InvalidParameter("worker: missing, and there is not exactly one worker", hint=hint)
 
 
 def _list_names(workers: list[WorkerInfo]) -> str:
@@ -131,20 +126,14 @@ def _list_names(workers: list[WorkerInfo]) -> str:
 
 
 def _build_input(worker: WorkerInfo, params: DispatchParams) -> dict[str, Any]:
-    """Return the input of the run: `input` itself, or `task` in the worker's text input and `config` in the others."""
+    """Return the input of the run besides `task`: `input`, or the inputs in `config`, which a plugin gets as one."""
     if (params.task is UNSET) == (params.input is UNSET):
         raise InvalidParameter("task: missing" if params.task is UNSET else "send either `task` or `input`, not both")
-    if params.input is not UNSET:
-        if params.config:
-            raise InvalidParameter("config: can only be used with `task`", hint="`input` has all inputs by name")
-        return params.input
-    task = str(params.task)
-    if worker.worker_type == _PLUGIN:
-        config = {"config": params.config} if params.config else {}
-        return {"task": task, "description": params.description, **config}
-    properties: dict[str, Any] = worker.input_schema.get("properties", {})
-    open_inputs = {name: schema for name, schema in properties.items() if name not in params.config}
-    return {**params.config, **input_from_task(task, worker.slug, {**worker.input_schema, "properties": open_inputs})}
+    if params.input is UNSET:
+        return {"config": params.config} if worker.worker_type == _PLUGIN and params.config else params.config
+    if params.config:
+        raise InvalidParameter("config: can only be used with `task`", hint="`input` has all inputs by name")
+    return params.input
 
 
 async def list_jobs(request: Request, params: ListParams) -> dict[str, Any]:

@@ -77,6 +77,12 @@ class ApprovalParams(Struct, frozen=True, kw_only=True):
     rule_id: Annotated[str, Meta(pattern=r"^[0-9a-f]{1,16}$", description="The rule.")]
 
 
+class ProviderParams(Struct, frozen=True, kw_only=True):
+    """A provider, by its name in the path."""
+
+    name: Annotated[_ShortText, Meta(description="The name of the provider.")]
+
+
 class DeleteParams(RunParams, frozen=True, kw_only=True):
     """A run to delete."""
 

@@ -56,6 +56,7 @@ class StartExecution(_SdkBody, frozen=True, kw_only=True, tag="start", tag_field
     """Start a run of a worker and stream its events."""
 
     input: run_fields.Input = {}
+    text: run_fields.Text = None
     detach: Annotated[bool, Meta(description="Whether the run continues after the connection is closed.")] = False
     idempotency_key: run_fields.IdempotencyKey = None
     owner: run_fields.Owner = None
@@ -141,6 +142,13 @@ class ForkOrder(_Body, frozen=True, kw_only=True):
     idempotency_key: run_fields.IdempotencyKey = None
 
 
+class DisableRequest(_Body, frozen=True, kw_only=True):
+    """A request to disable a provider."""
+
+    maintenance: Annotated[bool, Meta(description="Whether it is disabled for maintenance.")] = False
+    reason: Annotated[run_fields.ShortText | None, Meta(description="Why; shown to those whose runs need it.")] = None
+
+
 ExecutionRequest = StartExecution | ContinueExecution
 
 
@@ -154,6 +162,7 @@ REQUEST_MODELS = (
     RerunOrder,
     ReplyOrder,
     ForkOrder,
+    DisableRequest,
 )
 
 _JSON = "application/json"

@@ -5,16 +5,27 @@ The API calls a run a worker, its owner an agent, and the status `completed` `do
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, cast
 
 import msgspec
 from msgspec import Meta
 
+from shopfloor.fleet import ProviderState
 from shopfloor.limits import CONTINUED_RUNS
 from shopfloor.log import BasedOn
-from shopfloor.ports import ApprovalRule, LogReader, PluginInfo, ProviderInfo, RunItem, WorkerInfo
+from shopfloor.ports import (
+    ApprovalRule,
+    LogReader,
+    PluginInfo,
+    ProviderInfo,
+    ProviderStatus,
+    RunItem,
+    UnavailableReason,
+    WorkerInfo,
+)
 from shopfloor.server.limits import RESULT_LOOKAHEAD_EVENTS
-from shopfloor.views import ArchiveEntry, Decision, LogHit, Span, is_interrupted
+from shopfloor.views import ArchiveEntry, Decision, LogHit, ObservedLimit, Span, is_interrupted
 
 WireStatus = Literal["queued", "running", "waiting", "done", "failed", "cancelled"]
 
@@ -357,11 +368,52 @@ class ApprovalList(msgspec.Struct, frozen=True):
     approvals: list[ApprovalRule]
 
 
+class ProviderItem(ProviderInfo, frozen=True, kw_only=True):
+    """A provider: what the last check found, its status, and the limits that runs met."""
+
+    status: Annotated[
+        ProviderStatus, Meta(description="`unavailable`: not installed, not logged in, or it does not answer.")
+    ]
+    reason: Annotated[UnavailableReason | None, Meta(description="Why it is not available.")]
+    error: Annotated[str | None, Meta(description="What is wrong, or the reason that a person gave.")]
+    estimated_recovery: Annotated[str | None, Meta(description="When it is expected to be available again.")]
+    disabled_by: Annotated[str | None, Meta(description="Who disabled it.")]
+    disabled_at: Annotated[str | None, Meta(description="When it was disabled.")]
+    checked_at: Annotated[str | None, Meta(description="The time of the last check.")]
+    limits: Annotated[list[ObservedLimit], Meta(description="The newest limit of each kind and name.")]
+
+
 class ProviderList(msgspec.Struct, frozen=True):
     """The agents and model APIs that Shopfloor knows."""
 
-    providers: list[ProviderInfo]
-    usable: Annotated[list[str], Meta(description="The names of those that are installed and have credentials.")]
+    providers: list[ProviderItem]
+    usable: Annotated[
+        list[str],
+        Meta(description="The names of those that are installed, have credentials and are not disabled."),
+    ]
+
+
+def build_provider_list(states: Sequence[ProviderState]) -> ProviderList:
+    """Return the providers as the API shows them."""
+    return ProviderList(
+        [build_provider(state) for state in states], [state.info.name for state in states if state.usable]
+    )
+
+
+def build_provider(state: ProviderState) -> ProviderItem:
+    """Return a provider as the API shows it."""
+    disabled = state.disabled
+    return ProviderItem(
+        **{name: getattr(state.info, name) for name in ProviderInfo.__struct_fields__},
+        status=state.decision.status,
+        reason=state.decision.reason,
+        error=state.decision.error,
+        estimated_recovery=state.decision.estimated_recovery,
+        disabled_by=None if disabled is None else disabled.by,
+        disabled_at=None if disabled is None else disabled.at,
+        checked_at=state.checked_at,
+        limits=list(state.limits),
+    )
 
 
 class PluginList(msgspec.Struct, frozen=True):

@@ -35,6 +35,7 @@ RESPONSE_MODELS = (
     response_models.Catalogue,
     response_models.PluginList,
     response_models.ProviderList,
+    response_models.ProviderItem,
     response_models.JsonRpcResponse,
 )
 # For a stream the schema describes one event, as tools that read OpenAPI expect.

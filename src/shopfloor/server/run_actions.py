@@ -30,7 +30,6 @@ from shopfloor.server.response_models import (
     Deleted,
     Health,
     PluginList,
-    ProviderList,
     RunAnswer,
     WorkerItem,
     build_worker_item,
@@ -91,16 +90,6 @@ async def answer_run(request: Request, params: RunParams) -> Response:
     await run_service.answer(params.run_id, [body.to_call_result()])
     await audit(request, "run.answered", run_id=params.run_id)
     return json_response(RunAnswer(params.run_id))
-
-
-@operations(
-    "GET", "/api/providers", describe_json(ProviderList, "The agents and model APIs, and which of them are usable.")
-)
-async def list_providers(request: Request, _: NoParams) -> Response:
-    """List the agents and model APIs, what each can do, and which of them the server's machine has."""
-    services = get_services(request)
-    found = await anyio.to_thread.run_sync(services.providers) if services.providers else []
-    return json_response(ProviderList(found, [provider.name for provider in found if provider.usable]))
 
 
 @operations("GET", "/api/plugins", describe_json(PluginList, "The plugins, and the state of each."))

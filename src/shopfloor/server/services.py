@@ -8,8 +8,9 @@ from typing import Protocol
 
 import msgspec
 
+from shopfloor.fleet import ProviderMonitor
 from shopfloor.limits import CLIENT_WAIT_SECONDS, EXECUTE_GRACE_SECONDS
-from shopfloor.ports import Audit, Blobs, LogReader, PluginInfo, ProviderInfo, RowChanges, RunService, Store, Watchers
+from shopfloor.ports import Audit, Blobs, LogReader, PluginInfo, RowChanges, RunService, Store, Watchers
 from shopfloor.server.access import AccessControl
 from shopfloor.server.fleet_feed import FleetFeed
 from shopfloor.server.limits import HEARTBEAT_SECONDS
@@ -38,8 +39,8 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     """None: the server cannot delete runs."""
     run_service: RunService | None = None
     """None: the server is read-only."""
-    providers: Callable[[], list[ProviderInfo]] | None = None
-    """Finds the providers that this machine has. Blocks for a second or two."""
+    providers: ProviderMonitor | None = None
+    """Checks the providers of this machine. None: the server knows no providers."""
     plugins: Callable[[], Sequence[PluginInfo]] | None = None
     """Lists the plugins, with the state of their processes."""
     fleet: FleetFeed | None = None

@@ -25,8 +25,10 @@ from shopfloor.views.notes import (
 )
 from shopfloor.views.outline import LoadOutline, Outline, Step, TreeRow, outline, steps_by_parent, tree
 from shopfloor.views.partial_messages import PartialMessages, without_chunks
+from shopfloor.views.provider_observations import ObservedLimit, ProviderObservation, provider_observations
 from shopfloor.views.row import INTERRUPTED, RunRow, RunState, display_status, is_interrupted, queued_row, row_fold
-from shopfloor.views.search import (
+from shopfloor.views.search_index import ROW_CHUNK, SearchChunk, SearchState, search_fold
+from shopfloor.views.search_query import (
     HIT_BEGIN,
     HIT_END,
     Term,
@@ -39,7 +41,6 @@ from shopfloor.views.search import (
     split_words,
     strip_hit_marks,
 )
-from shopfloor.views.search_index import ROW_CHUNK, SearchChunk, SearchState, search_fold
 from shopfloor.views.spans import SPAN_EVENTS, Span, Spans, spans_fold
 from shopfloor.views.spending import Spending, UsageTotal, add_costs, add_usage, spending_step
 from shopfloor.views.stream import (
@@ -143,8 +144,10 @@ __all__ = [
     "LogSearcher",
     "Notes",
     "Notice",
+    "ObservedLimit",
     "Outline",
     "PartialMessages",
+    "ProviderObservation",
     "Question",
     "ReasoningDelta",
     "ReasoningEnd",
@@ -217,6 +220,7 @@ __all__ = [
     "parse_query",
     "plain_text",
     "preview",
+    "provider_observations",
     "queued_row",
     "replay",
     "resume_stream",

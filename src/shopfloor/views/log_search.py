@@ -10,7 +10,7 @@ import msgspec
 from shopfloor.decoding import json_decoder
 from shopfloor.limits import LOG_HIT_CHARS
 from shopfloor.log import Entry
-from shopfloor.views.search import HIT_BEGIN, HIT_END, strip_hit_marks
+from shopfloor.views.search_query import HIT_BEGIN, HIT_END, strip_hit_marks
 
 _decode_payload = json_decoder(dict[str, msgspec.Raw]).decode
 _decode = msgspec.json.Decoder().decode

@@ -26,7 +26,7 @@ from shopfloor.log import (
     UserMessage,
 )
 from shopfloor.views.row import RunRow
-from shopfloor.views.search import indexed_text
+from shopfloor.views.search_query import indexed_text
 
 ROW_CHUNK: Final = 0
 """The number of the chunk with the row's task, result and error; the others are numbered from 1."""

@@ -25,7 +25,7 @@ def input_from_task(task: str, worker: str, input_schema: Mapping[str, Any]) -> 
         candidates = [name for name in _TASK_NAMES if name in candidates][:1]
     if not candidates:
         raise InvalidInput(
-            f"the worker `{worker}` has no single text input for `task`",
+            f"the worker `{worker}` has no single text input",
             hint=f"send `input` instead, an object with: {describe_inputs(input_schema)}",
         )
     return {candidates[0]: task}

@@ -47,7 +47,13 @@ async def local_engine(
     with nullcontext(host) if host else LocalHost(storage, dedicated=dedicated) as own:
         processes, logs, reader = LocalProcesses(own), backend.logs, backend.reader
         agents = AgentRuntime(
-            provider=provider, processes=processes, logs=logs, reader=reader, prices=price, env=os.environ
+            provider=provider,
+            processes=processes,
+            logs=logs,
+            reader=reader,
+            prices=price,
+            env=os.environ,
+            provider_health=backend.provider_health,
         )
         cwd, slots = str(Path.cwd()), workers.slots
         async with local_plugins(storage, processes, workers.plugins, is_shared=shares_plugins) as plugins:

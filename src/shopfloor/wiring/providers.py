@@ -39,11 +39,21 @@ def local_validation_context(workers: Iterable[Worker]) -> ValidationContext:
     )
 
 
-def find_providers() -> list[ProviderInfo]:
-    """Return the providers that this machine has. Blocks for a second or two: each program is run for its version."""
+def find_providers(asks: bool = False) -> list[ProviderInfo]:  # noqa: FBT001, FBT002 - passed as a function
+    """Return the providers that this machine has. Blocks for a second or two: each program is run for its version.
+
+    With `asks`, those with credentials are asked whether they answer, if that costs nothing.
+    """
     from shopfloor.adapters.providers import discover_providers
 
-    return discover_providers(os.environ, Path.home())
+    return discover_providers(os.environ, Path.home(), asks=asks)
+
+
+def stop_probes() -> None:
+    """Kill the programs that `find_providers` is asking."""
+    from shopfloor.adapters.providers import kill_probed_programs
+
+    kill_probed_programs()
 
 
 def transcribe_output(

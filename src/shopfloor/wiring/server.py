@@ -127,11 +127,11 @@ async def serve_storage(
         def publish_address(url: str) -> None:
             # Without a pid for a server in a thread: `shopfloor down` must not end the program around it.
             pid = os.getpid() if threading.current_thread() is threading.main_thread() else None
-            address = Address(url, token, pid)
-            write_private(storage.server_address, msgspec.json.encode(address))
+            write_private(storage.server_address, msgspec.json.encode(address := Address(url, token, pid)))
             # Warm up only now, so that the first response does not have to wait for it.
             tasks.start_soon(_warm_up, partial(on_started, address, engine.catalog), engine.warm_up)
             engine.plugins.start_all()
+            tasks.start_soon(backend.provider_monitor(engine.host_id).run)
 
         async with (
             local_backend(storage, is_server=True) as backend,

@@ -22,16 +22,17 @@ from shopfloor.adapters.local import (
     LocalTokens,
 )
 from shopfloor.engine import StoragePorts
-from shopfloor.limits import CLIENT_WAIT_SECONDS, CONTINUED_RUNS, EXECUTE_GRACE_SECONDS
+from shopfloor.limits import CLIENT_WAIT_SECONDS, CONTINUED_RUNS, EXECUTE_GRACE_SECONDS, PROVIDER_CHECK_SECONDS
 from shopfloor.log import Delta, Masking
-from shopfloor.ports import Bus, FleetEvents, Logs, Processes, Projects, Queue, Store, Tokens, Watchers
+from shopfloor.ports import Bus, FleetEvents, Logs, Processes, Projects, ProviderHealth, Queue, Store, Tokens, Watchers
 from shopfloor.record import Durability, Storage
 from shopfloor.version import __version__
-from shopfloor.wiring.providers import find_providers
+from shopfloor.wiring.providers import find_providers, stop_probes
 from shopfloor.wiring.settings import low_water_bytes, seconds_setting
 
 if TYPE_CHECKING:
     from shopfloor.engine import Ingest, RunEngine
+    from shopfloor.fleet import ProviderMonitor
     from shopfloor.server import AccessControl, Services
 
 # Modules that only a server or a list needs are imported where they are used, so that a single run starts fast.
@@ -73,6 +74,23 @@ class StorageBackend(StoragePorts, frozen=True, kw_only=True):
 
         return AccessControl(self.tokens)
 
+    def provider_monitor(self, host: str | None = None) -> ProviderMonitor:
+        """Return the checks of this machine's providers. `host` is the host that this process is, if it is one."""
+        from shopfloor.fleet import ProviderMonitor
+
+        interval_seconds = seconds_setting(
+            "SHOPFLOOR_PROVIDER_CHECK", os.environ.get("SHOPFLOOR_PROVIDER_CHECK"), PROVIDER_CHECK_SECONDS
+        )
+        return ProviderMonitor(
+            self.provider_health,
+            self.bus,
+            self.hosts,
+            find_providers,
+            host=host,
+            interval_seconds=interval_seconds,
+            stop_probes=stop_probes,
+        )
+
     def services(self, engine: RunEngine | None = None, *, allowed_hosts: tuple[str, ...] = ()) -> Services:
         """Return what the HTTP API needs. Without `engine`, the API is read-only."""
         from shopfloor.engine import delete_run
@@ -92,7 +110,7 @@ class StorageBackend(StoragePorts, frozen=True, kw_only=True):
             blobs=self.blobs,
             delete_run=delete,
             run_service=engine.service if engine else None,
-            providers=find_providers,
+            providers=self.provider_monitor(engine.host_id if engine else None),
             plugins=engine.plugins.all if engine else None,
             fleet=FleetFeed(self.fleet_events, self.bus),
             page_folder=PAGE_FOLDER,
@@ -132,7 +150,13 @@ async def local_backend(
     storage: Storage, *, is_server: bool = False, mask: Masking | None = None
 ) -> AsyncGenerator[StorageBackend]:
     """Yield a storage in files and SQLite. With `is_server`, other processes notify this one of what they write."""
-    from shopfloor.adapters.sqlite import SqliteFleetEvents, SqliteQueue, SqliteStore, StorageLogLookup
+    from shopfloor.adapters.sqlite import (
+        SqliteFleetEvents,
+        SqliteProviderHealth,
+        SqliteQueue,
+        SqliteStore,
+        StorageLogLookup,
+    )
 
     store = await SqliteStore.open(storage.database)
     try:
@@ -140,17 +164,19 @@ async def local_backend(
         await queue.recover()
         bus = LocalBus(storage)
         with bus.listen(storage) if is_server else nullcontext():
-            yield _with_files(storage, store, queue, SqliteFleetEvents(store), bus=bus, mask=mask)
+            fleet_events, provider_health = SqliteFleetEvents(store), SqliteProviderHealth(store)
+            yield _with_files(storage, store, queue, fleet_events, provider_health, bus=bus, mask=mask)
     finally:
         await store.close()
 
 
 def memory_backend(storage: Storage) -> StorageBackend:
     """Return a storage with rows and queue in memory, and logs in files."""
-    from shopfloor.adapters.memory import MemoryFleetEvents, MemoryQueue, MemoryStore
+    from shopfloor.adapters.memory import MemoryFleetEvents, MemoryProviderHealth, MemoryQueue, MemoryStore
 
     store = MemoryStore()
-    return _with_files(storage, store, MemoryQueue(store), MemoryFleetEvents(store), bus=LocalBus())
+    fleet_events, provider_health = MemoryFleetEvents(store), MemoryProviderHealth(store)
+    return _with_files(storage, store, MemoryQueue(store), fleet_events, provider_health, bus=LocalBus())
 
 
 def _with_files(
@@ -158,6 +184,7 @@ def _with_files(
     store: Store,
     queue: Queue,
     fleet_events: FleetEvents,
+    provider_health: ProviderHealth,
     *,
     bus: Bus,
     mask: Masking | None = None,
@@ -179,6 +206,7 @@ def _with_files(
         tokens=LocalTokens(storage.tokens),
         watchers=MemoryWatchers(),
         fleet_events=fleet_events,
+        provider_health=provider_health,
         ingest=Ingest(LocalLogFeed(storage), store, bus),
     )
 

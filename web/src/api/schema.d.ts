@@ -247,26 +247,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/providers": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * List providers
-         * @description List the agents and model APIs, what each can do, and which of them the server's machine has.
-         */
-        get: operations["list_providers"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/plugins": {
         parameters: {
             query?: never;
@@ -401,6 +381,86 @@ export interface paths {
         get: operations["health"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/providers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List providers
+         * @description List the agents and model APIs: what each can do, its status by the last check, and the limits that runs met.
+         */
+        get: operations["list_providers"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/providers/check": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Check providers
+         * @description Check now whether the providers of the server's machine are installed, logged in and answer. Takes seconds.
+         */
+        post: operations["check_providers"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/providers/{name}/disable": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Disable provider
+         * @description Disable a provider: new runs that need it are refused, sessions that are running continue.
+         */
+        post: operations["disable_provider"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/providers/{name}/enable": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Enable provider
+         * @description Enable a provider that was disabled, and forget the failures that runs observed.
+         */
+        post: operations["enable_provider"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1093,15 +1153,15 @@ export interface components {
          * @description The agents and model APIs that Shopfloor knows.
          */
         ProviderList: {
-            providers: components["schemas"]["ProviderInfo"][];
-            /** @description The names of those that are installed and have credentials. */
+            providers: components["schemas"]["ProviderItem"][];
+            /** @description The names of those that are installed, have credentials and are not disabled. */
             usable: string[];
         };
         /**
-         * ProviderInfo
-         * @description A provider as found on this machine.
+         * ProviderItem
+         * @description A provider: what the last check found, its status, and the limits that runs met.
          */
-        ProviderInfo: {
+        ProviderItem: {
             name: string;
             /** @enum {unknown} */
             kind: "agent" | "api";
@@ -1115,8 +1175,31 @@ export interface components {
             problem?: string | null;
             /** @default null */
             login?: string | null;
+            /** @default null */
+            access_mode?: ("api" | "local" | "subscription") | null;
+            /** @default null */
+            answers?: boolean | null;
             install: string;
             capabilities: components["schemas"]["Capabilities"];
+            /**
+             * @description `unavailable`: not installed, not logged in, or it does not answer.
+             * @enum {unknown}
+             */
+            status: "available" | "disabled" | "rate_limited" | "unavailable";
+            /** @description Why it is not available. */
+            reason: ("disabled" | "error" | "maintenance" | "rate_limited") | null;
+            /** @description What is wrong, or the reason that a person gave. */
+            error: string | null;
+            /** @description When it is expected to be available again. */
+            estimated_recovery: string | null;
+            /** @description Who disabled it. */
+            disabled_by: string | null;
+            /** @description When it was disabled. */
+            disabled_at: string | null;
+            /** @description The time of the last check. */
+            checked_at: string | null;
+            /** @description The newest limit of each kind and name. */
+            limits: components["schemas"]["ObservedLimit"][];
         };
         /**
          * Capabilities
@@ -1153,6 +1236,20 @@ export interface components {
             web_search?: boolean;
         };
         /**
+         * ObservedLimit
+         * @description A limit of a provider, as a run met it.
+         */
+        ObservedLimit: {
+            /** @enum {unknown} */
+            kind: "requests" | "tokens";
+            name: string | null;
+            current: number | null;
+            max: number | null;
+            reset_at: string | null;
+            status: ("allowed" | "rejected" | "warning") | null;
+            met_at: string;
+        };
+        /**
          * JsonRpcResponse
          * @description A JSON-RPC 2.0 response: either `result` or `error`.
          */
@@ -1185,6 +1282,11 @@ export interface components {
              * @default {}
              */
             input?: Record<string, unknown>;
+            /**
+             * @description The work in words, for the one text input of the worker that `input` does not set.
+             * @default null
+             */
+            text?: string | null;
             /**
              * @description Whether the run continues after the connection is closed.
              * @default false
@@ -1294,6 +1396,11 @@ export interface components {
              */
             input?: Record<string, unknown>;
             /**
+             * @description The work in words, for the one text input of the worker that `input` does not set.
+             * @default null
+             */
+            text?: string | null;
+            /**
              * @description The text shown in lists; by default made from the input.
              * @default null
              */
@@ -1361,6 +1468,22 @@ export interface components {
              * @default null
              */
             error?: string | null;
+        };
+        /**
+         * DisableRequest
+         * @description A request to disable a provider.
+         */
+        DisableRequest: {
+            /**
+             * @description Whether it is disabled for maintenance.
+             * @default false
+             */
+            maintenance?: boolean;
+            /**
+             * @description Why; shown to those whose runs need it.
+             * @default null
+             */
+            reason?: string | null;
         };
         /**
          * RunStarted
@@ -2530,35 +2653,6 @@ export interface operations {
             };
         };
     };
-    list_providers: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description The agents and model APIs, and which of them are usable. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ProviderList"];
-                };
-            };
-            /** @description An error. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ProblemAnswer"];
-                };
-            };
-        };
-    };
     list_plugins: {
         parameters: {
             query?: never;
@@ -2765,6 +2859,132 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Health"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    list_providers: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The agents and model APIs, and which of them are usable. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProviderList"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    check_providers: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The providers, as the check found them. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProviderList"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    disable_provider: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The name of the provider. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["DisableRequest"];
+            };
+        };
+        responses: {
+            /** @description The provider after the change. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProviderItem"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    enable_provider: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The name of the provider. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The provider after the change. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProviderItem"];
                 };
             };
             /** @description An error. */

@@ -6,7 +6,7 @@ from shopfloor.lazy import lazy_getattr as _lazy_getattr
 
 if TYPE_CHECKING:
     from shopfloor.adapters.memory.blobs import MemoryBlobs
-    from shopfloor.adapters.memory.fleet_events import MemoryFleetEvents
+    from shopfloor.adapters.memory.fleet_events import MemoryFleetEvents, MemoryProviderHealth
     from shopfloor.adapters.memory.logs import MemoryLogFeed, MemoryLogReader, MemoryLogs
     from shopfloor.adapters.memory.queue import MemoryQueue
     from shopfloor.adapters.memory.storage import MemoryAudit, MemoryHosts, MemoryStorage, MemoryTokens, MemoryWatchers
@@ -20,6 +20,7 @@ __all__ = [
     "MemoryLogFeed",
     "MemoryLogReader",
     "MemoryLogs",
+    "MemoryProviderHealth",
     "MemoryQueue",
     "MemoryStorage",
     "MemoryStore",
@@ -43,7 +44,7 @@ __getattr__ = _lazy_getattr(
             "MemoryLogReader",
             "MemoryLogs",
         ),
-        "fleet_events": ("MemoryFleetEvents",),
+        "fleet_events": ("MemoryFleetEvents", "MemoryProviderHealth"),
         "queue": ("MemoryQueue",),
         "store": ("MemoryStore",),
     },

@@ -17,12 +17,14 @@ from shopfloor.ports import (
     Channel,
     ControlMessage,
     OpenRun,
+    ProviderRecord,
     RunFilter,
     RunItem,
     RunPage,
     TimelineItem,
     ViewState,
     ViewUpdate,
+    observe,
 )
 from shopfloor.views import RunRow, Term, normalize_text, parse_query, run_id_prefix, snippet, split_words
 
@@ -61,6 +63,8 @@ class MemoryStore:
 
     def __init__(self, *, fleet_events_kept: int = FLEET_EVENTS_KEPT) -> None:
         self.fleet_events = FleetEventList(fleet_events_kept)
+        self.providers: dict[str, ProviderRecord] = {}
+        """What is known of each provider."""
         self.control_messages: dict[int, ControlMessage] = {}
         """The control messages of the queue, which owns them."""
         self._runs: dict[str, _StoredRun] = {}
@@ -245,6 +249,7 @@ class MemoryStore:
                 )
         stored_seq = max(run.row.last_seq, self._fleet_positions.get(row.id, 0))
         self.fleet_events.append([event for event in change.fleet_events if event.seq > stored_seq])
+        self.providers.update(observe(self.providers, change.observations))
         run.row, run.state = row, change.state
         run.archive = change.archive if change.archive is not None else run.archive
         run.task = normalize_text(row.task)

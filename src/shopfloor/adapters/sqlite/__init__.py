@@ -2,7 +2,8 @@
 
 from shopfloor.adapters.sqlite.fleet_events import SqliteFleetEvents
 from shopfloor.adapters.sqlite.intake import StorageLogLookup
+from shopfloor.adapters.sqlite.provider_health import SqliteProviderHealth
 from shopfloor.adapters.sqlite.queue import SqliteQueue
 from shopfloor.adapters.sqlite.store import SqliteStore
 
-__all__ = ["SqliteFleetEvents", "SqliteQueue", "SqliteStore", "StorageLogLookup"]
+__all__ = ["SqliteFleetEvents", "SqliteProviderHealth", "SqliteQueue", "SqliteStore", "StorageLogLookup"]

@@ -35,6 +35,7 @@ from shopfloor.ports import (
     OwnTool,
     Processes,
     Provider,
+    ProviderHealth,
 )
 
 
@@ -67,6 +68,7 @@ class AgentRuntime(msgspec.Struct, frozen=True, kw_only=True):
     reader: LogReader
     prices: Prices
     env: Mapping[str, str]
+    provider_health: ProviderHealth
 
     def check(self, provider: str, options: Mapping[str, Any], *, approve: Sequence[str] = ()) -> None:
         """Raise `UnsupportedOption` if a provider worker does not support these options."""

@@ -16,7 +16,7 @@ from shopfloor.engine.workers.definition import Retry
 from shopfloor.errors import AgentFailed, BudgetExceeded, OutcomeUnknown, RateLimited
 from shopfloor.limits import RATE_LIMIT_WAIT_SECONDS, RATE_LIMIT_WAITS
 from shopfloor.log import is_run_id
-from shopfloor.ports import AgentRequest
+from shopfloor.ports import AgentRequest, require_enabled
 from shopfloor.views import RATE_LIMIT
 
 CONTINUE_PROMPT = "Go on with what you were doing."
@@ -86,8 +86,12 @@ class AgentStepRunner:
         raise AgentFailed(f"{self._provider.name} is still rate-limited after waiting {RATE_LIMIT_WAITS} times")
 
     async def _new_request(self) -> AgentRequest:
-        """Build a request for a new session. Every try needs one: a provider accepts each session id only once."""
+        """Build a request for a new session. Raises `ProviderDisabled`.
+
+        Every try needs a new one: a provider accepts each session id only once.
+        """
         options, first = self._options, self._attempt.replay_state.first
+        await require_enabled(self._runtime.provider_health, [options.provider])
         session_id, cwd = options.resume, options.cwd
         is_reply = first is not None and first.based_on is not None and first.based_on.kind == "reply"
         # A reply to a run leaves the session of that run as it is, if the provider can do that.

@@ -3,7 +3,7 @@ import type { Plugin, ProviderList, Worker } from "@/api";
 import { PluginReason, PluginState } from "@/components/plugins/PluginState";
 import { Tag } from "@/components/ui/Badge";
 import { pluginStateLabel } from "@/views/plugins";
-import { unavailableReason } from "@/views/providers";
+import { unavailableLabel, unavailableReason } from "@/views/providers";
 
 const STORAGE_KEY = "shopfloor.worker";
 /** With more workers than this, a search field is shown. */
@@ -107,7 +107,7 @@ export function WorkerSelect({
         <Group
           label="Agents and models"
           workers={matches.filter((worker) => providers.includes(worker))}
-          stateOf={({ slug }) => (unavailableReason(slug, providerList) === null ? null : "not available")}
+          stateOf={({ slug }) => unavailableLabel(slug, providerList)}
         />
       </select>
       <p role="status" className="sr-only">
