@@ -23,6 +23,7 @@ from shopfloor.log import (
     Cost,
     EndedProcess,
     Event,
+    FailureDecision,
     FileChange,
     Initialization,
     Limit,
@@ -30,6 +31,7 @@ from shopfloor.log import (
     Note,
     Payload,
     Process,
+    Requirements,
     RuleViolation,
     RunCompleted,
     RunError,
@@ -91,6 +93,7 @@ _READY = Initialization(
     tools=["Bash"],
     permission_mode="default",
     context_tokens=9,
+    context_follows=True,
 )
 _NOTE = Note(
     kind="retry",
@@ -110,6 +113,7 @@ _ENDED: dict[str, Any] = _STEP | {
     "error_code": "execution_error",
     "error_hint": "try again",
     "retryable": True,
+    "decision": FailureDecision(action="retry", try_=2, delay_seconds=1.5, provider="codex"),
     "result": {"exit_code": 1},
     "usage": _USAGE,
     "cost": _COST,
@@ -148,6 +152,8 @@ PAYLOADS: dict[str, Payload] = {
         approve=["Bash(git push*)"],
         approve_timeout=60.0,
         based_on=BasedOn(run_id=CHILD_ID, kind="fork", seq=4, events=3),
+        priority=5,
+        requires=Requirements(labels={"gpu": "yes"}, providers=["codex"]),
         executor="caller",
         masked=True,
         import_source={"path": "x"},
@@ -176,7 +182,12 @@ PAYLOADS: dict[str, Payload] = {
     ),
     "step.call_workflow.completed": CallCompleted(**_ENDED | {"name": "titles", "kind": "call_workflow", "try_": 2}),
     "message.user": UserMessage(
-        system_prompt="be kind", synthetic=True, clock="reader", truncated=True, blocks=list(BLOCKS.values())
+        system_prompt="be kind",
+        synthetic=True,
+        session=_SESSION,
+        clock="reader",
+        truncated=True,
+        blocks=list(BLOCKS.values()),
     ),
     "message.assistant": AssistantMessage(
         message_id="m",

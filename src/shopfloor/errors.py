@@ -418,6 +418,17 @@ class AnswerTimeout(RunFailed, code="answer_timeout"):
     """No answer came in time."""
 
 
+class StepTimeout(
+    RunFailed,
+    code="step_timeout",
+    status=504,
+    exit_code=124,
+    retryable=True,
+    default_hint="raise the `timeout` of the step, or --timeout",
+):
+    """A step took longer than its time limit."""
+
+
 class HostStopped(RunFailed, code="host_stopped", retryable=True):
     """The host was stopped during a step."""
 

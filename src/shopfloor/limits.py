@@ -414,6 +414,18 @@ REQUEST_BYTES: Final = 10 * 1024 * 1024
 """The largest request body."""
 
 # Requests for runs.
+MAX_PRIORITY: Final = 100
+"""The highest priority of a run; the lowest is its negative."""
+RUN_LABELS: Final = 32
+"""How many labels a run or a host may have."""
+QUEUE_GROUP_RUNS: Final = 20
+"""How many runs of each group of the queue are listed."""
+QUEUE_WAITS: Final = 10_000
+"""How many of the newest starts count for the times that runs waited in the queue."""
+QUEUE_WAITS_SECONDS: Final = 3600
+"""Only runs that started at most so long ago count for these times."""
+PROVIDERS_REFRESH_SECONDS: Final = 5.0
+"""How old the known list of installed providers may be when a host claims runs."""
 FILTER_MAX_CHARS: Final = 1_000
 """The longest filter, search or cursor."""
 WORKER_NAME_MAX_CHARS: Final = 200

@@ -27,9 +27,21 @@ from tests.sample_events import GOLDEN_FILES, PARENT_ID, RUN_ID
 
 from shopfloor.errors import InvalidParameter
 from shopfloor.limits import SEARCH_CHUNK_CHARS
-from shopfloor.log import Awaits, BasedOn, CallStarted, Cost, Event, RunError, Session, StepStarted, Usage, new_run_id
+from shopfloor.log import (
+    Awaits,
+    BasedOn,
+    CallStarted,
+    Cost,
+    Event,
+    RunError,
+    RunStarted,
+    Session,
+    StepStarted,
+    Usage,
+    new_run_id,
+)
 from shopfloor.ports import Channel, RunFilter, RunItem, RunPage, Store, ViewUpdate
-from shopfloor.views import HIT_BEGIN, HIT_END, Notes, SearchChunk
+from shopfloor.views import HIT_BEGIN, HIT_END, Notes, SearchChunk, queued_row
 
 pytestmark = pytest.mark.anyio
 
@@ -81,6 +93,21 @@ async def views_of(store: Store, run_id: str) -> Any:
 
 
 # One run
+
+
+async def test_start_waits_are_the_seconds_in_the_queue_of_the_newest_starts(store: Store) -> None:
+    for second, queued_second in ((100, 99), (200, 150), (300, 290), (400, None)):
+        queued_at = None if queued_second is None else at(queued_second)
+        await store.apply([single_change(run(second=second, queued_at=queued_at))])
+    await store.apply([ViewUpdate(row=queued_row(new_run_id(), queued_start(at(350))), state=b"", timeline=[])])
+    assert sorted(await store.start_waits(at(0), limit=9)) == [1.0, 10.0, 50.0]
+    assert await store.start_waits(at(100), limit=1) == [10.0]
+    assert await store.start_waits(at(299), limit=9) == [10.0]
+    assert await store.start_waits(at(301), limit=9) == []
+
+
+def queued_start(queued_at: str) -> RunStarted:
+    return RunStarted(name="build", kind="worker", attempt=0, host="", queued_at=queued_at)
 
 
 async def test_a_missing_run_is_nowhere(store: Store) -> None:

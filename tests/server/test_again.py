@@ -9,6 +9,7 @@ from tests.sample_events import RUN_ID
 from tests.server.engine_server import engine_server, wait_for_status, write_workers
 from tests.server.server import RunningServer
 from tests.server.test_run_actions import detail, start_run
+from tests.timeouts import wait_until
 
 from shopfloor.record import Storage
 
@@ -38,7 +39,7 @@ def refusal(client: httpx.Client, run_id: str, action: str, **body: Any) -> tupl
     return got.status_code, got.json()["error"]["message"]
 
 
-@pytest.mark.req("SF-60")
+@pytest.mark.req("SF-50")
 def test_a_rerun_has_the_same_input_and_the_trail_is_seen_from_both_ends(client: httpx.Client) -> None:
     run_id = start_run(client, "echo", input={"TEXT": "hello"}, owner="ada", channel_id="discord:1")
     wait_for_status(client, run_id, "done")
@@ -111,7 +112,7 @@ def test_what_cannot_be_used_again_is_refused_with_the_reason(client: httpx.Clie
 
 def test_a_sub_run_is_run_again_on_its_own(client: httpx.Client) -> None:
     run_id = start_run(client, "asks-a-person-below")
-    wait_for_status(client, run_id, "waiting")
+    wait_until(lambda: detail(client, run_id)["awaits"], "the question of the sub-run")
     child = detail(client, run_id)["awaits"][0]["run_id"]
     second = again(client, child, "rerun")
     wait_for_status(client, second, "waiting")

@@ -127,7 +127,7 @@ def table(runs: list[dict[str, Any]], style: Style, width: int) -> list[str]:
     lines: list[str] = []
     for run in runs:
         status = run_status(run)
-        times = f"{format_age(run['started_at']):>8}  {format_duration(run['duration_ms']):>11}"
+        times = f"{format_age(run['started_at']):>8}  {_duration(run):>11}"
         worker = one_line(_worker_label(run), _WORKER_CHARS).ljust(min(names, _WORKER_CHARS))
         task = one_line(run["task"], max(20, width - len(worker) - _STATUS_CHARS - 37))
         shown = style.paint(status.ljust(_STATUS_CHARS), _COLORS.get(status, "dim"))
@@ -136,8 +136,16 @@ def table(runs: list[dict[str, Any]], style: Style, width: int) -> list[str]:
     return lines
 
 
+def _duration(run: dict[str, Any]) -> str:
+    """Return how long the run took, or how far it is."""
+    progress = None if run["completed_at"] else run.get("progress")
+    return format_duration(run["duration_ms"]) if progress is None else f"{progress:.0%}"
+
+
 def _extra_lines(run: dict[str, Any]) -> Iterator[str]:
-    """Yield the lines below a run: what it waits for, and where the search found it."""
+    """Yield the lines below a run: why it is queued, what it waits for, and where the search found it."""
+    if run.get("queue_reason"):
+        yield str(run["queue_reason"])
     for line in run.get("asks") or ():
         yield line if line.startswith("waits for ") else f"waits for {line}"
     if run.get("snippet"):

@@ -33,6 +33,7 @@ GROUPS: dict[str, dict[str, str]] = {
     },
     "Inspect": {
         "list": "List and search runs, newest first",
+        "queue": "Show which runs have not started, and why",
         "status": "Show the status, cost and timeline of a run",
         "result": "Print the output of a run",
         "show": "Print the transcript of a run",

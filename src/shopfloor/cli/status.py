@@ -153,6 +153,9 @@ def _facts(detail: dict[str, Any]) -> list[tuple[str, str]]:
             if part
         ),
         "hint": error.get("hint") if error else _RESUME_HINT if detail["interrupted"] else None,
+        "queued": detail.get("queue_reason"),
+        "priority": detail["priority"] or None,
+        "progress": None if detail["progress"] is None or detail["completed_at"] else f"{detail['progress']:.0%}",
         "attempt": str(detail["attempt"]) if detail["interruptions"] else None,
         "started": f"{detail['started_at']} ({format_age(detail['started_at'])})",
         "owner": detail["agent_id"],

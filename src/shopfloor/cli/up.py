@@ -20,6 +20,7 @@ from shopfloor.cli.arguments import (
     WORKERS_OPTION,
     Parser,
     duration_seconds,
+    label,
     port_number,
     positive_int,
     storage_from_args,
@@ -106,6 +107,14 @@ def parser(name: str, summary: str) -> ArgumentParser:
         help=f"execute at most N runs at once (default: $SHOPFLOOR_SLOTS or {HOST_SLOTS})",
     )
     parser.add_argument(
+        "--label",
+        metavar="NAME=VALUE",
+        type=label,
+        action="append",
+        default=[],
+        help="label of this host, for runs that require it, e.g. gpu=yes (repeatable)",
+    )
+    parser.add_argument(
         "--detach",
         action="store_true",
         help="run in the background, with its log in server.log of the storage",
@@ -119,7 +128,9 @@ def run(args: Namespace) -> int:
     logging.basicConfig(level=logging.WARNING, format="shopfloor: %(message)s", stream=sys.stderr)
     return_freed_memory()
     storage = storage_from_args(args)
-    workers = WorkerSettings.from_names(args.workers, plugins=args.plugins, slots=args.slots or _slots())
+    workers = WorkerSettings.from_names(
+        args.workers, plugins=args.plugins, slots=args.slots or _slots(), labels=dict(args.label)
+    )
     port = _port() if args.port is None else args.port
     if args.detach:
         from shopfloor.cli.server_process import start_server

@@ -6,7 +6,6 @@ has the intent before the effect, the wait survives restarts, and of several ans
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import time
 from typing import Any, Final, cast
@@ -257,6 +256,8 @@ def _describe(tool: str, tool_input: Any, pattern: str) -> dict[str, Any]:
     fields = cast("dict[str, Any]", tool_input) if isinstance(tool_input, dict) else {}
     old, new = fields.get("old_string"), fields.get("new_string")
     if isinstance(old, str) and isinstance(new, str):
+        import difflib
+
         lines = difflib.unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=2)
         described["diff"] = "\n".join(list(lines)[2:])[:APPROVAL_DIFF_CHARS]
     return {**described, "options": list(APPROVAL_OPTIONS)}

@@ -66,6 +66,8 @@ def rerun_request(run_id: str, first: RunStarted, changed_input: Mapping[str, An
         channel_id=first.channel_id,
         channel_name=first.channel_name,
         cwd=first.cwd,
+        priority=first.priority,
+        labels=first.requires.labels if first.requires is not None else {},
         approve=first.approve or [],
         approve_timeout=first.approve_timeout,
         idempotency_key=key,

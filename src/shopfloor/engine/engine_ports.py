@@ -62,6 +62,6 @@ class StepContext(msgspec.Struct, frozen=True, kw_only=True):
     approve: tuple[str, ...] = ()
     """The patterns of calls that a person has to approve: of the run and of its worker."""
     approve_timeout: float | None = None
-    """Seconds after which a call that nobody approved is denied; None: the default."""
+    """Seconds after which a call without a decision is denied; None: the default."""
     own_tools: frozenset[str] = frozenset()
     """The tools that the engine executes for the worker."""

@@ -312,6 +312,8 @@ class ReplayState(msgspec.Struct):
                 self.steps[step_key].open_calls.pop(call_id, None)
             case _:
                 pass
+        if isinstance(payload, UserMessage) and payload.session is not None and (known := self.steps[step_key].session):
+            self.steps[step_key].session = msgspec.structs.replace(known, process=payload.session.process)
         if not isinstance(payload, AssistantMessage):
             return
         session_id = payload.session_id or (payload.note and payload.note.ready and payload.note.ready.session_id)

@@ -123,11 +123,12 @@ class Run:
         backup_model: str | None = None,
         approve: Sequence[str] = (),
         retry: Retry | None = None,
+        timeout_seconds: float | None = None,
     ) -> Any:
         """Ask a model; return its text, or with `schema` its value. The tools that the model calls are executed.
 
         A tool is a function with `@tool`, or the name of a tool of the worker. `approve` has patterns of calls that a
-        person has to approve.
+        person has to approve. Raises `StepTimeout` if the last try took longer than `timeout_seconds`.
         """
         functions = {
             tool.name: build_tool(tool.name, tool.definition, tool) for tool in tools if not isinstance(tool, str)
@@ -143,7 +144,14 @@ class Run:
             messages=[],
         )
         return await self._reply(
-            thread, name=name, tools=functions, schema=schema, prompt=prompt, approve=approve, retry=retry
+            thread,
+            name=name,
+            tools=functions,
+            schema=schema,
+            prompt=prompt,
+            approve=approve,
+            retry=retry,
+            timeout_seconds=timeout_seconds,
         )
 
     async def _reply(
@@ -156,11 +164,13 @@ class Run:
         prompt: str | None = None,
         approve: Sequence[str] = (),
         retry: Retry | None = None,
+        timeout_seconds: float | None = None,
     ) -> Any:
         """Let the model answer in a thread, after `prompt` if set. `tools` are added to those of the worker."""
         known = self._all_tools(tools, approve)
         step = ModelStepRunner(self._attempt, self._step_context.models, known, thread, schema=schema, prompt=prompt)
-        return await step.run(self._next_step_key(name, "next-message"), name=name, retry=retry)
+        step_key = self._next_step_key(name, "next-message")
+        return await step.run(step_key, name=name, retry=retry, timeout_seconds=timeout_seconds)
 
     async def command(
         self,
@@ -170,7 +180,7 @@ class Run:
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
         variables: Mapping[str, str] | None = None,
-        timeout: float | None = None,  # noqa: ASYNC109 - the command is stopped in stages, not cancelled
+        timeout_seconds: float | None = None,
         allow_failure: bool = False,
         approve: Sequence[str] = (),
         retry: Retry | None = None,
@@ -178,7 +188,8 @@ class Run:
         """Run a shell script, or a program with a list of arguments; return its `stdout` and `exit_code`.
 
         With `approve=["command"]`, or a pattern that the command matches, a person has to approve it first.
-        `variables` are environment variables that are recorded with the command; those in `env` are not.
+        `variables` are environment variables that are recorded with the command; those in `env` are not. Raises
+        `StepTimeout` if the last try took longer than `timeout_seconds`.
         """
         command = StepCommand(
             argv=shell_argv(line) if isinstance(line, str) else list(line),
@@ -191,7 +202,7 @@ class Run:
             self._attempt,
             processes,
             command,
-            timeout=timeout,
+            timeout_seconds=timeout_seconds,
             allow_failure=allow_failure,
             gate=self._step_gate(approve),
         )
@@ -215,10 +226,12 @@ class Run:
         resume: str | None = None,
         approve: Sequence[str] = (),
         retry: Retry | None = None,
+        timeout_seconds: float | None = None,
     ) -> AgentResult:
         """Hand a task to an agent; return its `text`, and the `session_id` that `resume` takes to continue.
 
-        `approve` has patterns of calls that a person has to approve, for agents that can ask.
+        `approve` has patterns of calls that a person has to approve, for agents that can ask. Raises `StepTimeout` if
+        the last try took longer than `timeout_seconds`.
         """
         name = name or provider
         gate = self._step_gate(approve)
@@ -242,7 +255,8 @@ class Run:
         except msgspec.ValidationError as error:
             raise StepFailed(f"invalid options for the agent step {name!r}: {error}") from error
         step = AgentStepRunner(self._attempt, self._step_context.agents, options, gate=gate)
-        return await step.run(self._next_step_key(name, "agent"), name=name, retry=retry)
+        step_key = self._next_step_key(name, "agent")
+        return await step.run(step_key, name=name, retry=retry, timeout_seconds=timeout_seconds)
 
     async def worker(
         self,
@@ -341,6 +355,16 @@ class Run:
     async def summary(self, text: str) -> None:
         """Record in one line what the worker is doing, for the timeline."""
         await self._call_builtin(UPDATE_SUMMARY, {"summary": text})
+
+    async def progress(self, done: float, total: float = 1, *, summary: str | None = None) -> None:
+        """Record how far the run is, for lists: `done` of `total`, e.g. of the files to read. `summary` says more.
+
+        Raises `StepFailed` unless `done` is between 0 and `total`.
+        """
+        if not 0 <= done <= total or not total:
+            raise StepFailed(f"the progress must be between 0 and {total:g}, got {done:g}")
+        text = summary or f"{done:g} of {total:g}"
+        await self._call_builtin(UPDATE_SUMMARY, {"summary": text, "progress": round(done / total, 4)})
 
     async def record_decision(self, question: str, decision: str, reasoning: str) -> None:
         """Record a decision that the worker made because the task left it open."""

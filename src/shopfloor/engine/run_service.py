@@ -33,12 +33,13 @@ from shopfloor.errors import (
     WorkerNotFound,
 )
 from shopfloor.limits import CONTINUED_RUNS, OPEN_BRANCHES, PREVIEW_CHARS
-from shopfloor.log import MASK, BasedOn, RunStarted, ToolResult, decode, new_run_id, now
+from shopfloor.log import MASK, BasedOn, Requirements, RunStarted, ToolResult, decode, new_run_id, now
 from shopfloor.ports import (
     ANSWER_ID_PREFIX,
     ApprovalRule,
     CallResult,
     ControlMessage,
+    Offers,
     QueuedRun,
     RunFilter,
     RunItem,
@@ -46,8 +47,10 @@ from shopfloor.ports import (
     RunRequest,
     WorkerInfo,
     child_on_path_to,
+    merge_requirements,
     one_shot_job,
     require_enabled,
+    unoffered_providers,
 )
 from shopfloor.views import as_text, input_from_task, join_call_id, split_call_id
 
@@ -64,7 +67,9 @@ class RunService:
         *,
         agents: AgentRuntime,
         definitions: Definitions,
+        offers: Offers = tuple,
     ) -> None:
+        self._offers = offers
         self._registry = registry
         self._ports = ports
         self._catalog = catalog
@@ -159,8 +164,24 @@ class RunService:
             based_on=origin.based_on,
             approve=request.approve or None,
             approve_timeout=request.approve_timeout,
+            priority=request.priority,
+            requires=self._requirements(worker, request),
         )
         return QueuedRun(run_id=run_id, started=started)
+
+    def _requirements(self, worker: Worker, request: RunRequest) -> Requirements | None:
+        """Return what the host of the run must have.
+
+        A provider that the worker uses and no live host has is left out: the run then starts and fails with the error
+        that says how to install it, instead of waiting. What the worker declares in `requires` is never left out.
+        """
+        used = set(worker.providers) - unoffered_providers(worker.providers, self._offers())
+        declared = worker.definition.requires
+        return merge_requirements(
+            Requirements(providers=list(used)),
+            declared and Requirements(labels=declared.labels, providers=declared.providers),
+            Requirements(labels=request.labels),
+        )
 
     async def rerun(
         self, run_id: str, changed_input: dict[str, Any] | None = None, *, idempotency_key: str | None = None
@@ -246,7 +267,7 @@ class RunService:
             # A task that was made from the input is made again: the input may have changed.
             is_generated = first.task == _describe_task(worker, first.input or {})
             request = msgspec.structs.replace(request, task=None if is_generated else first.task)
-        return await self.enqueue(self.build_queued_run(request, RunOrigin(based_on=based_on)))
+        return await self.dispatch(request, RunOrigin(based_on=based_on))
 
     def _check_disk(self) -> None:
         if self._ports.logs.headroom_bytes() < 0:

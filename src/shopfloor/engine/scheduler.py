@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 import anyio
@@ -19,7 +19,7 @@ from shopfloor.engine.watchdog import Watchdog
 from shopfloor.errors import LogBusy, RunEnded, ShopfloorError, StorageError, StoreError, UnexpectedError
 from shopfloor.limits import HOST_SLOTS, INBOX_POLL_SECONDS, RUN_RETRY_SECONDS
 from shopfloor.log import RunError
-from shopfloor.ports import QueuedRun
+from shopfloor.ports import HostOffer, QueuedRun
 
 _log = logging.getLogger("shopfloor.engine")
 
@@ -28,8 +28,17 @@ class Scheduler:
     """The executor of the runs that it claims from the queue, and of those that other parts add to the registry."""
 
     def __init__(
-        self, registry: RunRegistry, ports: StoragePorts, inbox: Inbox, lifecycle: Lifecycle, *, slots: int = HOST_SLOTS
+        self,
+        registry: RunRegistry,
+        ports: StoragePorts,
+        inbox: Inbox,
+        lifecycle: Lifecycle,
+        *,
+        slots: int = HOST_SLOTS,
+        offer: Callable[[], HostOffer] = HostOffer,
     ) -> None:
+        """Create a scheduler that claims the runs that `offer` satisfies at that time."""
+        self._offer = offer
         self._registry = registry
         self._ports = ports
         self._inbox = inbox
@@ -118,7 +127,7 @@ class Scheduler:
         while slots := self._slots.acquire_free():
             claimed: list[QueuedRun] = []
             try:
-                claimed = await self._ports.queue.claim(self._registry.host_id, len(slots))
+                claimed = await self._ports.queue.claim(self._registry.host_id, len(slots), self._offer())
             finally:
                 for slot in slots[len(claimed) :]:
                     slot.release()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
 
 import anyio
 
@@ -123,6 +123,16 @@ class SlotUsage:
         self._pausing_count += 1
         try:
             await anyio.sleep(seconds)
+        finally:
+            self._pausing_count -= 1
+            self._update_idle()
+
+    @contextmanager
+    def prevent_suspension(self) -> Generator[None]:
+        """Keep the run in this process, even while it waits without a slot."""
+        self._pausing_count += 1
+        try:
+            yield
         finally:
             self._pausing_count -= 1
             self._update_idle()

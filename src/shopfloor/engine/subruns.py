@@ -129,6 +129,7 @@ class SubRuns:
             cwd=first.cwd if first else None,
             approve=(first.approve if first else None) or [],
             approve_timeout=first.approve_timeout if first else None,
+            priority=first.priority if first else 0,
         )
         origin = RunOrigin(
             parent_run_id=attempt.run_id,

@@ -11,6 +11,7 @@ from shopfloor.ports.agents import (
     AgentReport,
     AgentRequest,
     Capabilities,
+    ContextSize,
     Launch,
     MessageDelta,
     Normalizer,
@@ -44,6 +45,20 @@ from shopfloor.ports.logs import (
     parent_of,
 )
 from shopfloor.ports.models import ModelRequest, Models, Reply, ReplyDelta, ThreadMessage, ToolSpec
+from shopfloor.ports.placement import (
+    CLAIMED,
+    NO_REQUIREMENTS,
+    WAITS_FOR_SLOT,
+    HostOffer,
+    Offers,
+    QueueReason,
+    ReasonCode,
+    label_problem,
+    merge_requirements,
+    missing_providers,
+    queue_reason,
+    unoffered_providers,
+)
 from shopfloor.ports.plugins import (
     WORKER,
     JobDecision,
@@ -77,7 +92,7 @@ from shopfloor.ports.provider_health import (
     observe,
     require_enabled,
 )
-from shopfloor.ports.queue import ANSWER_ID_PREFIX, ControlMessage, Queue, QueuedRun
+from shopfloor.ports.queue import ANSWER_ID_PREFIX, ControlMessage, Queue, QueuedRun, QueueGroup
 from shopfloor.ports.run_service import ApprovalRule, CallResult, RunOrigin, RunRequest, RunService, WorkerInfo
 from shopfloor.ports.store import (
     Channel,
@@ -95,7 +110,10 @@ from shopfloor.ports.watchers import Watchers
 
 __all__ = [
     "ANSWER_ID_PREFIX",
+    "CLAIMED",
     "MAIN_AGENT",
+    "NO_REQUIREMENTS",
+    "WAITS_FOR_SLOT",
     "WORKER",
     "Access",
     "AccessMode",
@@ -115,6 +133,7 @@ __all__ = [
     "Channel",
     "Child",
     "Command",
+    "ContextSize",
     "ControlMessage",
     "DisabledBy",
     "Exit",
@@ -122,6 +141,7 @@ __all__ = [
     "FleetEvents",
     "FleetFilter",
     "FleetSubscription",
+    "HostOffer",
     "Hosts",
     "JobDecision",
     "JobItem",
@@ -140,6 +160,7 @@ __all__ = [
     "ModelRequest",
     "Models",
     "Normalizer",
+    "Offers",
     "OpenRun",
     "OutputChunk",
     "OwnTool",
@@ -161,7 +182,10 @@ __all__ = [
     "ProviderRecord",
     "ProviderStatus",
     "Queue",
+    "QueueGroup",
+    "QueueReason",
     "QueuedRun",
+    "ReasonCode",
     "Records",
     "Reply",
     "ReplyDelta",
@@ -203,12 +227,17 @@ __all__ = [
     "child_environment",
     "child_on_path_to",
     "disabled_reason",
+    "label_problem",
     "memory_folder",
+    "merge_requirements",
+    "missing_providers",
     "observe",
     "one_shot_job",
     "parent_of",
+    "queue_reason",
     "require_enabled",
     "run_fields",
+    "unoffered_providers",
     "validate_key",
     "validate_name",
 ]

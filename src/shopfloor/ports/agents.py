@@ -234,6 +234,12 @@ class UsageDelta(msgspec.Struct, frozen=True, kw_only=True):
     """Cost by the agent's own prices, if it reports them."""
 
 
+class ContextSize(msgspec.Struct, frozen=True, kw_only=True):
+    """How many tokens the model of the main agent reads for its first message. Reported at most once."""
+
+    tokens: int
+
+
 class SessionEnded(msgspec.Struct, frozen=True, kw_only=True):
     """The last report of a session, with the outcome as the agent reports it. There is always exactly one.
 
@@ -282,6 +288,7 @@ AgentReport = (
     | SubAgentStarted
     | SubAgentEnded
     | UsageDelta
+    | ContextSize
     | SessionEnded
     | PermissionRequest
     | PermissionWithdrawn
@@ -295,6 +302,11 @@ class Normalizer(Protocol):
     @property
     def has_timestamps(self) -> bool:
         """Whether reports may have timestamps."""
+        ...
+
+    @property
+    def reports_context(self) -> bool:
+        """Whether a `ContextSize` is expected after the agent is ready."""
         ...
 
     def feed(self, data: bytes) -> list[AgentReport]:

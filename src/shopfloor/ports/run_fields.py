@@ -10,11 +10,14 @@ from shopfloor.limits import (
     APPROVAL_PATTERNS,
     APPROVAL_TIMEOUT_MAX_SECONDS,
     FILTER_MAX_CHARS,
+    MAX_PRIORITY,
     PATH_MAX_CHARS,
+    RUN_LABELS,
     TASK_MAX_CHARS,
     WORKER_NAME_MAX_CHARS,
 )
 from shopfloor.log import ClientInfo
+from shopfloor.ports.placement import LABEL_PATTERN
 
 ShortText = Annotated[str, Meta(min_length=1, max_length=FILTER_MAX_CHARS)]
 Worker = Annotated[str, Meta(min_length=1, max_length=WORKER_NAME_MAX_CHARS, description="The worker's slug.")]
@@ -34,6 +37,14 @@ IdempotencyKey = Annotated[ShortText | None, Meta(description="A request with th
 Folder = Annotated[
     Annotated[str, Meta(pattern=r"^/[^\x00]*$", max_length=PATH_MAX_CHARS)] | None,
     Meta(description="The working folder on the server's machine, as an absolute path."),
+]
+Priority = Annotated[
+    int, Meta(ge=-MAX_PRIORITY, le=MAX_PRIORITY, description="Runs with a higher priority start first; by default 0.")
+]
+_Label = Annotated[str, Meta(pattern=LABEL_PATTERN)]
+Labels = Annotated[
+    dict[_Label, _Label],
+    Meta(max_length=RUN_LABELS, description="Labels that the host of the run must have, besides those of its worker."),
 ]
 
 
@@ -56,6 +67,6 @@ Approve = Annotated[
 ]
 ApproveTimeout = Annotated[
     Annotated[float, Meta(gt=0, le=APPROVAL_TIMEOUT_MAX_SECONDS)] | None,
-    Meta(description="Seconds after which a call that nobody approved is denied; by default a day."),
+    Meta(description="Seconds after which a call without a decision is denied; by default a day."),
 ]
 Client = Annotated[RequestClient | None, Meta(description="The program that sends the request.")]

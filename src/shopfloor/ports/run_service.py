@@ -25,6 +25,8 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     client: run_fields.Client = None
     approve: run_fields.Approve = []
     approve_timeout: run_fields.ApproveTimeout = None
+    priority: run_fields.Priority = 0
+    labels: run_fields.Labels = {}
 
 
 class RunOrigin(msgspec.Struct, frozen=True, kw_only=True):

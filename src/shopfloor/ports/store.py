@@ -147,6 +147,13 @@ class Store(Protocol):
         """Pin or unpin a run. Return False if there is no such run."""
         ...
 
+    async def start_waits(self, since: str, *, limit: int) -> list[float]:
+        """Return how many seconds each run was queued that started after `since`, for the `limit` newest of them.
+
+        Runs that were not queued are left out.
+        """
+        ...
+
     # The rest is used to keep the views.
 
     async def view_states(self, run_ids: Sequence[str]) -> dict[str, ViewState]:

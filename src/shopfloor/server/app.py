@@ -15,11 +15,13 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from shopfloor.server import (
+    approvals,
     artifact_downloads,
     execution_stream,
     fleet,
     logs,
     providers,
+    queue,
     rpc,
     run_actions,
     runs,
@@ -35,7 +37,19 @@ from shopfloor.server.logs import LOG_MEDIA_TYPE
 from shopfloor.server.run_tree import SpanCache
 from shopfloor.server.services import Services
 
-_MODULES = (runs, logs, artifact_downloads, run_actions, providers, execution_stream, streams, fleet, rpc)
+_MODULES = (
+    runs,
+    logs,
+    artifact_downloads,
+    run_actions,
+    approvals,
+    providers,
+    execution_stream,
+    streams,
+    queue,
+    fleet,
+    rpc,
+)
 OPERATIONS = tuple(operation for module in _MODULES for operation in module.operations.all)
 
 

@@ -67,6 +67,8 @@ class StartExecution(_SdkBody, frozen=True, kw_only=True, tag="start", tag_field
     client: run_fields.Client = None
     approve: run_fields.Approve = []
     approve_timeout: run_fields.ApproveTimeout = None
+    priority: run_fields.Priority = 0
+    labels: run_fields.Labels = {}
 
     def to_run_request(self, worker: str) -> RunRequest:
         """Convert to the engine's request for a run of this worker."""

@@ -13,9 +13,7 @@ from msgspec import Meta
 
 from shopfloor.fleet import ProviderState
 from shopfloor.limits import CONTINUED_RUNS
-from shopfloor.log import BasedOn
 from shopfloor.ports import (
-    ApprovalRule,
     LogReader,
     PluginInfo,
     ProviderInfo,
@@ -25,6 +23,7 @@ from shopfloor.ports import (
     WorkerInfo,
 )
 from shopfloor.server.limits import RESULT_LOOKAHEAD_EVENTS
+from shopfloor.server.run_trail import EarlierRun, LaterRun, to_earlier_run
 from shopfloor.views import ArchiveEntry, Decision, LogHit, ObservedLimit, Span, is_interrupted
 
 WireStatus = Literal["queued", "running", "waiting", "done", "failed", "cancelled"]
@@ -100,21 +99,6 @@ class RunClient(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     session_id: Annotated[str | None, Meta(description="The program's own id of its session or conversation.")] = None
 
 
-class EarlierRun(msgspec.Struct, frozen=True, kw_only=True):
-    """The run that a run repeats, continues or forks."""
-
-    run_id: str
-    kind: Annotated[Literal["rerun", "reply", "fork"], Meta(description="How the run was made from the earlier one.")]
-    seq: Annotated[int | None, Meta(description="For a fork: the last event that it has in common with the run.")]
-
-
-class LaterRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that repeats, continues or forks another run."""
-
-    run_id: str
-    kind: Literal["rerun", "reply", "fork"]
-
-
 class _Worker(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     task: str
@@ -168,6 +152,14 @@ class _Worker(msgspec.Struct, frozen=True, kw_only=True):
         int,
         Meta(description="How often the run was interrupted and resumed. Waiting for an answer does not count."),
     ]
+    priority: Annotated[int, Meta(description="Queued runs with a higher priority start first; from -100 to 100.")]
+    progress: Annotated[
+        float | None,
+        Meta(
+            description="How far the run is, from 0 to 1: what its worker reports, or else its completed steps of "
+            "those that its definition has. Null if unknown."
+        ),
+    ]
     search_stopped_at: Annotated[
         int | None,
         Meta(
@@ -180,6 +172,7 @@ class _Worker(msgspec.Struct, frozen=True, kw_only=True):
 class WorkerItem(_Worker, frozen=True, kw_only=True):
     """A run in a list."""
 
+    queue_reason: Annotated[str | None, Meta(description="While the run is queued: why it has not started.")]
     snippet: Annotated[
         str | None, Meta(description="Text around the words that were searched, with each between U+E000 and U+E001.")
     ]
@@ -213,6 +206,7 @@ class ArtifactList(msgspec.Struct, frozen=True):
 class WorkerDetail(_Worker, frozen=True, kw_only=True):
     """A run with its result, transcript and pending calls."""
 
+    queue_reason: Annotated[str | None, Meta(description="While the run is queued: why it has not started.")]
     result: str | None
     transcript: Annotated[
         list[ArchiveEntry] | None, Meta(description="Null until the run has ended, and if no transcript is stored.")
@@ -262,23 +256,6 @@ class WorkerEvents(msgspec.Struct, frozen=True):
 
     events: list[WorkerEvent]
     more: Annotated[bool, Meta(description="Whether there are later rows.")]
-
-
-class FleetEventItem(msgspec.Struct, frozen=True):
-    """A fleet event."""
-
-    id: Annotated[str, Meta(description="The cursor of the event.")]
-    type: Annotated[str, Meta(description="The type of the event, such as `agent.spawned`.")]
-    payload: Annotated[dict[str, Any], Meta(description="The fields of this type.")]
-    timestamp: Annotated[str, Meta(description="When it happened.")]
-
-
-class FleetEventList(msgspec.Struct, frozen=True):
-    """A page of fleet events."""
-
-    events: Annotated[list[FleetEventItem], Meta(description="The events, oldest first.")]
-    cursor: Annotated[str, Meta(description="Where to continue: there is no other event up to this cursor.")]
-    gap: Annotated[bool, Meta(description="Whether events after the requested cursor are no longer stored.")]
 
 
 class LogPage(msgspec.Struct, frozen=True):
@@ -362,12 +339,6 @@ class Catalogue(msgspec.Struct, frozen=True):
     ]
 
 
-class ApprovalList(msgspec.Struct, frozen=True):
-    """The calls that workers may make without asking."""
-
-    approvals: list[ApprovalRule]
-
-
 class ProviderItem(ProviderInfo, frozen=True, kw_only=True):
     """A provider: what the last check found, its status, and the limits that runs met."""
 
@@ -447,9 +418,9 @@ class Health(msgspec.Struct, frozen=True):
     version: str
 
 
-async def build_worker_item(run: RunItem, logs: LogReader) -> WorkerItem:
+async def build_worker_item(run: RunItem, logs: LogReader, queue_reason: str | None = None) -> WorkerItem:
     """Return a run as the list contains it."""
-    return WorkerItem(**await _shared_fields(run, logs), snippet=run.snippet)
+    return WorkerItem(**await _shared_fields(run, logs), queue_reason=queue_reason, snippet=run.snippet)
 
 
 async def build_worker_detail(
@@ -461,11 +432,13 @@ async def build_worker_detail(
     awaits: list[Awaited] | None = None,
     artifacts: list[ArtifactItem] | None = None,
     continued_by: list[LaterRun] | None = None,
+    queue_reason: str | None = None,
 ) -> WorkerDetail:
     """Return a run as its detail contains it. `transcript` is JSON, which is inserted into the response unchanged."""
     row = run.row
     return WorkerDetail(
         **await _shared_fields(run, logs),
+        queue_reason=queue_reason,
         result=row.result,
         transcript=cast("list[ArchiveEntry] | None", None if transcript is None else msgspec.Raw(transcript)),
         transcript_omitted=omitted,
@@ -500,7 +473,7 @@ async def _shared_fields(run: RunItem, logs: LogReader) -> dict[str, Any]:
         "has_transcript": run.has_transcript,
         "agent_id": row.agent_id,
         "client": row.client,
-        "based_on": _earlier_run(row.based_on),
+        "based_on": to_earlier_run(row.based_on),
         "parent_run_id": row.parent_run_id,
         "root_run_id": row.root_run_id,
         "name": row.name,
@@ -520,9 +493,7 @@ async def _shared_fields(run: RunItem, logs: LogReader) -> dict[str, Any]:
         "asks": run.pending_requests,
         "interrupted": is_interrupted(row.status, has_active_host=has_active_host),
         "interruptions": row.interruptions,
+        "priority": row.priority,
+        "progress": row.progress.fraction,
         "search_stopped_at": run.search_stopped_at,
     }
-
-
-def _earlier_run(based_on: BasedOn | None) -> EarlierRun | None:
-    return based_on and EarlierRun(run_id=based_on.run_id, kind=based_on.kind, seq=based_on.seq)

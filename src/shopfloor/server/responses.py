@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from shopfloor.errors import Forbidden
 from shopfloor.ports import ApprovalRule, RunService
-from shopfloor.server import response_models
+from shopfloor.server import fleet_models, response_models, run_trail
 from shopfloor.server.services import Services
 
 RESPONSE_MODELS = (
@@ -22,10 +22,11 @@ RESPONSE_MODELS = (
     response_models.WorkerEvents,
     response_models.ArtifactList,
     response_models.LogPage,
-    response_models.FleetEventList,
+    fleet_models.FleetEventList,
+    fleet_models.QueueOverview,
     response_models.FoundEvents,
     response_models.SpanList,
-    response_models.ApprovalList,
+    run_trail.ApprovalList,
     ApprovalRule,
     response_models.ChannelList,
     response_models.Deleted,

@@ -8,10 +8,11 @@ from starlette.responses import Response
 
 from shopfloor.decoding import json_decoder
 from shopfloor.errors import Forbidden, RunNotFound
-from shopfloor.ports import ApprovalRule, RunRequest
+from shopfloor.ports import RunRequest
 from shopfloor.server.audit import audit, audit_deleted
 from shopfloor.server.openapi import Operations
-from shopfloor.server.parameters import ApprovalParams, DeleteParams, NoParams, RunParams
+from shopfloor.server.parameters import DeleteParams, NoParams, RunParams
+from shopfloor.server.queue import build_worker_items
 from shopfloor.server.request_models import (
     AnswerOrder,
     CancelOrder,
@@ -22,7 +23,6 @@ from shopfloor.server.request_models import (
     decode_body,
 )
 from shopfloor.server.response_models import (
-    ApprovalList,
     CancelAnswer,
     Catalogue,
     ChannelItem,
@@ -32,7 +32,6 @@ from shopfloor.server.response_models import (
     PluginList,
     RunAnswer,
     WorkerItem,
-    build_worker_item,
     to_wire_status,
 )
 from shopfloor.server.responses import describe_json, get_services, json_response, require_run_service
@@ -156,23 +155,6 @@ async def fork_run(request: Request, params: RunParams) -> Response:
     return json_response(RunAnswer(run_id))
 
 
-@operations("GET", "/api/approvals", describe_json(ApprovalList, "The rules, newest first."))
-async def list_approvals(request: Request, _: NoParams) -> Response:
-    """List the calls that workers may make without asking, because a person approved them for always."""
-    run_service = get_services(request).run_service
-    return json_response(ApprovalList(await run_service.approval_rules() if run_service is not None else []))
-
-
-@operations(
-    "DELETE", "/api/approvals/{rule_id}", describe_json(ApprovalRule, "The rule that was deleted."), ApprovalParams
-)
-async def revoke_approval(request: Request, params: ApprovalParams) -> Response:
-    """Revoke a rule: the worker asks again before such a call. The beginning of the id is enough."""
-    rule = await require_run_service(request).revoke_approval(params.rule_id)
-    await audit(request, "approval.revoked", run_id=rule.run_id, detail=f"{rule.worker} {rule.pattern}")
-    return json_response(rule)
-
-
 @operations("GET", "/api/workers", describe_json(Catalogue, "The workers, by their slugs."))
 async def list_catalogue(request: Request, _: NoParams) -> Response:
     """List the workers that this server can run, with their inputs."""
@@ -196,7 +178,8 @@ async def pin_run(request: Request, params: RunParams) -> Response:
         raise RunNotFound(f"there is no run {params.run_id}")
     await audit(request, "run.pinned" if body.pinned else "run.unpinned", run_id=params.run_id)
     await services.changes.publish_rows(params.run_id)
-    return json_response(await build_worker_item(await get_owned_run(services.store, params.run_id), services.logs))
+    (item,) = await build_worker_items(services, [await get_owned_run(services.store, params.run_id)])
+    return json_response(item)
 
 
 @operations("DELETE", "/api/runs/{run_id}", describe_json(Deleted, "The deleted runs."), DeleteParams)

@@ -10,24 +10,23 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from shopfloor.errors import RunNotFound
-from shopfloor.limits import CONTINUED_RUNS
 from shopfloor.ports import RunFilter, RunItem, Store
 from shopfloor.server.artifacts import find_artifacts
 from shopfloor.server.limits import TRANSCRIPT_BYTES
 from shopfloor.server.openapi import Operations
 from shopfloor.server.parameters import DetailParams, ListParams, TimelineParams, to_utc
 from shopfloor.server.pending_calls import find_pending_calls
+from shopfloor.server.queue import build_worker_items, find_queue_reasons
 from shopfloor.server.response_models import (
-    LaterRun,
     WorkerDetail,
     WorkerEvent,
     WorkerEvents,
     WorkerList,
     build_worker_detail,
-    build_worker_item,
     statuses_for_filter,
 )
 from shopfloor.server.responses import describe_json, get_services, json_response
+from shopfloor.server.run_trail import find_later_runs
 
 _GZIP = 16 + zlib.MAX_WBITS
 
@@ -51,9 +50,7 @@ async def list_workers(request: Request, params: ListParams) -> Response:
         search=_search_words(params.q),
     )
     page = await services.store.list_runs(run_filter, limit=params.limit, offset=params.offset, cursor=params.cursor)
-    return json_response(
-        WorkerList([await build_worker_item(run, services.logs) for run in page.items], page.total, page.next)
-    )
+    return json_response(WorkerList(await build_worker_items(services, page.items), page.total, page.next))
 
 
 def _search_words(query: str | None) -> str | None:
@@ -74,26 +71,18 @@ async def worker_detail(request: Request, params: DetailParams) -> Response:
     if archive is not None:
         # In a thread: decompressing many megabytes would block the event loop.
         transcript, omitted = await anyio.to_thread.run_sync(decompress_archive, archive)
-    return json_response(
-        await build_worker_detail(
-            run,
-            services.logs,
-            transcript=transcript,
-            omitted=omitted,
-            awaits=awaits,
-            artifacts=artifacts,
-            continued_by=await _find_later_runs(services.store, params.worker_id),
-        )
+    reasons = await find_queue_reasons(services, [run])
+    detail = await build_worker_detail(
+        run,
+        services.logs,
+        transcript=transcript,
+        omitted=omitted,
+        awaits=awaits,
+        artifacts=artifacts,
+        queue_reason=reasons.get(run.row.id),
+        continued_by=await find_later_runs(services.store, params.worker_id),
     )
-
-
-async def _find_later_runs(store: Store, run_id: str) -> list[LaterRun]:
-    page = await store.list_runs(RunFilter(based_on=run_id), limit=CONTINUED_RUNS)
-    return [
-        LaterRun(run_id=item.row.id, kind=item.row.based_on.kind)
-        for item in page.items
-        if item.row.based_on is not None
-    ]
+    return json_response(detail)
 
 
 def decompress_archive(archive: bytes, limit_bytes: int = TRANSCRIPT_BYTES) -> tuple[bytes | None, str | None]:

@@ -10,7 +10,18 @@ import msgspec
 
 from shopfloor.fleet import ProviderMonitor
 from shopfloor.limits import CLIENT_WAIT_SECONDS, EXECUTE_GRACE_SECONDS
-from shopfloor.ports import Audit, Blobs, LogReader, PluginInfo, RowChanges, RunService, Store, Watchers
+from shopfloor.ports import (
+    Audit,
+    Blobs,
+    LogReader,
+    Offers,
+    PluginInfo,
+    Queue,
+    RowChanges,
+    RunService,
+    Store,
+    Watchers,
+)
 from shopfloor.server.access import AccessControl
 from shopfloor.server.fleet_feed import FleetFeed
 from shopfloor.server.limits import HEARTBEAT_SECONDS
@@ -39,6 +50,10 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     """None: the server cannot delete runs."""
     run_service: RunService | None = None
     """None: the server is read-only."""
+    queue: Queue | None = None
+    """None: the server does not say why runs are queued."""
+    offers: Offers = tuple
+    """Returns what each live host offers to runs."""
     providers: ProviderMonitor | None = None
     """Checks the providers of this machine. None: the server knows no providers."""
     plugins: Callable[[], Sequence[PluginInfo]] | None = None

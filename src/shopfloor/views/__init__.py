@@ -25,6 +25,7 @@ from shopfloor.views.notes import (
 )
 from shopfloor.views.outline import LoadOutline, Outline, Step, TreeRow, outline, steps_by_parent, tree
 from shopfloor.views.partial_messages import PartialMessages, without_chunks
+from shopfloor.views.progress import Progress, valid_fraction
 from shopfloor.views.provider_observations import ObservedLimit, ProviderObservation, provider_observations
 from shopfloor.views.row import INTERRUPTED, RunRow, RunState, display_status, is_interrupted, queued_row, row_fold
 from shopfloor.views.search_index import ROW_CHUNK, SearchChunk, SearchState, search_fold
@@ -147,6 +148,7 @@ __all__ = [
     "ObservedLimit",
     "Outline",
     "PartialMessages",
+    "Progress",
     "ProviderObservation",
     "Question",
     "ReasoningDelta",
@@ -242,6 +244,7 @@ __all__ = [
     "tree",
     "truncate_bytes",
     "truncate_event",
+    "valid_fraction",
     "wait_state_step",
     "without_chunks",
 ]

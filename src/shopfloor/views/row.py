@@ -16,6 +16,7 @@ from shopfloor.log import (
     CallStarted,
     ClientInfo,
     Event,
+    Requirements,
     RunCompleted,
     RunStarted,
     StepCompleted,
@@ -26,6 +27,7 @@ from shopfloor.log import (
     is_message_chunk,
 )
 from shopfloor.views.notes import NO_NOTES, Notes, notes_step
+from shopfloor.views.progress import NO_PROGRESS, Progress, progress_step
 from shopfloor.views.spending import Spending, spending_step
 from shopfloor.views.truncation import as_text
 from shopfloor.views.wait_state import NO_WAITS, WaitState, wait_state_step
@@ -81,6 +83,9 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int = 0
     interruptions: int = 0
     """The number of attempts that started because an earlier attempt was interrupted, not because of an answer."""
+    priority: int = 0
+    requires: Requirements | None = None
+    """What its host must have; None if any host can execute the run."""
     queued_at: str | None = None
     started_at: str = ""
     completed_at: str | None = None
@@ -91,6 +96,7 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     children: int = 0
     """The number of runs that this run has called."""
     notes: Notes = NO_NOTES
+    progress: Progress = NO_PROGRESS
     waits: WaitState = NO_WAITS
     outside: bool = False
     """True if the run waits and nothing can happen until a client or a person acts: it needs no host until then."""
@@ -118,7 +124,7 @@ def row_fold(row: RunRow, events: Sequence[Event]) -> RunRow:
     """Return the row after the next events of its run."""
     row = _with_first_event(row, events)
     last_seq, messages, tool_calls, waits = row.last_seq, row.messages, row.tool_calls, row.waits
-    model, notes = row.model, row.notes
+    model, notes, progress = row.model, row.notes, row.progress
     last: Event | None = None
     for event in events:
         last, last_seq = event, event.seq
@@ -131,7 +137,7 @@ def row_fold(row: RunRow, events: Sequence[Event]) -> RunRow:
                 messages += bool(message.blocks)
             case ToolCall() as call:
                 tool_calls += 1
-                notes = notes_step(notes, event)
+                notes, progress = notes_step(notes, event), progress_step(progress, event)
                 if call.awaits:
                     waits = wait_state_step(waits, event)
             case ToolResult() as result:
@@ -141,10 +147,12 @@ def row_fold(row: RunRow, events: Sequence[Event]) -> RunRow:
                 waits = wait_state_step(waits, event)
                 row = _with_step_started(row, step)
             case StepCompleted() | CallCompleted():
-                waits = wait_state_step(waits, event)
+                waits, progress = wait_state_step(waits, event), progress_step(progress, event)
             case RunStarted() as started:
+                progress = progress_step(progress, event)
                 row = replace(row, **_run_started_fields(row, event, started, was_waiting=waits.is_waiting))
             case RunCompleted() as ended:
+                progress = progress_step(progress, event)
                 row = replace(row, **_run_completed_fields(event, ended))
             case _:
                 pass
@@ -158,6 +166,7 @@ def row_fold(row: RunRow, events: Sequence[Event]) -> RunRow:
         tool_calls=tool_calls,
         model=model,
         notes=notes,
+        progress=progress,
         spending=reduce(
             spending_step, [event for event in events if type(event.payload) not in _FREE_PAYLOADS], row.spending
         ),
@@ -185,8 +194,8 @@ def _provider_of(worker_type: str | None) -> str | None:
 def _with_step_started(row: RunRow, step: StepStarted | CallStarted) -> RunRow:
     if isinstance(step, CallStarted):
         return replace(row, children=row.children + 1)
-    # The session of a plugin is its job: a plugin is no provider.
-    is_agent = step.session is not None and step.kind != "plugin"
+    # The session of a plugin is its job, and that of a model its conversation.
+    is_agent = step.session is not None and step.kind == "agent"
     return replace(row, provider=step.session.provider) if step.session is not None and is_agent else row
 
 
@@ -227,6 +236,8 @@ def _first_attempt_fields(row: RunRow, started: RunStarted) -> dict[str, Any]:
         "client": started.client,
         "based_on": started.based_on,
         "task": started.task or started.name,
+        "priority": _clamp_storable(started.priority),
+        "requires": started.requires,
         "queued_at": started.queued_at,
     }
 

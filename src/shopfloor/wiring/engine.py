@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shopfloor.adapters.local import LocalHost, LocalProcesses
+from shopfloor.ports import Offers
 from shopfloor.wiring.plugins import list_plugins, local_plugins
+from shopfloor.wiring.providers import LocalOffer
 from shopfloor.wiring.settings import WorkerSettings
 from shopfloor.wiring.storage import StorageBackend, open_projects
 
@@ -39,7 +41,14 @@ async def local_engine(
     """
     from shopfloor.adapters.models import ModelRouter
     from shopfloor.adapters.providers import PROVIDER_NAMES, price, provider
-    from shopfloor.engine import AgentRuntime, WorkerCatalog, assemble, default_folders, provider_worker_definitions
+    from shopfloor.engine import (
+        AgentRuntime,
+        ClaimPolicy,
+        WorkerCatalog,
+        assemble,
+        default_folders,
+        provider_worker_definitions,
+    )
 
     storage = backend.storage
     folders = default_folders(storage.root, workers.folders)
@@ -65,7 +74,13 @@ async def local_engine(
                 plugins=partial(list_plugins, storage, workers.plugins),
             )
             parts = (own.id, backend, catalog, models, agents)
+            offer = LocalOffer(workers.labels, os.environ)
+            # A process that claims no queued runs is no host for the requests of others.
+            is_host = policy in (None, ClaimPolicy.QUEUED)
+            offers: Offers = (lambda: (offer(),)) if is_host else tuple
             try:
-                yield assemble(*parts, plugins=plugins, cwd=cwd, policy=policy, slots=slots, **limits)
+                yield assemble(
+                    *parts, plugins=plugins, cwd=cwd, policy=policy, slots=slots, offer=offer, offers=offers, **limits
+                )
             finally:
                 await models.aclose()

@@ -14,17 +14,24 @@ from shopfloor.limits import DISK_LOW_WATER_BYTES, HOST_SLOTS
 
 
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Where to find workers, and how many runs to execute at once."""
+    """Where to find workers, how many runs to execute at once, and which labels the host has."""
 
     folders: tuple[Path, ...] = ()
     modules: tuple[str, ...] = ()
     plugins: tuple[Path, ...] = ()
     """Folders of plugins, besides those of the projects and of the user."""
     slots: int = HOST_SLOTS
+    labels: dict[str, str] = {}
+    """The labels of the host, by which runs are placed."""
 
     @classmethod
     def from_names(
-        cls, names: Sequence[str], *, plugins: Sequence[str] = (), slots: int = HOST_SLOTS
+        cls,
+        names: Sequence[str],
+        *,
+        plugins: Sequence[str] = (),
+        slots: int = HOST_SLOTS,
+        labels: dict[str, str] | None = None,
     ) -> WorkerSettings:
         """Create settings from names of folders of workers, Python files or modules, and of folders of plugins.
 
@@ -32,7 +39,13 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
         """
         folders = [Path(name).expanduser().absolute() for name in names if Path(name).expanduser().is_dir()]
         modules = [name for name in names if not Path(name).expanduser().is_dir()]
-        return cls(folders=tuple(folders), modules=tuple(modules), plugins=_plugin_folders(plugins), slots=slots)
+        return cls(
+            folders=tuple(folders),
+            modules=tuple(modules),
+            plugins=_plugin_folders(plugins),
+            slots=slots,
+            labels=labels or {},
+        )
 
 
 def _plugin_folders(names: Sequence[str]) -> tuple[Path, ...]:

@@ -27,7 +27,7 @@ from shopfloor.log import Delta, Masking
 from shopfloor.ports import Bus, FleetEvents, Logs, Processes, Projects, ProviderHealth, Queue, Store, Tokens, Watchers
 from shopfloor.record import Durability, Storage
 from shopfloor.version import __version__
-from shopfloor.wiring.providers import find_providers, stop_probes
+from shopfloor.wiring.providers import LocalOffer, find_providers, stop_probes
 from shopfloor.wiring.settings import low_water_bytes, seconds_setting
 
 if TYPE_CHECKING:
@@ -99,6 +99,9 @@ class StorageBackend(StoragePorts, frozen=True, kw_only=True):
         async def delete(run_id: str, *, force: bool) -> list[str]:
             return await delete_run(self, run_id, force=force, plugins=engine.plugins if engine else None)
 
+        monitor = self.provider_monitor(engine.host_id if engine else None)
+        if engine is not None and isinstance(engine.offer, LocalOffer):
+            engine.offer.find_disabled = lambda: monitor.disabled
         return Services(
             store=self.store,
             logs=self.reader,
@@ -110,7 +113,9 @@ class StorageBackend(StoragePorts, frozen=True, kw_only=True):
             blobs=self.blobs,
             delete_run=delete,
             run_service=engine.service if engine else None,
-            providers=self.provider_monitor(engine.host_id if engine else None),
+            queue=self.queue,
+            offers=engine.offers if engine else tuple,
+            providers=monitor,
             plugins=engine.plugins.all if engine else None,
             fleet=FleetFeed(self.fleet_events, self.bus),
             page_folder=PAGE_FOLDER,

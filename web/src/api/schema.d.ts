@@ -551,6 +551,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/queue": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show queue
+         * @description Show how many runs are queued and why they have not started, and how long runs waited in the last hour.
+         */
+        get: operations["show_queue"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/events": {
         parameters: {
             query?: never;
@@ -716,8 +736,14 @@ export interface components {
             interrupted: boolean;
             /** @description How often the run was interrupted and resumed. Waiting for an answer does not count. */
             interruptions: number;
+            /** @description Queued runs with a higher priority start first; from -100 to 100. */
+            priority: number;
+            /** @description How far the run is, from 0 to 1: what its worker reports, or else its completed steps of those that its definition has. Null if unknown. */
+            progress: number | null;
             /** @description The `seq` of the event from which on the text of the run is not searchable, because the run has more text than is indexed; null if all of it is. */
             search_stopped_at: number | null;
+            /** @description While the run is queued: why it has not started. */
+            queue_reason: string | null;
             /** @description Text around the words that were searched, with each between U+E000 and U+E001. */
             snippet: string | null;
         };
@@ -812,8 +838,14 @@ export interface components {
             interrupted: boolean;
             /** @description How often the run was interrupted and resumed. Waiting for an answer does not count. */
             interruptions: number;
+            /** @description Queued runs with a higher priority start first; from -100 to 100. */
+            priority: number;
+            /** @description How far the run is, from 0 to 1: what its worker reports, or else its completed steps of those that its definition has. Null if unknown. */
+            progress: number | null;
             /** @description The `seq` of the event from which on the text of the run is not searchable, because the run has more text than is indexed; null if all of it is. */
             search_stopped_at: number | null;
+            /** @description While the run is queued: why it has not started. */
+            queue_reason: string | null;
             result: string | null;
             /** @description Null until the run has ended, and if no transcript is stored. */
             transcript: components["schemas"]["ArchiveEntry"][] | null;
@@ -979,6 +1011,50 @@ export interface components {
             payload: Record<string, unknown>;
             /** @description When it happened. */
             timestamp: string;
+        };
+        /**
+         * QueueOverview
+         * @description The queue: how many runs have not started, and why.
+         */
+        QueueOverview: {
+            /** @description The number of queued runs. */
+            total: number;
+            oldest_queued_at: string | null;
+            /** @description The queued runs by reason. */
+            groups: components["schemas"]["QueueGroupItem"][];
+            /** @description How long half of the runs waited that started in the last hour; null without one. */
+            wait_p50_seconds: number | null;
+            /** @description The same for 95 of 100 runs. */
+            wait_p95_seconds: number | null;
+            /** @description How many runs started in the last hour, at most 10,000. */
+            started_last_hour: number;
+        };
+        /**
+         * QueueGroupItem
+         * @description Queued runs that have not started for the same reason.
+         */
+        QueueGroupItem: {
+            /**
+             * @description The kind of the reason, for programs.
+             * @enum {unknown}
+             */
+            reason: "caller" | "definition" | "disabled" | "labels" | "other" | "provider" | "slots";
+            /** @description The reason, for people. */
+            message: string;
+            total: number;
+            /** @description The runs that start first, at most 20. */
+            runs: components["schemas"]["QueuedItem"][];
+        };
+        /**
+         * QueuedItem
+         * @description A queued run.
+         */
+        QueuedItem: {
+            run_id: string;
+            worker: string;
+            task: string;
+            priority: number;
+            queued_at: string | null;
         };
         /**
          * FoundEvents
@@ -1327,6 +1403,18 @@ export interface components {
              * @default null
              */
             client?: components["schemas"]["RequestClient"] | null;
+            /**
+             * @description Runs with a higher priority start first; by default 0.
+             * @default 0
+             */
+            priority?: number;
+            /**
+             * @description Labels that the host of the run must have, besides those of its worker.
+             * @default {}
+             */
+            labels?: {
+                [key: string]: string;
+            };
         };
         /**
          * RequestClient
@@ -1435,6 +1523,18 @@ export interface components {
              * @default null
              */
             client?: components["schemas"]["RequestClient"] | null;
+            /**
+             * @description Runs with a higher priority start first; by default 0.
+             * @default 0
+             */
+            priority?: number;
+            /**
+             * @description Labels that the host of the run must have, besides those of its worker.
+             * @default {}
+             */
+            labels?: {
+                [key: string]: string;
+            };
         };
         /**
          * PinRequest
@@ -1528,6 +1628,10 @@ export interface components {
             cwd?: string | null;
             /** @default null */
             client_wait_seconds?: number | null;
+            /** @default 0 */
+            priority?: number;
+            /** @default null */
+            requires?: components["schemas"]["Requirements"] | null;
             /** @default null */
             executor?: "caller" | null;
             /** @default false */
@@ -1547,6 +1651,18 @@ export interface components {
             version?: string | null;
             /** @default null */
             session_id?: string | null;
+        };
+        /**
+         * Requirements
+         * @description What a host must have to execute a run.
+         */
+        Requirements: {
+            /** @default {} */
+            labels?: {
+                [key: string]: string;
+            };
+            /** @default [] */
+            providers?: string[];
         };
         /**
          * RunCompleted
@@ -1643,7 +1759,7 @@ export interface components {
         };
         /**
          * Session
-         * @description The session that executes an agent step.
+         * @description The session that executes an agent step, or the conversation of a model step.
          */
         Session: {
             provider: string;
@@ -1679,6 +1795,8 @@ export interface components {
             /** @default null */
             retryable?: boolean | null;
             /** @default null */
+            decision?: components["schemas"]["FailureDecision"] | null;
+            /** @default null */
             result?: unknown;
             /** @default null */
             usage?: components["schemas"]["Usage"] | null;
@@ -1698,6 +1816,20 @@ export interface components {
             ended_processes?: components["schemas"]["EndedProcess"][] | null;
             /** @default null */
             duration_ms?: number | null;
+        };
+        /**
+         * FailureDecision
+         * @description What follows the failure of a step.
+         */
+        FailureDecision: {
+            /** @enum {unknown} */
+            action: "abort" | "fallback" | "retry";
+            /** @default null */
+            try?: number | null;
+            /** @default null */
+            delay_seconds?: number | null;
+            /** @default null */
+            provider?: string | null;
         };
         /**
          * Limit
@@ -1762,6 +1894,8 @@ export interface components {
             /** @default null */
             retryable?: boolean | null;
             /** @default null */
+            decision?: components["schemas"]["FailureDecision"] | null;
+            /** @default null */
             result?: unknown;
             /** @default null */
             usage?: components["schemas"]["Usage"] | null;
@@ -1793,6 +1927,8 @@ export interface components {
             system_prompt?: string | null;
             /** @default false */
             synthetic?: boolean;
+            /** @default null */
+            session?: components["schemas"]["Session"] | null;
             /** @default null */
             clock?: "reader" | null;
             /** @default false */
@@ -1967,6 +2103,8 @@ export interface components {
             permission_mode?: string | null;
             /** @default null */
             context_tokens?: number | null;
+            /** @default false */
+            context_follows?: boolean;
         };
         /**
          * ToolCall
@@ -3148,6 +3286,35 @@ export interface operations {
                         id?: string;
                         data: string;
                     };
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    show_queue: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The queued runs by the reason why they wait. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QueueOverview"];
                 };
             };
             /** @description An error. */

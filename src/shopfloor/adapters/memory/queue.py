@@ -9,7 +9,8 @@ import msgspec
 
 from shopfloor.adapters.memory.store import MemoryStore
 from shopfloor.errors import ConflictError
-from shopfloor.ports import ControlMessage, QueuedRun, ViewUpdate
+from shopfloor.log import Requirements
+from shopfloor.ports import NO_REQUIREMENTS, ControlMessage, HostOffer, QueuedRun, QueueGroup, ViewUpdate
 from shopfloor.views import queued_row
 
 
@@ -17,6 +18,10 @@ class _Claim(msgspec.Struct):
     queued: QueuedRun
     host: str | None
     """The host that has claimed the run; None while it is unclaimed."""
+
+
+def _required(claim: _Claim) -> Requirements:
+    return claim.queued.started.requires or NO_REQUIREMENTS
 
 
 class MemoryQueue:
@@ -49,11 +54,31 @@ class MemoryQueue:
         await self._add_row(queued_run)
         return queued_run.run_id
 
-    async def claim(self, host: str, limit: int) -> list[QueuedRun]:
-        unclaimed = [claim for claim in self._runs.values() if claim.host is None][:limit]
-        for claim in unclaimed:
+    async def claim(self, host: str, limit: int, offer: HostOffer) -> list[QueuedRun]:
+        claimable = [claim for claim in self._unclaimed() if offer.satisfies(_required(claim))][:limit]
+        for claim in claimable:
             claim.host = host
-        return [claim.queued for claim in unclaimed]
+        return [claim.queued for claim in claimable]
+
+    async def groups(self, *, limit: int) -> list[QueueGroup]:
+        groups: dict[bytes, list[QueuedRun]] = {}
+        for claim in self._unclaimed():
+            key = msgspec.json.encode(_required(claim), order="deterministic")
+            groups.setdefault(key, []).append(claim.queued)
+        return [
+            QueueGroup(
+                requires=runs[0].started.requires,
+                total=len(runs),
+                first=runs[:limit],
+                oldest_queued_at=min(run.started.queued_at or "" for run in runs) or None,
+            )
+            for runs in groups.values()
+        ]
+
+    def _unclaimed(self) -> list[_Claim]:
+        """Return the unclaimed runs in the order in which they start."""
+        unclaimed = [claim for claim in self._runs.values() if claim.host is None]
+        return sorted(unclaimed, key=lambda claim: -claim.queued.started.priority)
 
     async def claim_one(self, run_id: str, host: str, *, previous_host: str | None = None) -> QueuedRun | None:
         claim = self._runs.get(run_id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -148,6 +149,11 @@ class MemoryStore:
     async def runs_needing_host(self) -> list[OpenRun]:
         rows = [run.row for run in self._runs.values()]
         return [OpenRun(row.id, row.host) for row in rows if not row.is_ended and row.last_seq and not row.outside]
+
+    async def start_waits(self, since: str, *, limit: int) -> list[float]:
+        rows = [run.row for run in self._runs.values() if run.row.status != "queued" and run.row.started_at > since]
+        newest = sorted((row for row in rows if row.queued_at), key=lambda row: row.started_at, reverse=True)
+        return [_seconds_between(row.queued_at or "", row.started_at) for row in newest[:limit]]
 
     async def due_runs(self, now: str) -> list[str]:
         rows = [run.row for run in self._runs.values()]
@@ -317,3 +323,8 @@ def _parse_search(query: str) -> _Search:
 def _has_term(run: _StoredRun, term: Term) -> bool:
     wanted = f" {' '.join(term.words)}" + ("" if term.is_prefix else " ")
     return term.literal in run.task or (bool(term.words) and any(wanted in words for words in run.words.values()))
+
+
+def _seconds_between(start: str, end: str) -> float:
+    seconds = (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds()
+    return round(max(0.0, seconds), 3)

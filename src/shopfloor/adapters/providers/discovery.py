@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import cast
 
@@ -51,6 +52,27 @@ _SIGNED_OUT = re.compile(r'not logged in|"loggedIn":\s*false', re.IGNORECASE)
 _probed_groups: set[int] = set()
 """The process groups of the programs that are being asked."""
 _VERSION = re.compile(r"\d+\.\d+\.\d+[\w.+-]*")
+
+
+_SDK_PACKAGES = {"claude-sdk": "claude_agent_sdk"}
+"""Agents whose program is part of a Python package."""
+_PROGRAMS = {name: package for name, package in _PACKAGES.items() if name not in _SDK_PACKAGES}
+"""The programs of the other agents, which have the names of our packages. Known without importing the packages."""
+
+
+def installed_providers(env: Mapping[str, str]) -> frozenset[str]:
+    """Return the agents whose programs exist and the model APIs that have a key. Takes about a millisecond.
+
+    Does not check whether a program works or is logged in.
+    """
+    programs = {name for name, program in _PROGRAMS.items() if shutil.which(program, path=env.get("PATH"))}
+    packages = {name for name, package in _SDK_PACKAGES.items() if find_spec(package) is not None}
+    keys = {
+        name
+        for name, variable in API_KEYS.items()
+        if env.get(variable) or any(env.get(f"SHOPFLOOR_MODEL_{name.upper()}_{part}") for part in ("KEY", "URL"))
+    }
+    return frozenset(programs | packages | keys)
 
 
 def api_normalizer(name: str) -> Normalizer:

@@ -175,6 +175,10 @@ _HALF_DELETED = (
     "SELECT id FROM worker_runs WHERE id IN (SELECT worker_id FROM tombstones)"
     " UNION SELECT run_id FROM dispatch_keys WHERE run_id IN (SELECT worker_id FROM tombstones)"
 )
+_START_WAITS = (
+    "SELECT max(0.0, round((julianday(started_at) - julianday(queued_at)) * 86400, 3)) FROM worker_runs"
+    " WHERE started_at > ? AND status <> 'queued' AND queued_at IS NOT NULL ORDER BY started_at DESC, num DESC LIMIT ?"
+)
 _EXPIRED = (
     "SELECT id, completed_at FROM worker_runs WHERE completed_at < ? AND completed_at >= ?"
     " AND id NOT IN (SELECT worker_id FROM pins) ORDER BY completed_at, num LIMIT ?"
@@ -308,6 +312,9 @@ class SqliteStore:
     async def runs_needing_host(self) -> list[OpenRun]:
         text = "SELECT id, host FROM worker_runs WHERE completed_at IS NULL AND last_seq > 0 AND outside = 0"
         return [OpenRun(run_id, host) for run_id, host in await self._all(text)]
+
+    async def start_waits(self, since: str, *, limit: int) -> list[float]:
+        return [seconds for (seconds,) in await self._all(_START_WAITS, since, limit)]
 
     async def due_runs(self, now: str) -> list[str]:
         return await self._ids("SELECT id FROM worker_runs WHERE wake_at <= ?", now)

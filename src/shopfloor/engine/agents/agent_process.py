@@ -12,6 +12,7 @@ import anyio.lowlevel
 import anyio.to_thread
 import msgspec
 
+from shopfloor.engine.agents.permissions import AgentPermissions
 from shopfloor.engine.agents.request import AgentRuntime
 from shopfloor.engine.agents.transcriber import AgentEnd, PendingEvent, Transcriber, build_agent_result
 from shopfloor.engine.approvals import ApprovalGate
@@ -20,7 +21,6 @@ from shopfloor.engine.cancellation import Cancellation
 from shopfloor.engine.partial_message_writer import PartialMessageWriter
 from shopfloor.engine.replay_state import StepKey, StepRecord
 from shopfloor.engine.steps.shell_process import STEP_ABANDONED, graceful_stop, stop_once
-from shopfloor.engine.workers.approval_patterns import find_pattern
 from shopfloor.errors import (
     AgentFailed,
     AgentMissing,
@@ -39,6 +39,7 @@ from shopfloor.log import (
     AssistantMessage,
     Cost,
     EndedProcess,
+    Initialization,
     Note,
     Process,
     RunCompleted,
@@ -56,6 +57,7 @@ from shopfloor.ports import (
     AgentRequest,
     Child,
     Command,
+    ContextSize,
     Exit,
     Launch,
     Log,
@@ -112,9 +114,6 @@ class AgentProcess:
         self._model = request.model
         self._model_lookups = 0
         self._gate = gate
-        self._waiting_permissions = 0
-        self._permission_scopes: dict[str, anyio.CancelScope] = {}
-        """The requests of the agent that have no answer yet, by their ids."""
         self._failure: RunFailed | StorageError | None = None
         """Why the engine stopped the process."""
 
@@ -173,6 +172,8 @@ class AgentProcess:
                 await self.record_interruption(result)
             case "failed":
                 await self._attempt.end(self._step_try, result, self._attempt.failure)
+            case None if self._step_try.is_timed_out:
+                await self._attempt.end(self._step_try, result, self._step_try.timeout_error(), is_decided=True)
             case None:
                 await self._attempt.end(self._step_try, result, self._attempt.stop_error(self._step_try.step_key))
 
@@ -194,6 +195,9 @@ class AgentProcess:
                 await self._attempt.end(interrupted, error=AgentFailed("the parent agent was interrupted"))
 
     async def _read_output(self, child: Child, launch: Launch) -> Exit | None:
+        permissions = AgentPermissions(
+            self._attempt, self._gate, self._step_try.step_key, launch=launch, child=child, fail=self._fail
+        )
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._stop_when_cancelled, child)
             tasks.start_soon(self._partial_writer.run)
@@ -207,9 +211,9 @@ class AgentProcess:
                     await self._process_reports(reports)
                     for report in reports:
                         if isinstance(report, PermissionRequest):
-                            tasks.start_soon(self._answer_permission, child, launch, report)
-                        elif isinstance(report, PermissionWithdrawn) and report.request_id in self._permission_scopes:
-                            self._permission_scopes[report.request_id].cancel()
+                            tasks.start_soon(permissions.answer, report)
+                        elif isinstance(report, PermissionWithdrawn):
+                            permissions.withdraw(report.request_id)
                         elif isinstance(report, PromptAnswered):
                             child.close_stdin()
             except ShopfloorError as error:
@@ -223,38 +227,6 @@ class AgentProcess:
             finally:
                 tasks.cancel_scope.cancel()
 
-    async def _answer_permission(self, child: Child, launch: Launch, request: PermissionRequest) -> None:
-        """Decide whether the agent may call a tool, if need be by asking a person, and tell the agent."""
-        if launch.answer_permission is None:
-            return
-        try:
-            with anyio.CancelScope() as self._permission_scopes[request.request_id]:
-                denial = await self._find_denial(launch, request)
-                await child.write(launch.answer_permission(request, denial))
-            if self._permission_scopes.pop(request.request_id).cancelled_caught and self._gate is not None:
-                await self._gate.withdraw(_permission_key(request))
-        except ShopfloorError as error:
-            self._fail(error)
-            await child.kill()
-
-    async def _find_denial(self, launch: Launch, request: PermissionRequest) -> str | None:
-        """Return why the agent may not call the tool; None if it may."""
-        gate, tool, tool_input = self._gate, request.tool, request.tool_input
-        if gate is None or find_pattern(gate.patterns, tool, tool_input) is None:
-            is_allowed = launch.is_preapproved is not None and launch.is_preapproved(request)
-            return None if is_allowed else f"this run has no permission to use {tool} for this"
-        key = _permission_key(request)
-        async with AsyncExitStack() as stack:
-            if not self._waiting_permissions:
-                # Of several calls at once, the first one releases the slot of the agent.
-                await stack.enter_async_context(self._attempt.slot_usage.release_held_slot())
-            self._waiting_permissions += 1
-            stack.callback(self._end_wait)
-            return await gate.check_agent_call(self._step_try.step_key, key, tool, tool_input)
-
-    def _end_wait(self) -> None:
-        self._waiting_permissions -= 1
-
     def _add_stderr(self, text: str) -> None:
         output, mask = self._stderr + text, self._attempt.mask
         # Mask before truncating: half a secret would no longer be recognized.
@@ -265,14 +237,18 @@ class AgentProcess:
 
         The start is recorded first, so that a crash cannot hide it.
         """
+        process = Process(
+            pid=child.pid, command=launch.argv[0], args=_redact_secrets(launch.argv[1:]), cwd=self._request.cwd
+        )
+        session = msgspec.structs.replace(self._session(launch, None), process=process)
         if not self._step_try.resumed:
-            process = Process(
-                pid=child.pid, command=launch.argv[0], args=_redact_secrets(launch.argv[1:]), cwd=self._request.cwd
-            )
-            session = msgspec.structs.replace(self._session(launch, None), process=process)
             await self._attempt.begin(self._step_try, session=session)
         prompt = TextBlock(fidelity="router", text=self._request.prompt)
-        message = UserMessage(system_prompt=self._request.system_prompt, blocks=[prompt])
+        message = UserMessage(
+            system_prompt=self._request.system_prompt,
+            session=session if self._step_try.resumed else None,
+            blocks=[prompt],
+        )
         await self._attempt.append(message, self._step_try.step_key)
         child.release()
 
@@ -303,6 +279,8 @@ class AgentProcess:
                     item = await self._with_model(report)
                     async with self._partial_writer.lock:
                         await self._process_report(item)
+                case ContextSize(tokens=tokens):
+                    await self._record_context(tokens)
                 case UsageDelta():
                     self._transcriber.process_report(report)
                     await self._record_usage(report)
@@ -316,11 +294,22 @@ class AgentProcess:
 
     async def _with_model(self, item: TranscriptItem) -> TranscriptItem:
         message = item.payload
+        if isinstance(message, AssistantMessage) and message.note is not None and message.note.ready is not None:
+            return self._with_context_mark(item, message, message.note, message.note.ready)
         if not isinstance(message, AssistantMessage) or message.model or not message.blocks or item.agent != MAIN_AGENT:
             return item
         if message.synthetic or (model := await self._find_model(message.session_id)) is None:
             return item
         return msgspec.structs.replace(item, payload=msgspec.structs.replace(message, model=model))
+
+    def _with_context_mark(
+        self, item: TranscriptItem, message: AssistantMessage, note: Note, ready: Initialization
+    ) -> TranscriptItem:
+        """Mark the note that the agent is ready if the size of its context will follow."""
+        if item.agent != MAIN_AGENT or not self._normalizer.reports_context:
+            return item
+        note = msgspec.structs.replace(note, ready=msgspec.structs.replace(ready, context_follows=True))
+        return msgspec.structs.replace(item, payload=msgspec.structs.replace(message, note=note))
 
     async def _find_model(self, session_id: str | None) -> str | None:
         """Return the requested model, or else the model in the program's own record of the session."""
@@ -368,6 +357,13 @@ class AgentProcess:
             # Close the log now: many sub-agents must not keep many files open.
             del self._logs[event.run_id]
             await log_scope.aclose()
+
+    async def _record_context(self, tokens: int) -> None:
+        """Record the size of the context, which the note that the agent is ready did not have yet."""
+        ready = Initialization(context_tokens=tokens)
+        message = AssistantMessage(note=Note(kind="ready", ready=ready), clock="reader", blocks=[])
+        async with self._partial_writer.lock:
+            await self._attempt.append(message, self._step_try.step_key)
 
     async def _record_usage(self, delta: UsageDelta) -> None:
         """Record usage at once, because there is no total if this process is killed."""
@@ -424,10 +420,6 @@ class AgentProcess:
         if self._failure is None:
             is_final = isinstance(error, RunFailed | StorageError)
             self._failure = error if is_final else StepFailed(error.message, hint=error.hint)
-
-
-def _permission_key(request: PermissionRequest) -> str:
-    return request.tool_id or request.request_id
 
 
 _SECRET = re.compile(r"(?i)((?:key|token|secret|password|auth|header)[^=]*=).+", re.DOTALL)

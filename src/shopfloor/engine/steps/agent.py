@@ -44,13 +44,16 @@ class AgentStepRunner:
         self._options = options
         self._gate = gate
 
-    async def run(self, step_key: StepKey, *, name: str, retry: Retry | None = None) -> AgentResult:
+    async def run(
+        self, step_key: StepKey, *, name: str, retry: Retry | None = None, timeout_seconds: float | None = None
+    ) -> AgentResult:
         ended = await self._attempt.step(
             step_key,
             self._execute,
             name=name,
             kind=AGENT,
             retry=retry,
+            timeout_seconds=timeout_seconds,
             repeatable=self._provider.capabilities.resume,
             starts_itself=True,
         )

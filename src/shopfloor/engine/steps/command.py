@@ -47,7 +47,7 @@ class CommandStepRunner:
         processes: Processes,
         command: StepCommand,
         *,
-        timeout: float | None = None,
+        timeout_seconds: float | None = None,
         allow_failure: bool = False,
         echo: Echo | None = None,
         gate: ApprovalGate | None = None,
@@ -60,7 +60,7 @@ class CommandStepRunner:
         self._attempt = attempt
         self._processes = processes
         self._command = command
-        self._timeout = timeout
+        self._timeout_seconds = timeout_seconds
         self._allow_failure = allow_failure
         self._echo = echo
         self._gate = gate
@@ -68,7 +68,13 @@ class CommandStepRunner:
 
     async def run(self, step_key: StepKey, *, name: str, retry: Retry | None = None) -> CommandResult:
         ended = await self._attempt.step(
-            step_key, self._execute, name=name, kind=COMMAND, retry=retry, starts_itself=True
+            step_key,
+            self._execute,
+            name=name,
+            kind=COMMAND,
+            retry=retry,
+            timeout_seconds=self._timeout_seconds,
+            starts_itself=True,
         )
         stdout = self._attempt.replay_state.steps[step_key].stdout
         return CommandResult(stdout.text(), int(ended["exit_code"]), truncated=stdout.is_truncated)
@@ -97,11 +103,8 @@ class CommandStepRunner:
         process = ShellProcess(
             self._command, self._attempt, step_try, cancellation=cancellation, output=self._output, echo=self._echo
         )
-        timeout_message = f"the command took longer than {self._timeout:g} s" if self._timeout is not None else ""
         async with self._attempt.hold_slot():
-            async with graceful_stop(
-                self._attempt, cancellation, seconds=self._timeout, timeout_message=timeout_message
-            ):
+            async with graceful_stop(self._attempt, cancellation):
                 ended = await process.run(self._processes)
                 step_try.result = self._step_result(step_try.step_key, ended)
             await anyio.lowlevel.checkpoint()

@@ -11,7 +11,7 @@ import msgspec
 
 from shopfloor.engine.workers.source_hash import total_hash
 from shopfloor.limits import FILTER_MAX_CHARS, SLUG_CHARS
-from shopfloor.ports.run_fields import APPROVAL_PATTERN
+from shopfloor.ports import run_fields
 
 InputType = Literal["string", "number", "integer", "boolean", "array", "object", "any"]
 
@@ -25,7 +25,7 @@ BUILTIN_TOOL_NAMES = frozenset(
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
 NonNegative = Annotated[float, msgspec.Meta(ge=0)]
 Positive = Annotated[float, msgspec.Meta(gt=0)]
-ApprovalPattern = Annotated[str, msgspec.Meta(pattern=APPROVAL_PATTERN, max_length=FILTER_MAX_CHARS)]
+ApprovalPattern = Annotated[str, msgspec.Meta(pattern=run_fields.APPROVAL_PATTERN, max_length=FILTER_MAX_CHARS)]
 """A pattern of calls that a person has to approve: `Bash`, or `Bash(git push*)`."""
 
 
@@ -116,6 +116,11 @@ class _ApprovableStep(_RetryableStep, frozen=True, kw_only=True):
     """The calls that a person has to approve, such as `Bash`, `Bash(git push*)` or `command`."""
 
 
+class _TimedStep(_ApprovableStep, frozen=True, kw_only=True):
+    timeout: Positive | str | None = None
+    """The time limit of each try: seconds, or a duration such as `90s`, `10m` or `2h`."""
+
+
 class StartThread(_Step, frozen=True, kw_only=True, tag="start-thread"):
     """Starts a conversation with a model."""
 
@@ -144,7 +149,7 @@ class AddMessage(_Step, frozen=True, kw_only=True, tag="add-message"):
     input: list[str] = []
 
 
-class NextMessage(_ApprovableStep, frozen=True, kw_only=True, tag="next-message"):
+class NextMessage(_TimedStep, frozen=True, kw_only=True, tag="next-message"):
     """Lets the model reply, with as many tool calls as it needs."""
 
     thread: str = "main"
@@ -178,21 +183,20 @@ class RunWorker(_RetryableStep, frozen=True, kw_only=True, tag="run-worker"):
     output: str | None = None
 
 
-class CommandStep(_ApprovableStep, frozen=True, kw_only=True, tag="command"):
+class CommandStep(_TimedStep, frozen=True, kw_only=True, tag="command"):
     """Runs a program with its arguments, or a shell script. A value in it is always one word."""
 
     command: str | list[str]
     """A list is executed without a shell; a text is executed by `/bin/sh`."""
     cwd: str | None = None
     env: dict[str, str] = {}
-    timeout: Positive | None = None
     allow_failure: bool = False
     """Whether the step completes with any exit code; `output` then still gets stdout."""
     output: str | None = None
     """The variable that gets the standard output."""
 
 
-class Agent(_ApprovableStep, frozen=True, kw_only=True, tag="agent"):
+class Agent(_TimedStep, frozen=True, kw_only=True, tag="agent"):
     """Passes a task to an agent such as Claude Code or Codex. Options that are not text also accept `{{NAME}}`."""
 
     provider: str
@@ -315,6 +319,14 @@ Step = (
 )
 
 
+class HostRequirements(_DefinitionPart, frozen=True, kw_only=True):
+    """What a host must have to execute the worker, besides the providers of its `agent` steps."""
+
+    labels: dict[str, str] = {}
+    """Labels of the host (`shopfloor up --label gpu=yes`)."""
+    providers: list[str] = []
+
+
 class Definition(_DefinitionPart, frozen=True, kw_only=True):
     """A worker: its inputs, its steps and its output."""
 
@@ -329,7 +341,8 @@ class Definition(_DefinitionPart, frozen=True, kw_only=True):
     approve: list[ApprovalPattern] = []
     """The calls that a person has to approve, in all steps: `Bash`, `Bash(git push*)`, `command`, a tool."""
     approve_timeout: Positive | None = None
-    """Seconds after which a call that nobody approved is denied; by default a day."""
+    """Seconds after which a call without a decision is denied; by default a day."""
+    requires: HostRequirements | None = None
     kinds: dict[str, str] = {}
     """The worker's own kinds of steps: `package.module:function`."""
     prompts: dict[str, str] = {}

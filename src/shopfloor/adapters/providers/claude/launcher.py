@@ -183,7 +183,7 @@ class ClaudeCode:
             session_id=session,
             access_mode=access_mode(env, home),
             answer_permission=answer_permission if request.approve else None,
-            is_preapproved=lambda asked: is_preapproved(asked, _allowed_tools(request), request.cwd),
+            is_preapproved=lambda call: is_preapproved(call, _allowed_tools(request), request.cwd),
         )
 
     def normalizer(self, *, resumed: bool | None = None, prior_usage: Usage | None = None) -> ClaudeNormalizer:

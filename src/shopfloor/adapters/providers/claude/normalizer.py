@@ -25,7 +25,7 @@ from shopfloor.adapters.providers.claude.messages import (
     text_content,
 )
 from shopfloor.adapters.providers.claude.subagents import SubAgents
-from shopfloor.adapters.providers.claude.usage import UsageTracker
+from shopfloor.adapters.providers.claude.usage import UsageTracker, message_usage
 from shopfloor.adapters.providers.json_access import (
     Record,
     int_at,
@@ -52,6 +52,7 @@ from shopfloor.ports import (
     MAIN_AGENT,
     AgentExit,
     AgentReport,
+    ContextSize,
     PermissionRequest,
     PermissionWithdrawn,
     PromptAnswered,
@@ -175,6 +176,7 @@ class ClaudeNormalizer(JsonLinesNormalizer):
     """Normalizer of a session of Claude Code. A resumed session had earlier runs, which its totals may include."""
 
     unparsed: int
+    reports_context = True
 
     def __init__(self, *, resumed: bool = False) -> None:
         super().__init__()
@@ -198,6 +200,8 @@ class ClaudeNormalizer(JsonLinesNormalizer):
         self._turns: int | None = None
         self._is_working = False
         """Whether the session did anything since its last result."""
+        self._has_context = False
+        """Whether the size of the context was reported: once, for the first message."""
         self._has_message = False
         """Whether the stream has any message of the session itself."""
         self._made_up_ids = 0
@@ -238,6 +242,7 @@ class ClaudeNormalizer(JsonLinesNormalizer):
         if agent == MAIN_AGENT:
             self._is_working = self._has_message = True
             self._model = self._model if synthetic else model or self._model
+            reports += [] if synthetic else self._report_context(message)
         if is_error:
             self._record_error(agent, api_error(record, text_content(content)))
         if blocks:
@@ -256,6 +261,15 @@ class ClaudeNormalizer(JsonLinesNormalizer):
             for block in filter(is_tool_result, content):
                 reports += self._tool_result(block, {}, agent, at)
         return reports
+
+    def _report_context(self, message: Record) -> list[AgentReport]:
+        """Report how many tokens the model reads for the first message of the session."""
+        usage = message_usage(record_at(message, "usage"))
+        tokens = usage.input + usage.cache_read + usage.cache_write
+        if self._has_context or not tokens:
+            return []
+        self._has_context = True
+        return [ContextSize(tokens=tokens)]
 
     def _user(self, record: Record) -> list[AgentReport]:
         """Read tool results, and messages of Claude Code to the model.
@@ -293,6 +307,7 @@ class ClaudeNormalizer(JsonLinesNormalizer):
                 self._deltas.message_started(agent, record_at(event, "message"))
                 if agent == MAIN_AGENT:
                     self._usage.message_started(record_at(event, "message"))
+                    return self._report_context(record_at(event, "message"))
                 return []
             case "content_block_start":
                 self._deltas.block_started(agent, event)

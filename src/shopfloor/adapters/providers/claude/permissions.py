@@ -25,7 +25,7 @@ _PROTECTED: Final = frozenset({".git", ".claude"})
 """Folders whose files an agent changes only if a person allows it."""
 
 
-def asked_tools(patterns: Iterable[str]) -> list[str]:
+def prompted_tools(patterns: Iterable[str]) -> list[str]:
     """Return the tools that Claude Code has to ask for, because a pattern of calls to approve names them."""
     names = [pattern.partition("(")[0] for pattern in patterns]
     found: dict[str, None] = {}
@@ -38,7 +38,7 @@ def asked_tools(patterns: Iterable[str]) -> list[str]:
 
 def approval_flags(request: AgentRequest) -> list[str]:
     """Return the flags that make Claude Code ask for tools over its standard streams."""
-    settings = {"permissions": {"ask": asked_tools(request.approve)}}
+    settings = {"permissions": {"ask": prompted_tools(request.approve)}}
     return ["--input-format=stream-json", "--permission-prompt-tool=stdio", f"--settings={json.dumps(settings)}"]
 
 
