@@ -1,6 +1,7 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { cancelRun, logUrl, patchRuns, pinRun, type RunDetail, runQuery } from "@/api";
+import { AgainActions } from "@/components/again/AgainActions";
 import { Button } from "@/components/ui/Button";
 import { CopyButton } from "@/components/ui/CopyButton";
 import { ErrorMessage } from "@/components/ui/ErrorMessage";
@@ -29,6 +30,7 @@ export function Actions({ run }: { run: RunDetail }) {
     <>
       <span className="-ml-2 flex flex-wrap items-center @3xl:ml-auto">
         {isRunActive && <CancelButton isCancelling={isCancelling} onCancel={() => cancelMutation.mutate()} />}
+        <AgainActions run={run} />
         <CopyButton text={() => runUrl(run.id)} label="Copy link" title="Copy the link to this run (c)" />
         <Button
           variant="ghost"

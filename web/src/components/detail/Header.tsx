@@ -2,6 +2,7 @@ import clsx from "clsx";
 import { useRef, useState } from "react";
 import type { RunDetail } from "@/api";
 import { StatusBadge, Tag } from "@/components/ui/Badge";
+import { Trail } from "@/components/again/Trail";
 import { Actions } from "./Actions";
 import { Facts } from "./Facts";
 import { BackToRuns } from "./links";
@@ -25,6 +26,7 @@ export function Header({ run }: { run: RunDetail }) {
         <Actions run={run} />
       </div>
       <Facts run={run} />
+      <Trail run={run} />
     </header>
   );
 }
