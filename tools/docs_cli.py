@@ -18,7 +18,8 @@ VARIABLES = {
     "SHOPFLOOR_DISK_LOW_WATER": "The bytes that must stay free on the disk. With less, no run starts, and active runs "
     "are ended while they can still be recorded.",
     "SHOPFLOOR_PORT": "The port that `shopfloor up` listens on without `--port`; 7420 by default.",
-    "SHOPFLOOR_SLOTS": "The number of runs that `shopfloor up` executes at once without `--slots`.",
+    "SHOPFLOOR_SLOTS": "The number of runs that `shopfloor up` and `shopfloor host` execute at once without `--slots`.",
+    "SHOPFLOOR_HEARTBEAT": "Seconds between two heartbeats of `shopfloor up` and `shopfloor host`; 30 by default.",
     "SHOPFLOOR_EXECUTE_GRACE": "Seconds that a run of `execute` continues after its client disconnected; 0.5 by "
     "default.",
     "SHOPFLOOR_PROVIDER_CHECK": "Seconds between the checks of providers by a server; 300 by default, 0 for none.",

@@ -13,8 +13,7 @@ from tools.docs_fields import without_null
 from tools.docs_markdown import code, generated, page, section, table
 from tools.docs_source import SOURCE, attribute_docs, parsed, summary
 
-_SENT = frozenset({"provider.available", "provider.unavailable"})
-PLANNED = frozenset({name for name in FLEET_PAYLOADS if not name.startswith("agent.")}) - _SENT
+PLANNED = frozenset({"worker.scaling", "provider.fallback"})
 """Types that nothing sends yet."""
 
 INTRO = """\

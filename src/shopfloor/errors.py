@@ -172,6 +172,10 @@ class ProjectNotFound(NotFoundError, code="project_not_found"):
     """No project has this name."""
 
 
+class HostNotFound(NotFoundError, code="host_not_found"):
+    """No host has this id."""
+
+
 class ArtifactNotFound(NotFoundError, code="artifact_not_found"):
     """The run has no artifact with this name, or a plugin has the file."""
 

@@ -321,6 +321,39 @@ CLIENT_WAIT_SECONDS: Final = 24 * 60 * 60.0
 ABANDON_SECONDS: Final = 15.0
 """How long a worker has to return after it was stopped; then it is abandoned. Commands are stopped well before."""
 
+# Hosts.
+HOST_HEARTBEAT_SECONDS: Final = 30.0
+"""How often a host sends a heartbeat (`shopfloor host --heartbeat`, `SHOPFLOOR_HEARTBEAT`)."""
+HOST_FIRST_HEARTBEAT_SECONDS: Final = 1.0
+"""How soon after its registration a host sends its first heartbeat: processor usage is measured over a time."""
+HOST_HEARTBEATS_MISSED: Final = 3
+"""After this many missed heartbeats a host is shown as unresponsive; its runs stay with it while it is alive."""
+HOST_CPU_HISTORY: Final = 20
+"""The number of heartbeats whose processor usage is kept."""
+HOST_EVENT_BATCH_SECONDS: Final = 0.02
+"""How long the events of a host wait for others to share a transaction."""
+HOST_STATUS_SECONDS: Final = 0.5
+"""How often a host checks whether it became idle or busy, besides the start and end of its runs."""
+HOST_EVENTS_PENDING: Final = 10_000
+"""The number of events that a host keeps while they cannot be stored; the oldest are dropped."""
+HOST_RUNS_SHOWN: Final = 500
+"""The number of open runs that are listed with their hosts."""
+DRAIN_SECONDS: Final = 30.0
+"""How long the runs of a host that is asked to stop may take to end, before other hosts resume them
+(`shopfloor host --drain`)."""
+OFFLINE_NOTICE_SECONDS: Final = 30.0
+"""How long the event that a host is lost waits until other hosts have taken over its runs."""
+OFFLINE_HOSTS_SECONDS: Final = 24 * 60 * 60.0
+"""How long a host that is offline is listed."""
+OFFLINE_HOSTS_KEPT: Final = 100
+"""The number of hosts that are offline and still listed."""
+ESTIMATE_RUNS: Final = 20
+"""The number of completed runs of a worker whose median duration is the estimate for the next one."""
+ESTIMATE_CACHE_SECONDS: Final = 10.0
+"""How long such an estimate is reused."""
+ESTIMATES_CACHED: Final = 1_000
+"""The number of workers whose estimate is cached."""
+
 # Agents.
 THREAD_TAIL_BYTES: Final = 8 * 1024 * 1024
 """How much of the end of a Codex thread file is searched for the thread's usage."""
@@ -396,7 +429,7 @@ CONTROL_MESSAGE_TTL_SECONDS: Final = 60.0
 """How long a control message for an unknown run is kept: the run may still be dispatched."""
 SUB_RUN_DEPTH: Final = 32
 """The number of ancestors of a run."""
-SUB_RUN_CHECK_SECONDS: Final = 5.0
+SUB_RUN_CHECK_SECONDS: Final = 2.0
 """How often a run that waits for a sub-run polls its log, in case a notification is lost."""
 TREE_OPEN_RUNS: Final = 2_000
 """The number of open runs (queued, running or waiting) in one tree."""

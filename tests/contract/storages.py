@@ -32,6 +32,7 @@ from shopfloor.adapters.memory import (
     MemoryAudit,
     MemoryBlobs,
     MemoryFleetEvents,
+    MemoryHostRegistry,
     MemoryHosts,
     MemoryLogFeed,
     MemoryLogReader,
@@ -43,7 +44,13 @@ from shopfloor.adapters.memory import (
     MemoryTokens,
     MemoryWatchers,
 )
-from shopfloor.adapters.sqlite import SqliteFleetEvents, SqliteProviderHealth, SqliteQueue, SqliteStore
+from shopfloor.adapters.sqlite import (
+    SqliteFleetEvents,
+    SqliteHostRegistry,
+    SqliteProviderHealth,
+    SqliteQueue,
+    SqliteStore,
+)
 from shopfloor.limits import FLEET_EVENTS_KEPT
 from shopfloor.log import Entry, Masking
 from shopfloor.ports import (
@@ -51,6 +58,7 @@ from shopfloor.ports import (
     Blobs,
     Bus,
     FleetEvents,
+    HostRegistry,
     Hosts,
     LogFeed,
     LogReader,
@@ -133,6 +141,10 @@ class StorageUnderTest(HostsUnderTest, Protocol):
 
     def providers(self) -> AbstractAsyncContextManager[tuple[Store, FleetEvents, ProviderHealth]]:
         """Open the store, its fleet events and the records of providers until the context exits."""
+        ...
+
+    def registry(self) -> AbstractAsyncContextManager[tuple[Store, Queue, FleetEvents, HostRegistry]]:
+        """Open the records of hosts and what they are stored with, until the context exits."""
         ...
 
     # Operations outside the ports.
@@ -237,6 +249,12 @@ class LocalStorage:
         yield store, SqliteFleetEvents(store), SqliteProviderHealth(store)
         await store.close()
 
+    @asynccontextmanager
+    async def registry(self) -> AsyncGenerator[tuple[Store, Queue, FleetEvents, HostRegistry]]:
+        store = await SqliteStore.open(self._storage.database)
+        yield store, SqliteQueue(store), SqliteFleetEvents(store), SqliteHostRegistry(store)
+        await store.close()
+
     def stored(self, run_id: str) -> list[Entry]:
         return list(read(self._storage.log_path(run_id)))
 
@@ -313,6 +331,12 @@ class MemoryOnly:
     async def providers(self) -> AsyncGenerator[tuple[Store, FleetEvents, ProviderHealth]]:
         store = MemoryStore()
         yield store, MemoryFleetEvents(store), MemoryProviderHealth(store)
+
+    @asynccontextmanager
+    async def registry(self) -> AsyncGenerator[tuple[Store, Queue, FleetEvents, HostRegistry]]:
+        store = MemoryStore()
+        queue = MemoryQueue(store)
+        yield store, queue, MemoryFleetEvents(store), MemoryHostRegistry(store, queue)
 
     def stored(self, run_id: str) -> list[Entry]:
         return list(self._storage.logs[run_id].entries)

@@ -27,6 +27,7 @@ from shopfloor.adapters.memory import (
     MemoryAudit,
     MemoryBlobs,
     MemoryFleetEvents,
+    MemoryHostRegistry,
     MemoryHosts,
     MemoryLogFeed,
     MemoryLogReader,
@@ -214,6 +215,7 @@ class MemoryEngineHarness(EngineHarness):
             watchers=MemoryWatchers(),
             fleet_events=MemoryFleetEvents(self._store),
             provider_health=MemoryProviderHealth(self._store),
+            host_registry=MemoryHostRegistry(self._store, self._queue),
             ingest=Ingest(MemoryLogFeed(self._memory), self._store, bus),
         )
 

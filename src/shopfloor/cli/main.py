@@ -44,6 +44,8 @@ GROUPS: dict[str, dict[str, str]] = {
     "Serve": {
         "up": "Start the server: the web page, the API, and dispatched runs",
         "down": "Stop the server",
+        "host": "Execute dispatched runs beside the server, without the page and the API",
+        "hosts": "List the hosts that execute runs, and drain one",
         "projects": "List, add and remove folders whose workers the server runs",
         "login": "Print a one-time link that logs a browser in",
         "tokens": "List, create and revoke access tokens and browser sessions",

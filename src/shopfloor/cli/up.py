@@ -129,7 +129,7 @@ def run(args: Namespace) -> int:
     return_freed_memory()
     storage = storage_from_args(args)
     workers = WorkerSettings.from_names(
-        args.workers, plugins=args.plugins, slots=args.slots or _slots(), labels=dict(args.label)
+        args.workers, plugins=args.plugins, slots=args.slots or slots_setting(), labels=dict(args.label)
     )
     port = _port() if args.port is None else args.port
     if args.detach:
@@ -184,7 +184,8 @@ def _print_rest(url: str, found: str, how_to_stop: str) -> None:
     print(f"  the API is described at {url}/api/docs; {how_to_stop}", flush=True)
 
 
-def _slots() -> int:
+def slots_setting() -> int:
+    """Return how many runs to execute at once, from the environment. Raises UsageError."""
     text = os.environ.get("SHOPFLOOR_SLOTS") or str(HOST_SLOTS)
     try:
         return positive_int(text)

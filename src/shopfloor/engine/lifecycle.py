@@ -232,12 +232,8 @@ class Lifecycle:
                 return True
             if replay_state.first is None and queued is None:
                 return False
-            host, is_caller_process, masked = (
-                self._registry.host_id,
-                self._registry.is_caller_process,
-                self._ports.logs.masks,
-            )
-            started = build_run_started(replay_state, queued, host=host, is_caller=is_caller_process, masked=masked)
+            host, is_caller, masked = self._registry.host_id, self._registry.is_caller_process, self._ports.logs.masks
+            started = build_run_started(replay_state, queued, host=host, is_caller=is_caller, masked=masked)
             definition = self._definitions.read(replay_state.first or started)
             self._definitions.forget(run_id)
             worker = None
@@ -258,8 +254,10 @@ class Lifecycle:
             )
             self._registry.live_attempts[run_id] = attempt
             current_run.set(run_id)
+            outcome: RunCompleted | None = None
             try:
                 await self._start(attempt, started, claim)
+                self._registry.observer.run_started(run_id, replay_state.first or started)
                 if isinstance(worker, DefinitionChange) and definition is not None and attempt.interruption is None:
                     await attempt.append(definition_wait_call(worker))
                     self._definitions.add_waiting(run_id, definition)
@@ -274,6 +272,7 @@ class Lifecycle:
                 )
             finally:
                 del self._registry.live_attempts[run_id]
+                self._registry.observer.run_left(run_id, outcome)
         if outcome is not None:
             await self._resumption.notify_parent(run_id, parent)
         elif attempt.interruption == "suspended" and (

@@ -91,7 +91,8 @@ class Resumption:
 
     async def resume_if_allowed(self, run_id: str) -> bool:
         """Resume a run without a host. Return False if this process has claimed the run or must not resume it."""
-        if run_id in self._registry.claims or self._definitions.is_waiting_for_definition(run_id):
+        is_waiting = self._definitions.is_waiting_for_definition(run_id)
+        if run_id in self._registry.claims or is_waiting or self._registry.is_draining:
             return False
         is_allowed = await self.refusal_reason(run_id) is None
         if is_allowed:
@@ -118,7 +119,12 @@ class Resumption:
             self._ended_parent = parent
         elif parent in self._registry.claims:
             self._registry.resume(parent)
-        elif last is not None and self._registry.policy is ClaimPolicy.QUEUED:
+        elif (
+            last is not None
+            and self._registry.policy is ClaimPolicy.QUEUED
+            # If another process executes the parent, that process reads the log of its sub-run.
+            and not await self._ports.reader.has_writer(parent)
+        ):
             await self.resume_if_allowed(parent)
 
     async def claim_abandoned(self, run_id: str, cancel_reason: str | None = None) -> bool:

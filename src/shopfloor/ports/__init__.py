@@ -31,7 +31,19 @@ from shopfloor.ports.audit import Audit, AuditEntry, audit_entry
 from shopfloor.ports.blobs import BlobInfo, Blobs, artifacts_folder, memory_folder, validate_key, validate_name
 from shopfloor.ports.bus import Bus, FleetSubscription, RunsSubscription, Subscription
 from shopfloor.ports.fleet_events import FleetEventPage, FleetEvents, FleetFilter, StoredFleetEvent
-from shopfloor.ports.hosts import Hosts
+from shopfloor.ports.hosts import (
+    DrainRequest,
+    HostFacts,
+    HostLocation,
+    HostLoss,
+    HostMetrics,
+    HostRecord,
+    HostRegistry,
+    HostResources,
+    HostRun,
+    Hosts,
+    OfflineReason,
+)
 from shopfloor.ports.logs import (
     Log,
     LogCopy,
@@ -136,12 +148,21 @@ __all__ = [
     "ContextSize",
     "ControlMessage",
     "DisabledBy",
+    "DrainRequest",
     "Exit",
     "FleetEventPage",
     "FleetEvents",
     "FleetFilter",
     "FleetSubscription",
+    "HostFacts",
+    "HostLocation",
+    "HostLoss",
+    "HostMetrics",
     "HostOffer",
+    "HostRecord",
+    "HostRegistry",
+    "HostResources",
+    "HostRun",
     "Hosts",
     "JobDecision",
     "JobItem",
@@ -161,6 +182,7 @@ __all__ = [
     "Models",
     "Normalizer",
     "Offers",
+    "OfflineReason",
     "OpenRun",
     "OutputChunk",
     "OwnTool",

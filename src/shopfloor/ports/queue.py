@@ -85,6 +85,10 @@ class Queue(Protocol):
         """Return a run that has not started, whether claimed or not."""
         ...
 
+    async def next_unclaimed(self, offer: HostOffer) -> str | None:
+        """Return the run that a host with this offer claims next; None if there is none."""
+        ...
+
     async def mark_started(self, run_ids: Sequence[str]) -> None:
         """Remove runs from the queue, since their logs have them now."""
         ...

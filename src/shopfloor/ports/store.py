@@ -176,6 +176,17 @@ class Store(Protocol):
         """Return the runs that have a wait which ends at `now` or before."""
         ...
 
+    async def overdue_parents(self) -> list[str]:
+        """Return the runs that wait although a sub-run that they wait for has ended.
+
+        The process that ended the sub-run resumes them, unless it dies before.
+        """
+        ...
+
+    async def recent_durations(self, name: str, *, limit: int) -> list[int]:
+        """Return the durations in milliseconds of the newest completed runs of a worker, at most `limit`."""
+        ...
+
     async def apply(self, changes: Sequence[ViewUpdate], *, feed_position: int | None = None) -> None:
         """Apply changes in one transaction. Calls take effect in their order.
 

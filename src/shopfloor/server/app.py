@@ -19,6 +19,7 @@ from shopfloor.server import (
     artifact_downloads,
     execution_stream,
     fleet,
+    hosts,
     logs,
     providers,
     queue,
@@ -43,11 +44,12 @@ _MODULES = (
     artifact_downloads,
     run_actions,
     approvals,
-    providers,
     execution_stream,
     streams,
     queue,
     fleet,
+    hosts,
+    providers,
     rpc,
 )
 OPERATIONS = tuple(operation for module in _MODULES for operation in module.operations.all)

@@ -43,6 +43,7 @@ _ShortText = run_fields.ShortText
 _FilterText = Annotated[str, Meta(max_length=FILTER_MAX_CHARS)]
 
 RunId = Annotated[_RunId, Meta(description="The id of the run.")]
+HostId = Annotated[_ShortText, Meta(description="The id of the host.")]
 AgentId = Annotated[_ShortText | None, Meta(description="The owner of the run; a run of another owner is not found.")]
 AfterSeq = Annotated[_SafeInteger, Meta(description="Only events after this `seq`.")]
 EventLimit = Annotated[int, Meta(ge=1, le=EVENTS_MAX, description="The maximum number of events or rows.")]
@@ -60,6 +61,12 @@ def require_run_id(text: str) -> str:
 
 class NoParams(Struct, frozen=True):
     """The parameters of an operation that has none."""
+
+
+class HostParams(Struct, frozen=True, kw_only=True):
+    """A host, by its id in the path."""
+
+    host_id: HostId
 
 
 class RunParams(Struct, frozen=True, kw_only=True):

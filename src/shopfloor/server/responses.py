@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from shopfloor.errors import Forbidden
 from shopfloor.ports import ApprovalRule, RunService
-from shopfloor.server import fleet_models, response_models, run_trail
+from shopfloor.server import fleet_models, host_models, response_models, run_trail
 from shopfloor.server.services import Services
 
 RESPONSE_MODELS = (
@@ -38,6 +38,8 @@ RESPONSE_MODELS = (
     response_models.ProviderList,
     response_models.ProviderItem,
     response_models.JsonRpcResponse,
+    host_models.HostList,
+    host_models.HostAnswer,
 )
 # For a stream the schema describes one event, as tools that read OpenAPI expect.
 _TEXT = {"type": "string"}

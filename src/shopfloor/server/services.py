@@ -8,7 +8,7 @@ from typing import Protocol
 
 import msgspec
 
-from shopfloor.fleet import ProviderMonitor
+from shopfloor.fleet import HostDirectory, ProviderMonitor
 from shopfloor.limits import CLIENT_WAIT_SECONDS, EXECUTE_GRACE_SECONDS
 from shopfloor.ports import (
     Audit,
@@ -60,6 +60,8 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     """Lists the plugins, with the state of their processes."""
     fleet: FleetFeed | None = None
     """Delivers fleet events. None: the server has no fleet events."""
+    hosts: HostDirectory | None = None
+    """Lists and drains hosts. None: the server has none."""
     page_folder: Path | None = None
     """The folder of the built page. Without it, the server shows how to build the page."""
     allowed_hosts: tuple[str, ...] = ()

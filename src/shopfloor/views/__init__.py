@@ -8,10 +8,12 @@ from shopfloor.views.fleet_event_types import (
     HEARTBEAT,
     EventStream,
     FleetEvent,
+    FleetEventType,
     encode_fleet_event,
     fleet_event_schema,
     stream_of,
 )
+from shopfloor.views.host_payloads import HostStatus
 from shopfloor.views.log_search import LogHit, LogSearcher
 from shopfloor.views.notes import (
     LOG_QUESTION,
@@ -27,7 +29,16 @@ from shopfloor.views.outline import LoadOutline, Outline, Step, TreeRow, outline
 from shopfloor.views.partial_messages import PartialMessages, without_chunks
 from shopfloor.views.progress import Progress, valid_fraction
 from shopfloor.views.provider_observations import ObservedLimit, ProviderObservation, provider_observations
-from shopfloor.views.row import INTERRUPTED, RunRow, RunState, display_status, is_interrupted, queued_row, row_fold
+from shopfloor.views.row import (
+    INTERRUPTED,
+    RunRow,
+    RunState,
+    display_status,
+    is_interrupted,
+    provider_of,
+    queued_row,
+    row_fold,
+)
 from shopfloor.views.search_index import ROW_CHUNK, SearchChunk, SearchState, search_fold
 from shopfloor.views.search_query import (
     HIT_BEGIN,
@@ -140,6 +151,8 @@ __all__ = [
     "Finish",
     "FleetEvent",
     "FleetEventState",
+    "FleetEventType",
+    "HostStatus",
     "LoadOutline",
     "LogHit",
     "LogSearcher",
@@ -223,6 +236,7 @@ __all__ = [
     "plain_text",
     "preview",
     "provider_observations",
+    "provider_of",
     "queued_row",
     "replay",
     "resume_stream",

@@ -186,7 +186,7 @@ def queued_row(run_id: str, started: RunStarted) -> RunRow:
     return replace(row, **_first_attempt_fields(row, started))
 
 
-def _provider_of(worker_type: str | None) -> str | None:
+def provider_of(worker_type: str | None) -> str | None:
     """Return the provider that a run of this type is handed to; None if it has none or its worker decides."""
     return None if worker_type in _TYPES_WITHOUT_PROVIDER else worker_type
 
@@ -229,7 +229,7 @@ def _first_attempt_fields(row: RunRow, started: RunStarted) -> dict[str, Any]:
         "name": started.name,
         "kind": started.kind,
         "worker_type": started.worker_type or "builtin",
-        "provider": _provider_of(started.worker_type),
+        "provider": provider_of(started.worker_type),
         "agent_id": started.agent_id or started.name,
         "channel_id": started.channel_id,
         "channel_name": started.channel_name,

@@ -2,6 +2,7 @@
 
 from shopfloor.adapters.local import local_process_name
 from shopfloor.wiring.engine import local_engine
+from shopfloor.wiring.hosts import run_host
 from shopfloor.wiring.in_process import open_api, open_client
 from shopfloor.wiring.plugins import (
     allow_plugin,
@@ -14,7 +15,7 @@ from shopfloor.wiring.plugins import (
 from shopfloor.wiring.providers import find_providers, local_validation_context, provider_names, transcribe_output
 from shopfloor.wiring.server import access_control, hold_server_lock, open_audit, serve_storage
 from shopfloor.wiring.server_thread import ServerThread
-from shopfloor.wiring.settings import WorkerSettings
+from shopfloor.wiring.settings import WorkerSettings, heartbeat_seconds
 from shopfloor.wiring.storage import (
     CommandPorts,
     StorageBackend,
@@ -37,6 +38,7 @@ __all__ = [
     "create_plugin",
     "find_later_runs",
     "find_providers",
+    "heartbeat_seconds",
     "hold_server_lock",
     "list_plugins",
     "local_backend",
@@ -52,6 +54,7 @@ __all__ = [
     "own_plugins",
     "plugin_templates",
     "provider_names",
+    "run_host",
     "serve_storage",
     "subscribe_deltas",
     "transcribe_output",

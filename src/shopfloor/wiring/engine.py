@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -30,14 +30,16 @@ async def local_engine(
     host: LocalHost | None = None,
     script: Path | None = None,
     shares_plugins: bool = False,
+    find_disabled: Callable[[], Collection[str]] = tuple,
+    other_offers: Offers = tuple,
     **limits: float,
 ) -> AsyncGenerator[RunEngine]:
     """Yield an engine in this process, on the registered host `host` or on a new one.
 
     `dedicated`: the process executes only the runs of its own host. `policy` decides which runs the engine claims, by
     default every queued run. With `script`, that file replaces every model. `shares_plugins`: other processes use the
-    plugins that this one starts. `limits` are `idle_seconds` and
-    `interrupt_grace_seconds`.
+    plugins that this one starts. `find_disabled` returns the providers that must not be used for now, `other_offers`
+    what other hosts offer. `limits` are `idle_seconds` and `interrupt_grace_seconds`.
     """
     from shopfloor.adapters.models import ModelRouter
     from shopfloor.adapters.providers import PROVIDER_NAMES, price, provider
@@ -74,10 +76,10 @@ async def local_engine(
                 plugins=partial(list_plugins, storage, workers.plugins),
             )
             parts = (own.id, backend, catalog, models, agents)
-            offer = LocalOffer(workers.labels, os.environ)
+            offer = LocalOffer(workers.labels, os.environ, find_disabled)
             # A process that claims no queued runs is no host for the requests of others.
             is_host = policy in (None, ClaimPolicy.QUEUED)
-            offers: Offers = (lambda: (offer(),)) if is_host else tuple
+            offers: Offers = (lambda: (offer(), *other_offers())) if is_host else other_offers
             try:
                 yield assemble(
                     *parts, plugins=plugins, cwd=cwd, policy=policy, slots=slots, offer=offer, offers=offers, **limits

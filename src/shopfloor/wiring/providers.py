@@ -47,13 +47,18 @@ def local_validation_context(workers: Iterable[Worker]) -> ValidationContext:
 class LocalOffer:
     """What this process offers to runs. Each call returns the current offer and takes at most a millisecond."""
 
-    def __init__(self, labels: Mapping[str, str], env: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        labels: Mapping[str, str],
+        env: Mapping[str, str],
+        find_disabled: Callable[[], Collection[str]] = tuple,
+    ) -> None:
+        """Create the offer. `find_disabled` returns the providers that an operator has disabled."""
         self._labels = dict(labels)
         self._env = env
         self._offer = HostOffer(labels=self._labels)
         self._checked_at = -math.inf
-        self.find_disabled: Callable[[], Collection[str]] = tuple
-        """Returns the providers that an operator has disabled."""
+        self._find_disabled = find_disabled
 
     def __call__(self) -> HostOffer:
         if time.monotonic() - self._checked_at >= PROVIDERS_REFRESH_SECONDS:
@@ -61,7 +66,7 @@ class LocalOffer:
 
             self._offer = HostOffer(labels=self._labels, providers=installed_providers(self._env))
             self._checked_at = time.monotonic()
-        disabled = frozenset(self.find_disabled())
+        disabled = frozenset(self._find_disabled())
         return replace(self._offer, disabled=disabled) if disabled else self._offer
 
 

@@ -17,9 +17,9 @@ from shopfloor.adapters.local import LocalAudit, LocalTokens
 from shopfloor.error_factories import storage_error
 from shopfloor.errors import ResourceLimit, ServerRunning, ShopfloorError
 from shopfloor.record import Storage, open_for_append, require_private_folder, try_lock, write_private
-from shopfloor.wiring.engine import local_engine
+from shopfloor.wiring.hosts import FIND_CAPABILITIES, maintain_storage, open_host, prepare_runs
 from shopfloor.wiring.mcp import mount_mcp
-from shopfloor.wiring.settings import WorkerSettings
+from shopfloor.wiring.settings import WorkerSettings, heartbeat_seconds
 from shopfloor.wiring.storage import local_backend, open_projects
 
 if TYPE_CHECKING:
@@ -114,7 +114,6 @@ async def serve_storage(
     import anyio
 
     from shopfloor.client import Address
-    from shopfloor.engine import finish_deletions, maintain_until_lost, requeue_abandoned, run_maintenance
     from shopfloor.server import create_app, load_connection_limits, serve
 
     workers = workers or WorkerSettings()
@@ -128,38 +127,29 @@ async def serve_storage(
             # Without a pid for a server in a thread: `shopfloor down` must not end the program around it.
             pid = os.getpid() if threading.current_thread() is threading.main_thread() else None
             write_private(storage.server_address, msgspec.json.encode(address := Address(url, token, pid)))
-            # Warm up only now, so that the first response does not have to wait for it.
+            # Warm up and register only now, so that the first response does not have to wait for it.
+            tasks.start_soon(own.registered.run, FIND_CAPABILITIES)
             tasks.start_soon(_warm_up, partial(on_started, address, engine.catalog), engine.warm_up)
             engine.plugins.start_all()
-            tasks.start_soon(backend.provider_monitor(engine.host_id).run)
+            tasks.start_soon(own.monitor.run)
 
         async with (
             local_backend(storage, is_server=True) as backend,
-            local_engine(backend, workers, shares_plugins=True) as engine,
+            open_host(backend, workers, heartbeat_seconds=heartbeat_seconds()) as own,
         ):
+            engine = own.engine
             token = await backend.access.admin_token()
-            await finish_deletions(engine.ports)
-            await requeue_abandoned(engine.ports, engine.resumption)
-            await backend.queue.restore_queued_rows()
-            # Before any run starts: loading code may take long and must happen in the thread of the event loop.
-            engine.catalog.load_code()
+            await prepare_runs(backend, own)
             async with anyio.create_task_group() as tasks:
 
                 async def maintain() -> None:
-                    maintenance = partial(
-                        run_maintenance,
-                        engine.ports,
-                        backend.ingest,
-                        engine.resumption,
-                        engine.plugins,
-                        retention_seconds=retention_seconds,
-                    )
-                    lost.append(await maintain_until_lost(backend.store, engine.scheduler, maintenance))
+                    lost.append(await maintain_storage(backend, own, retention_seconds=retention_seconds))
                     tasks.cancel_scope.cancel()
 
                 tasks.start_soon(engine.scheduler.run)
                 tasks.start_soon(maintain)
-                app = create_app(backend.services(engine, allowed_hosts=allowed_hosts), mounted=[mount_mcp()])
+                services = backend.services(engine, monitor=own.monitor, allowed_hosts=allowed_hosts)
+                app = create_app(services, mounted=[mount_mcp()])
                 await serve(app, host, port, publish_address, limits, on_signal=engine.scheduler.watchdog.request_stop)
                 tasks.cancel_scope.cancel()
             if lost:

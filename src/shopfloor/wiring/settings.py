@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from shopfloor.errors import UsageError
-from shopfloor.limits import DISK_LOW_WATER_BYTES, HOST_SLOTS
+from shopfloor.limits import DISK_LOW_WATER_BYTES, HOST_HEARTBEAT_SECONDS, HOST_SLOTS
 
 
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +64,15 @@ def seconds_setting(name: str, text: str | None, default: float) -> float:
         seconds = math.nan
     if not 0 <= seconds < math.inf:
         raise UsageError(f"{name} must be a number of seconds, got {text!r}", hint=f"unset it, or set e.g. {default:g}")
+    return seconds
+
+
+def heartbeat_seconds() -> float:
+    """Return how often this host sends a heartbeat, from the environment. Raises UsageError."""
+    name = "SHOPFLOOR_HEARTBEAT"
+    seconds = seconds_setting(name, os.environ.get(name), HOST_HEARTBEAT_SECONDS)
+    if not seconds:
+        raise UsageError(f"{name} must be above 0", hint=f"unset it, or set e.g. {HOST_HEARTBEAT_SECONDS:g}")
     return seconds
 
 

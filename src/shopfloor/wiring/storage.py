@@ -24,10 +24,23 @@ from shopfloor.adapters.local import (
 from shopfloor.engine import StoragePorts
 from shopfloor.limits import CLIENT_WAIT_SECONDS, CONTINUED_RUNS, EXECUTE_GRACE_SECONDS, PROVIDER_CHECK_SECONDS
 from shopfloor.log import Delta, Masking
-from shopfloor.ports import Bus, FleetEvents, Logs, Processes, Projects, ProviderHealth, Queue, Store, Tokens, Watchers
+from shopfloor.ports import (
+    Bus,
+    FleetEvents,
+    HostRegistry,
+    Logs,
+    Offers,
+    Processes,
+    Projects,
+    ProviderHealth,
+    Queue,
+    Store,
+    Tokens,
+    Watchers,
+)
 from shopfloor.record import Durability, Storage
 from shopfloor.version import __version__
-from shopfloor.wiring.providers import LocalOffer, find_providers, stop_probes
+from shopfloor.wiring.providers import find_providers, stop_probes
 from shopfloor.wiring.settings import low_water_bytes, seconds_setting
 
 if TYPE_CHECKING:
@@ -65,6 +78,7 @@ class StorageBackend(StoragePorts, frozen=True, kw_only=True):
     tokens: Tokens
     watchers: Watchers
     fleet_events: FleetEvents
+    host_registry: HostRegistry
     ingest: Ingest
 
     @property
@@ -91,17 +105,25 @@ class StorageBackend(StoragePorts, frozen=True, kw_only=True):
             stop_probes=stop_probes,
         )
 
-    def services(self, engine: RunEngine | None = None, *, allowed_hosts: tuple[str, ...] = ()) -> Services:
-        """Return what the HTTP API needs. Without `engine`, the API is read-only."""
+    def services(
+        self,
+        engine: RunEngine | None = None,
+        *,
+        monitor: ProviderMonitor | None = None,
+        offers: Offers = tuple,
+        allowed_hosts: tuple[str, ...] = (),
+    ) -> Services:
+        """Return what the HTTP API needs. Without `engine`, the API is read-only, and `offers` are those of hosts.
+
+        `monitor` are the running checks of providers, if this process checks them.
+        """
         from shopfloor.engine import delete_run
+        from shopfloor.fleet import HostDirectory
         from shopfloor.server import PAGE_FOLDER, FleetFeed, Services
 
         async def delete(run_id: str, *, force: bool) -> list[str]:
             return await delete_run(self, run_id, force=force, plugins=engine.plugins if engine else None)
 
-        monitor = self.provider_monitor(engine.host_id if engine else None)
-        if engine is not None and isinstance(engine.offer, LocalOffer):
-            engine.offer.find_disabled = lambda: monitor.disabled
         return Services(
             store=self.store,
             logs=self.reader,
@@ -114,10 +136,11 @@ class StorageBackend(StoragePorts, frozen=True, kw_only=True):
             delete_run=delete,
             run_service=engine.service if engine else None,
             queue=self.queue,
-            offers=engine.offers if engine else tuple,
-            providers=monitor,
+            offers=engine.offers if engine else offers,
+            providers=monitor or self.provider_monitor(engine.host_id if engine else None),
             plugins=engine.plugins.all if engine else None,
             fleet=FleetFeed(self.fleet_events, self.bus),
+            hosts=HostDirectory(self.host_registry, self.hosts, self.store),
             page_folder=PAGE_FOLDER,
             allowed_hosts=allowed_hosts,
             execute_grace_seconds=seconds_setting(
@@ -157,6 +180,7 @@ async def local_backend(
     """Yield a storage in files and SQLite. With `is_server`, other processes notify this one of what they write."""
     from shopfloor.adapters.sqlite import (
         SqliteFleetEvents,
+        SqliteHostRegistry,
         SqliteProviderHealth,
         SqliteQueue,
         SqliteStore,
@@ -169,28 +193,34 @@ async def local_backend(
         await queue.recover()
         bus = LocalBus(storage)
         with bus.listen(storage) if is_server else nullcontext():
-            fleet_events, provider_health = SqliteFleetEvents(store), SqliteProviderHealth(store)
-            yield _with_files(storage, store, queue, fleet_events, provider_health, bus=bus, mask=mask)
+            fleet = (SqliteFleetEvents(store), SqliteProviderHealth(store), SqliteHostRegistry(store))
+            yield _with_files(storage, store, queue, fleet=fleet, bus=bus, mask=mask)
     finally:
         await store.close()
 
 
 def memory_backend(storage: Storage) -> StorageBackend:
     """Return a storage with rows and queue in memory, and logs in files."""
-    from shopfloor.adapters.memory import MemoryFleetEvents, MemoryProviderHealth, MemoryQueue, MemoryStore
+    from shopfloor.adapters.memory import (
+        MemoryFleetEvents,
+        MemoryHostRegistry,
+        MemoryProviderHealth,
+        MemoryQueue,
+        MemoryStore,
+    )
 
     store = MemoryStore()
-    fleet_events, provider_health = MemoryFleetEvents(store), MemoryProviderHealth(store)
-    return _with_files(storage, store, MemoryQueue(store), fleet_events, provider_health, bus=LocalBus())
+    queue = MemoryQueue(store)
+    fleet = (MemoryFleetEvents(store), MemoryProviderHealth(store), MemoryHostRegistry(store, queue))
+    return _with_files(storage, store, queue, fleet=fleet, bus=LocalBus())
 
 
 def _with_files(
     storage: Storage,
     store: Store,
     queue: Queue,
-    fleet_events: FleetEvents,
-    provider_health: ProviderHealth,
     *,
+    fleet: tuple[FleetEvents, ProviderHealth, HostRegistry],
     bus: Bus,
     mask: Masking | None = None,
 ) -> StorageBackend:
@@ -198,6 +228,7 @@ def _with_files(
     from shopfloor.adapters.memory import MemoryWatchers
     from shopfloor.engine import Ingest
 
+    fleet_events, provider_health, host_registry = fleet
     return StorageBackend(
         storage=storage,
         store=store,
@@ -212,6 +243,7 @@ def _with_files(
         watchers=MemoryWatchers(),
         fleet_events=fleet_events,
         provider_health=provider_health,
+        host_registry=host_registry,
         ingest=Ingest(LocalLogFeed(storage), store, bus),
     )
 

@@ -3,6 +3,8 @@
 Three packages deal with logs: `log` has the format, `record` the files, this one the adapters of the ports.
 """
 
+from typing import TYPE_CHECKING
+
 from shopfloor.adapters.local.audit import LocalAudit, local_process_name
 from shopfloor.adapters.local.blobs import LocalBlobs
 from shopfloor.adapters.local.bus import LocalBus
@@ -12,6 +14,10 @@ from shopfloor.adapters.local.logs import LocalLogs
 from shopfloor.adapters.local.processes import LocalProcesses
 from shopfloor.adapters.local.projects import LocalProjects
 from shopfloor.adapters.local.tokens import LocalTokens
+from shopfloor.lazy import lazy_getattr as _lazy_getattr
+
+if TYPE_CHECKING:
+    from shopfloor.adapters.local.machine import LocalMachine
 
 __all__ = [
     "LocalAudit",
@@ -22,8 +28,12 @@ __all__ = [
     "LocalLogFeed",
     "LocalLogReader",
     "LocalLogs",
+    "LocalMachine",
     "LocalProcesses",
     "LocalProjects",
     "LocalTokens",
     "local_process_name",
 ]
+
+# Only a host measures its machine.
+__getattr__ = _lazy_getattr(__name__, {"machine": ("LocalMachine",)})

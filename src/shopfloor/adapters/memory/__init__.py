@@ -7,6 +7,7 @@ from shopfloor.lazy import lazy_getattr as _lazy_getattr
 if TYPE_CHECKING:
     from shopfloor.adapters.memory.blobs import MemoryBlobs
     from shopfloor.adapters.memory.fleet_events import MemoryFleetEvents, MemoryProviderHealth
+    from shopfloor.adapters.memory.host_registry import MemoryHostRegistry
     from shopfloor.adapters.memory.logs import MemoryLogFeed, MemoryLogReader, MemoryLogs
     from shopfloor.adapters.memory.queue import MemoryQueue
     from shopfloor.adapters.memory.storage import MemoryAudit, MemoryHosts, MemoryStorage, MemoryTokens, MemoryWatchers
@@ -16,6 +17,7 @@ __all__ = [
     "MemoryAudit",
     "MemoryBlobs",
     "MemoryFleetEvents",
+    "MemoryHostRegistry",
     "MemoryHosts",
     "MemoryLogFeed",
     "MemoryLogReader",
@@ -45,6 +47,7 @@ __getattr__ = _lazy_getattr(
             "MemoryLogs",
         ),
         "fleet_events": ("MemoryFleetEvents", "MemoryProviderHealth"),
+        "host_registry": ("MemoryHostRegistry",),
         "queue": ("MemoryQueue",),
         "store": ("MemoryStore",),
     },

@@ -91,6 +91,10 @@ class MemoryQueue:
         claim = self._runs.get(run_id)
         return None if claim is None else claim.queued
 
+    async def next_unclaimed(self, offer: HostOffer) -> str | None:
+        claimable = (claim for claim in self._unclaimed() if offer.satisfies(_required(claim)))
+        return next((claim.queued.run_id for claim in claimable), None)
+
     async def mark_started(self, run_ids: Sequence[str]) -> None:
         for run_id in run_ids:
             self._runs.pop(run_id, None)

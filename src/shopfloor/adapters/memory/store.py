@@ -159,6 +159,18 @@ class MemoryStore:
         rows = [run.row for run in self._runs.values()]
         return [row.id for row in rows if row.wake_at is not None and row.wake_at <= now]
 
+    async def overdue_parents(self) -> list[str]:
+        def has_ended(run_id: str) -> bool:
+            return run_id in self._runs and self._runs[run_id].row.is_ended
+
+        rows = [run.row for run in self._runs.values() if run.row.status == "waiting"]
+        return [row.id for row in rows if any(has_ended(child) for child in row.waits.runs.values())]
+
+    async def recent_durations(self, name: str, *, limit: int) -> list[int]:
+        runs = sorted(self._runs.values(), key=_list_key, reverse=True)
+        rows = [run.row for run in runs if run.row.name == name and run.row.status == "completed"]
+        return [row.duration_ms for row in rows if row.duration_ms is not None][:limit]
+
     async def apply(self, changes: Sequence[ViewUpdate], *, feed_position: int | None = None) -> None:
         for change in changes:
             self._apply(change)

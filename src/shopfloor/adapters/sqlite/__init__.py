@@ -1,9 +1,17 @@
 """The store and the queue in one SQLite file, for any number of processes on one machine."""
 
 from shopfloor.adapters.sqlite.fleet_events import SqliteFleetEvents
+from shopfloor.adapters.sqlite.host_registry import SqliteHostRegistry
 from shopfloor.adapters.sqlite.intake import StorageLogLookup
 from shopfloor.adapters.sqlite.provider_health import SqliteProviderHealth
 from shopfloor.adapters.sqlite.queue import SqliteQueue
 from shopfloor.adapters.sqlite.store import SqliteStore
 
-__all__ = ["SqliteFleetEvents", "SqliteProviderHealth", "SqliteQueue", "SqliteStore", "StorageLogLookup"]
+__all__ = [
+    "SqliteFleetEvents",
+    "SqliteHostRegistry",
+    "SqliteProviderHealth",
+    "SqliteQueue",
+    "SqliteStore",
+    "StorageLogLookup",
+]

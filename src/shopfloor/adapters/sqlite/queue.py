@@ -64,6 +64,7 @@ _GROUP_HEAD: Final = "SELECT rank, num FROM dispatches WHERE host IS NULL AND ne
 _SELECT_NUMBERS: Final = "SELECT num, body FROM dispatches WHERE num IN "
 _CLAIM: Final = "UPDATE dispatches SET host = ? WHERE num IN "
 _GROUP_TOTAL: Final = "SELECT count(*), min(num) FROM dispatches WHERE host IS NULL AND needs = ?"
+_SELECT_RUN_ID: Final = "SELECT run_id FROM dispatches WHERE num = ?"
 _CLAIM_ONE: Final = "UPDATE dispatches SET host = ? WHERE host IS ? AND run_id = ?"
 _SELECT_ONE: Final = "SELECT body FROM dispatches WHERE run_id = ?"
 _DELETE_STARTED: Final = "DELETE FROM dispatches WHERE run_id IN "
@@ -116,9 +117,7 @@ class SqliteQueue:
 
     async def claim(self, host: str, limit: int, offer: HostOffer) -> list[QueuedRun]:
         def job(database: sqlite3.Connection) -> list[QueuedRun]:
-            groups = [needs for (needs,) in database.execute(_GROUPS) if offer.satisfies(_decode_needs(needs))]
-            heads = [head for needs in groups for head in database.execute(_GROUP_HEAD, (needs, limit))]
-            numbers = [number for _, number in sorted(heads)[:limit]]
+            numbers = _claimable(database, offer, limit)
             for batch in _batches(numbers):
                 database.execute(_CLAIM + placeholders(batch), (host, *batch))
             return _queued_runs(database, numbers)
@@ -141,6 +140,13 @@ class SqliteQueue:
     async def find(self, run_id: str) -> QueuedRun | None:
         found = await self._read(lambda database: database.execute(_SELECT_ONE, (run_id,)).fetchone())
         return None if found is None else _decode_queued(found[0])
+
+    async def next_unclaimed(self, offer: HostOffer) -> str | None:
+        def job(database: sqlite3.Connection) -> str | None:
+            numbers = _claimable(database, offer, 1)
+            return database.execute(_SELECT_RUN_ID, numbers).fetchone()[0] if numbers else None
+
+        return await self._read(job)
 
     async def mark_started(self, run_ids: Sequence[str]) -> None:
         def job(database: sqlite3.Connection) -> None:
@@ -227,6 +233,13 @@ class SqliteQueue:
             if result == run.run_id:
                 self._intake.add(dispatch_line(run.body, run.host))
         return results
+
+
+def _claimable(database: sqlite3.Connection, offer: HostOffer, limit: int) -> list[int]:
+    """Return the numbers of the runs that a host with this offer claims next, the first one first."""
+    groups = [needs for (needs,) in database.execute(_GROUPS) if offer.satisfies(_decode_needs(needs))]
+    heads = [head for needs in groups for head in database.execute(_GROUP_HEAD, (needs, limit))]
+    return [number for _, number in sorted(heads)[:limit]]
 
 
 def _recover(database: sqlite3.Connection, lines: Sequence[IntakeLine], log_lookup: LogLookup) -> int:

@@ -183,6 +183,15 @@ _EXPIRED = (
     "SELECT id, completed_at FROM worker_runs WHERE completed_at < ? AND completed_at >= ?"
     " AND id NOT IN (SELECT worker_id FROM pins) ORDER BY completed_at, num LIMIT ?"
 )
+_OVERDUE_PARENTS = (
+    "SELECT DISTINCT parent.id FROM worker_runs AS parent, json_each(parent.waits, '$.runs') AS called"
+    " JOIN worker_runs AS child ON child.id = called.value"
+    " WHERE parent.completed_at IS NULL AND parent.status = 'waiting' AND child.completed_at IS NOT NULL"
+)
+_RECENT_DURATIONS = (
+    "SELECT duration_ms FROM worker_runs WHERE name = ? AND status = 'completed' AND duration_ms IS NOT NULL"
+    " ORDER BY started_at DESC, num DESC LIMIT ?"
+)
 _KEEP_POSITIONS = (
     "INSERT INTO fleet_positions (run_id, seq) SELECT id, last_seq FROM worker_runs WHERE {condition}"
     " ON CONFLICT (run_id) DO UPDATE SET seq = max(seq, excluded.seq)"
@@ -318,6 +327,12 @@ class SqliteStore:
 
     async def due_runs(self, now: str) -> list[str]:
         return await self._ids("SELECT id FROM worker_runs WHERE wake_at <= ?", now)
+
+    async def overdue_parents(self) -> list[str]:
+        return await self._ids(_OVERDUE_PARENTS)
+
+    async def recent_durations(self, name: str, *, limit: int) -> list[int]:
+        return [duration for (duration,) in await self._all(_RECENT_DURATIONS, name, limit)]
 
     async def known_runs(self) -> set[str]:
         return set(await self._ids("SELECT id FROM worker_runs"))
