@@ -193,6 +193,7 @@ PAYLOADS: dict[str, Payload] = {
         message_id="m",
         session_id="s",
         model="opus",
+        provider="anthropic",
         usage=_USAGE,
         cost=_COST,
         stop_reason="end_turn",

@@ -38,6 +38,7 @@ VARIABLES = {
     "SHOPFLOOR_IDLE_CONNECTION_SECONDS": "Seconds that a connection stays open between two requests; 5 by default.",
     "SHOPFLOOR_STALLED_SECONDS": "Seconds that a client may leave a full send buffer unread; 60 by default.",
     "NO_COLOR": "If not empty: no colors, unless `--color always`.",
+    "TZ": "The time zone of the days that `shopfloor stats` shows, without `--tz`; otherwise that of the machine.",
     "TERM": "If `dumb`: no colors, unless `--color always`.",
 }
 # By the names of the constants in reaper.py.

@@ -533,3 +533,23 @@ MEMORY_COMPACT_TOKENS: Final = 16_000
 """Above this size the memories of a worker are condensed by its model."""
 MEMORY_KEYS: Final = 1_000
 """The number of memories of one worker."""
+
+# Statistics.
+STATS_CELLS: Final = 32
+"""Quarters of an hour and models per open session whose spending is corrected when the session's total is known."""
+STATS_DAYS: Final = 366
+"""The longest range of days of statistics."""
+STATS_DEFAULT_DAYS: Final = 14
+"""The range of days of statistics by default, today included."""
+STATS_RUNS: Final = 20_000
+"""How many runs statistics with a filter that has no sums are computed from; if more match, they are refused."""
+STATS_FAILURES: Final = 10
+"""How many groups of failures statistics name."""
+STATS_FAILURE_WORKERS: Final = 5
+"""How many workers a group of failures names."""
+STATS_TOOLS: Final = 20
+"""How many tools statistics name."""
+STATS_TOP_RUNS: Final = 5
+"""How many of the costliest and of the slowest runs statistics name."""
+SORTED_RUNS: Final = 7_000
+"""If at most this many runs match, a list by cost or duration sorts them; else it reads the index of that order."""

@@ -37,7 +37,7 @@ def tool_result(log: Log) -> Fields:
     return result
 
 
-@pytest.mark.req("SF-53")
+@pytest.mark.req("SF-56")
 def test_a_command_runs_once_it_is_approved_at_the_terminal(agent: AgentRunner, terminal: Terminal) -> None:
     terminal.wait_for(PROMPTED, SECONDS)
     assert "approval of Bash: echo hello-from-tool && pwd" in terminal.shown

@@ -16,7 +16,7 @@ def reply(agent: AgentRunner, run_id: str, text: str) -> Log:
     return log
 
 
-@pytest.mark.req("SF-51")
+@pytest.mark.req("SF-54")
 def test_a_reply_continues_a_copy_of_the_session_of_claude_code(agent_runner: MakeAgentRunner) -> None:
     agent = agent_runner("claude-code", "echo")
     first = agent.run("--max-turns", "5").log

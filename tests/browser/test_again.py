@@ -11,7 +11,7 @@ from tests.browser.server import Server
 from tests.browser.tabs import Tabs
 
 
-@pytest.mark.req("SF-50")
+@pytest.mark.req("SF-53")
 def test_a_run_is_repeated_with_another_input_and_both_runs_link_to_each_other(
     tabs: Tabs, server: Server, owner: str
 ) -> None:
@@ -37,7 +37,7 @@ def test_a_run_is_repeated_with_another_input_and_both_runs_link_to_each_other(
     expect(selected(page)).to_contain_text(f"Rerun of {run_id[:8]}")
 
 
-@pytest.mark.req("SF-53")
+@pytest.mark.req("SF-56")
 def test_an_approval_shows_the_command_and_is_denied_with_a_reason_or_given(
     tabs: Tabs, server: Server, owner: str
 ) -> None:

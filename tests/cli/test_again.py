@@ -29,7 +29,7 @@ def newest(shopfloor: Cli) -> dict[str, object]:
     return json.loads(shopfloor("list", "--json", "--limit", "1").stdout)["workers"][0]
 
 
-@pytest.mark.req("SF-50", "SF-52")
+@pytest.mark.req("SF-53", "SF-55")
 def test_a_run_is_repeated_and_forked_and_every_command_names_the_trail(shopfloor: Cli, place: Path) -> None:
     first = shopfloor("run", "-q", "two", "-i", "WORD=a", cwd=place)
     assert first.returncode == 0, first.stderr

@@ -26,7 +26,7 @@ def place(tmp_path: Path) -> Path:
 RUN = ("run", "push", "-i", "WORD=a", "--approve", "command(*pushed)")
 
 
-@pytest.mark.req("SF-53")
+@pytest.mark.req("SF-56")
 def test_a_person_at_the_terminal_is_asked_and_the_rest_runs_unasked(env: dict[str, str], place: Path) -> None:
     seen = Terminal(*RUN, env=env, cwd=place)
     try:

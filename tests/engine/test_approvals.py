@@ -73,7 +73,7 @@ def results_of(harness: EngineHarness, run_id: str, name: str) -> list[tuple[Any
     return [(each.output, each.error) for each in payloads if isinstance(each, ToolResult) and each.name == name]
 
 
-@pytest.mark.req("SF-54")
+@pytest.mark.req("SF-57")
 @pytest.mark.storages("memory", "files")
 async def test_a_command_waits_for_its_approval_over_a_restart(harness: EngineHarness, tmp_path: Path) -> None:
     harness.add_worker("pushes", COMMANDS)

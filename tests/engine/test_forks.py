@@ -68,7 +68,7 @@ async def fork(engine: RunningEngine, run_id: str, seq: int) -> str:
     return forked
 
 
-@pytest.mark.req("SF-52")
+@pytest.mark.req("SF-55")
 @pytest.mark.storages("memory", "files")
 async def test_completed_steps_are_taken_over_and_a_failed_step_is_executed_again(
     harness: EngineHarness, tmp_path: Path

@@ -338,7 +338,7 @@ async def test_bad_input_says_what_is_wrong_and_what_to_do(running: Installation
             assert hint in output.facts.get("hint", ""), output.facts
 
 
-@pytest.mark.req("SF-53")
+@pytest.mark.req("SF-56")
 async def test_an_approval_is_relayed_with_what_would_be_done_and_decided(running: Installation) -> None:
     async with running.client("stdio") as client:
         sent = await call(client, "worker_run", {"worker": "confirms", "task": "the dishes"})

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+import anyio
 import httpx
 import pytest
 from tests.sample_events import RUN_ID
@@ -11,6 +12,8 @@ from tests.server.server import RunningServer
 from tests.server.test_run_actions import detail, start_run
 from tests.timeouts import wait_until
 
+from shopfloor.client import Client
+from shopfloor.errors import ConflictError
 from shopfloor.record import Storage
 
 
@@ -39,7 +42,7 @@ def refusal(client: httpx.Client, run_id: str, action: str, **body: Any) -> tupl
     return got.status_code, got.json()["error"]["message"]
 
 
-@pytest.mark.req("SF-50")
+@pytest.mark.req("SF-53")
 def test_a_rerun_has_the_same_input_and_the_trail_is_seen_from_both_ends(client: httpx.Client) -> None:
     run_id = start_run(client, "echo", input={"TEXT": "hello"}, owner="ada", channel_id="discord:1")
     wait_for_status(client, run_id, "done")
@@ -55,6 +58,23 @@ def test_a_rerun_has_the_same_input_and_the_trail_is_seen_from_both_ends(client:
     assert "goodbye" in got["task"]
     later = [{"run_id": third, "kind": "rerun"}, {"run_id": second, "kind": "rerun"}]
     assert (detail(client, run_id)["continued_by"], detail(client, run_id)["based_on"]) == (later, None)
+
+
+def test_the_sdk_makes_new_runs_from_earlier_ones(server: RunningServer, client: httpx.Client) -> None:
+    run_id = start_run(client, "echo", input={"TEXT": "hello"})
+    wait_for_status(client, run_id, "done")
+
+    async def make() -> tuple[str, str]:
+        token = client.headers["authorization"].removeprefix("Bearer ")
+        async with Client(server.url, token) as sdk:
+            with pytest.raises(ConflictError, match="not an agent's session"):
+                await sdk.runs.reply(run_id, "and now?")
+            return await sdk.runs.rerun(run_id, {"TEXT": "again"}), await sdk.runs.fork(run_id, 1)
+
+    rerun, fork = anyio.run(make)
+    wait_for_status(client, rerun, "done")
+    wait_for_status(client, fork, "done")
+    assert (detail(client, rerun)["result"], detail(client, fork)["result"]) == ("again", "hello")
 
 
 def test_a_task_that_was_given_stays(client: httpx.Client) -> None:

@@ -43,7 +43,7 @@ def answer(client: httpx.Client, run_id: str, **body: Any) -> httpx.Response:
     return client.post(f"/api/runs/{run_id}/answer", json={"call_id": call["call_id"], **body})
 
 
-@pytest.mark.req("SF-53", "SF-54")
+@pytest.mark.req("SF-56", "SF-57")
 def test_a_call_is_approved_for_always_until_the_rule_is_revoked(client: httpx.Client, server: RunningServer) -> None:
     run_id = start_run(client, "push", input={"WORD": "a"})
     wait_for_status(client, run_id, "waiting")

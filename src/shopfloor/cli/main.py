@@ -34,6 +34,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "Inspect": {
         "list": "List and search runs, newest first",
         "queue": "Show which runs have not started, and why",
+        "stats": "Show what runs cost, per day, model, provider or worker, and what failed",
         "status": "Show the status, cost and timeline of a run",
         "result": "Print the output of a run",
         "show": "Print the transcript of a run",

@@ -83,6 +83,21 @@ def format_duration(ms: int | None) -> str:
     return f"{seconds}.{rest // 100} s" if seconds else f"{rest} ms"
 
 
+def format_cost(usd: float | None) -> str:
+    """Return an amount in dollars: `$12.34`, with four digits below a dollar; empty for None."""
+    if usd is None:
+        return ""
+    return f"${usd:,.2f}" if abs(usd) >= 1 or not usd else f"${usd:.4f}"
+
+
+def format_count(number: int) -> str:
+    """Return a number in at most five characters: `950`, `41.2k`, `3.1M`."""
+    for size, unit in ((1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k")):
+        if number >= size:
+            return f"{number / size:.1f}{unit}"
+    return str(number)
+
+
 def format_age(timestamp: str) -> str:
     """Return the time since `timestamp` in one unit: `just now`, `5 min`, `3 h`, `12 d`."""
     try:

@@ -37,12 +37,14 @@ from shopfloor.views import (
     ProviderObservation,
     RunRow,
     SearchState,
+    StatsState,
     Timeline,
     archive,
     fleet_event_step,
     provider_observations,
     row_fold,
     search_fold,
+    stats_fold,
     timeline_fold,
 )
 
@@ -56,9 +58,10 @@ class _FoldState(msgspec.Struct, frozen=True):
     timeline: Timeline
     search: SearchState
     fleet: FleetEventState
+    stats: StatsState
 
 
-_NEW = _FoldState(Timeline(), SearchState(), FleetEventState())
+_NEW = _FoldState(Timeline(), SearchState(), FleetEventState(), StatsState())
 _decode_state = json_decoder(_FoldState).decode
 
 
@@ -90,7 +93,8 @@ class _FollowedLog:
         timeline, timeline_rows = timeline_fold(self.state.timeline, events, waits)
         search, search_chunks = search_fold(self.state.search, row, events)
         fleet, fleet_events, observations = _fleet_fold(self.state.fleet, events, row)
-        self.state = _FoldState(timeline, search, fleet)
+        stats, stat_changes = stats_fold(self.state.stats, events)
+        self.state = _FoldState(timeline, search, fleet, stats)
         return ViewUpdate(
             row=row,
             state=b"" if row.is_ended else _encode(self.state),
@@ -99,6 +103,7 @@ class _FollowedLog:
             search=search_chunks,
             search_stopped_at=search.stopped_at,
             fleet_events=fleet_events,
+            stats=stat_changes,
             observations=observations,
         )
 

@@ -7,7 +7,7 @@ from typing import Any
 from shopfloor.limits import PREVIEW_CHARS
 from shopfloor.log import RunCompleted, RunStarted, Usage
 from shopfloor.ports import HostLocation, HostRecord
-from shopfloor.views import HEARTBEAT, FleetEvent, FleetEventType, HostStatus, add_costs, add_usage, provider_of
+from shopfloor.views import HEARTBEAT, FleetEvent, FleetEventType, HostStatus, add_costs, add_usage, provider_of_type
 
 Fields = dict[str, Any]
 
@@ -78,7 +78,7 @@ def status_changed(
 def provider_of_run(started: RunStarted) -> str | None:
     """Return the one provider that a run uses, by its first event; None if it uses none or several."""
     required = started.requires.providers if started.requires is not None else []
-    return provider_of(started.worker_type) or (required[0] if len(required) == 1 else None)
+    return provider_of_type(started.worker_type) or (required[0] if len(required) == 1 else None)
 
 
 def task_assigned(

@@ -301,6 +301,8 @@ class AssistantMessage(_Payload, frozen=True, kw_only=True, tag_field="role", ta
     """The provider's id of the session."""
     model: str | None = None
     """The model that wrote it."""
+    provider: str | None = None
+    """The provider of the model, if the step has no session that names it."""
     cost: Cost | None = None
     """Cost of this message."""
     usage: Usage | None = None

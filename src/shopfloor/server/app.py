@@ -26,6 +26,7 @@ from shopfloor.server import (
     rpc,
     run_actions,
     runs,
+    stats,
     streams,
 )
 from shopfloor.server.auth import AuthMiddleware, LoginLimiter
@@ -40,6 +41,7 @@ from shopfloor.server.services import Services
 
 _MODULES = (
     runs,
+    stats,
     logs,
     artifact_downloads,
     run_actions,

@@ -129,7 +129,7 @@ class _Worker(msgspec.Struct, frozen=True, kw_only=True):
     pinned: Annotated[bool, Meta(description="Whether the run is kept when old runs are pruned.")]
     provider: Annotated[
         str | None,
-        Meta(description="The provider of its newest session, or of the run itself if it has no worker."),
+        Meta(description="The provider of its newest session or model, or of the run itself if it has no worker."),
     ]
     model: Annotated[str | None, Meta(description="The model that wrote its newest message.")]
     children: Annotated[int, Meta(description="The number of runs that it called.")]

@@ -12,12 +12,27 @@ from shopfloor.errors import Forbidden
 from shopfloor.ports import ApprovalRule, RunService
 from shopfloor.server import fleet_models, host_models, response_models, run_trail
 from shopfloor.server.services import Services
+from shopfloor.views import Stats
+
+
+class WorkerCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """The numbers of runs by status."""
+
+    all: int
+    queued: int
+    running: int
+    waiting: int
+    done: int
+    failed: int
+    cancelled: int
+
 
 RESPONSE_MODELS = (
     response_models.ProblemAnswer,
     response_models.ExecutionProblem,
     response_models.WorkerList,
     response_models.WorkerItem,
+    WorkerCounts,
     response_models.WorkerDetail,
     response_models.WorkerEvents,
     response_models.ArtifactList,
@@ -40,6 +55,7 @@ RESPONSE_MODELS = (
     response_models.JsonRpcResponse,
     host_models.HostList,
     host_models.HostAnswer,
+    Stats,
 )
 # For a stream the schema describes one event, as tools that read OpenAPI expect.
 _TEXT = {"type": "string"}

@@ -76,7 +76,7 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     error_message: str | None = None
     error_hint: str | None = None
     provider: str | None = None
-    """The provider of the newest session, or of the run itself if the run was handed to a provider directly."""
+    """The provider of the newest session or model, or of the run itself if it was handed to a provider directly."""
     model: str | None = None
     """The model that wrote the newest message."""
     host: str | None = None
@@ -115,6 +115,11 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
         return self.waits.waits_for if self.status == "waiting" else None
 
     @property
+    def waiting_since(self) -> str | None:
+        """Since when the run waits for a person, in any of its branches; None if it does not."""
+        return self.waits.person_since if self.attempt and not self.is_ended else None
+
+    @property
     def is_ended(self) -> bool:
         """True if the run has an outcome."""
         return self.completed_at is not None
@@ -133,6 +138,7 @@ def row_fold(row: RunRow, events: Sequence[Event]) -> RunRow:
                 # A note of the agent's program has no blocks and is no message; a chunk is no message yet.
                 messages += bool(message.blocks) and not is_message_chunk(message)
                 model = model if message.model is None or message.synthetic else message.model
+                row = _with_provider(row, message.provider)
             case UserMessage() as message:
                 messages += bool(message.blocks)
             case ToolCall() as call:
@@ -186,7 +192,7 @@ def queued_row(run_id: str, started: RunStarted) -> RunRow:
     return replace(row, **_first_attempt_fields(row, started))
 
 
-def provider_of(worker_type: str | None) -> str | None:
+def provider_of_type(worker_type: str | None) -> str | None:
     """Return the provider that a run of this type is handed to; None if it has none or its worker decides."""
     return None if worker_type in _TYPES_WITHOUT_PROVIDER else worker_type
 
@@ -197,6 +203,10 @@ def _with_step_started(row: RunRow, step: StepStarted | CallStarted) -> RunRow:
     # The session of a plugin is its job, and that of a model its conversation.
     is_agent = step.session is not None and step.kind == "agent"
     return replace(row, provider=step.session.provider) if step.session is not None and is_agent else row
+
+
+def _with_provider(row: RunRow, provider: str | None) -> RunRow:
+    return row if provider in (None, row.provider) else replace(row, provider=provider)
 
 
 def _needs_outside_action(last: Event | None) -> bool:
@@ -229,7 +239,7 @@ def _first_attempt_fields(row: RunRow, started: RunStarted) -> dict[str, Any]:
         "name": started.name,
         "kind": started.kind,
         "worker_type": started.worker_type or "builtin",
-        "provider": provider_of(started.worker_type),
+        "provider": provider_of_type(started.worker_type),
         "agent_id": started.agent_id or started.name,
         "channel_id": started.channel_id,
         "channel_name": started.channel_name,

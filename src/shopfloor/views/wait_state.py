@@ -34,6 +34,8 @@ DEFINITION_CHANGED = "definition_changed"
 """The kind of a wait that holds the whole run, because its worker's definition changed since the run started."""
 
 _RUN_KIND = "run"
+_WITHOUT_PERSON = (RATE_LIMIT, DEFINITION_CHANGED)
+"""The kinds of waits that no answer ends."""
 
 
 class WaitState(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -51,6 +53,8 @@ class WaitState(msgspec.Struct, frozen=True, omit_defaults=True):
     """What would answer each call (a client tool, a question, an approval), by call id."""
     asks: dict[str, str] = {}
     """What each call asks for, on one line, by call id."""
+    since: dict[str, str] = {}
+    """When each call was made, by call id."""
     announced: tuple[str, ...] = msgspec.field(default=(), name="coming")
     """The step keys where further calls or branches are announced and not in the log yet: these do not wait."""
 
@@ -83,6 +87,12 @@ class WaitState(msgspec.Struct, frozen=True, omit_defaults=True):
     def lines(self, *, answered: Collection[str] = ()) -> list[str]:
         """Return what the calls ask for, one line each, without the calls in `answered`."""
         return [self.asks[call] for call in self.calls if call in self.asks and call not in answered]
+
+    @property
+    def person_since(self) -> str | None:
+        """Since when the first of the calls waits that a person or a client has to answer; None if there is none."""
+        waits = [at for call, at in self.since.items() if self.kinds.get(call) not in _WITHOUT_PERSON]
+        return min(waits, default=None)
 
     @property
     def hold_reason(self) -> str | None:
@@ -135,6 +145,7 @@ def wait_state_step(state: WaitState, event: Event) -> WaitState:
                 asks=keep_newest(
                     {**state.asks, call_id: describe_pending_call(event.payload.name, awaits.kind, event.payload.input)}
                 ),
+                since=keep_newest({**state.since, call_id: event.timestamp}),
                 announced=(*others, step_key) if awaits.more else others,
             )
         case ToolResult(call_id=call_id) if call_id in state.calls:
@@ -144,6 +155,7 @@ def wait_state_step(state: WaitState, event: Event) -> WaitState:
                 until=_without_key(state.until, call_id),
                 kinds=_without_key(state.kinds, call_id),
                 asks=_without_key(state.asks, call_id),
+                since=_without_key(state.since, call_id),
             )
         case _:
             return state
@@ -207,6 +219,7 @@ def _without_step(state: WaitState, step_key: str) -> WaitState:
         until={call: at for call, at in state.until.items() if call in calls},
         kinds={call: kind for call, kind in state.kinds.items() if call in calls},
         asks={call: line for call, line in state.asks.items() if call in calls},
+        since={call: at for call, at in state.since.items() if call in calls},
         announced=tuple(
             key for key in state.announced if key != step_key and _path(step_key) not in _enclosing_paths(key)
         ),

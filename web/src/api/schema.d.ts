@@ -14,9 +14,29 @@ export interface paths {
         };
         /**
          * List workers
-         * @description List runs, newest first, of one owner or of all.
+         * @description List runs of one owner or of all, newest first unless `sort` says otherwise.
          */
         get: operations["list_workers"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/agents/workers/counts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Count workers
+         * @description Count the matching runs, by status.
+         */
+        get: operations["count_workers"];
         put?: never;
         post?: never;
         delete?: never;
@@ -57,6 +77,30 @@ export interface paths {
          * @description Return a page of a run's timeline. It grows while the run is running.
          */
         get: operations["worker_events"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/stats": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get stats
+         * @description Return statistics of runs: what happened on each day of a range, and what happens now.
+         *
+         *     Spending belongs to the day, the model and the provider that spent it, and each run counts its own. A run is counted
+         *     on the day it started, a failure on the day the run ended. The sums are kept for all runs, for `worker` and for
+         *     `roots`; with any other filter they are computed from the runs that match, which must be at most 20,000.
+         */
+        get: operations["get_stats"];
         put?: never;
         post?: never;
         delete?: never;
@@ -824,7 +868,7 @@ export interface components {
             error: components["schemas"]["Failure"] | null;
             /** @description Whether the run is kept when old runs are pruned. */
             pinned: boolean;
-            /** @description The provider of its newest session, or of the run itself if it has no worker. */
+            /** @description The provider of its newest session or model, or of the run itself if it has no worker. */
             provider: string | null;
             /** @description The model that wrote its newest message. */
             model: string | null;
@@ -899,6 +943,19 @@ export interface components {
             hint?: string;
         };
         /**
+         * WorkerCounts
+         * @description The numbers of runs by status.
+         */
+        WorkerCounts: {
+            all: number;
+            queued: number;
+            running: number;
+            waiting: number;
+            done: number;
+            failed: number;
+            cancelled: number;
+        };
+        /**
          * WorkerDetail
          * @description A run with its result, transcript and pending calls.
          */
@@ -942,7 +999,7 @@ export interface components {
             error: components["schemas"]["Failure"] | null;
             /** @description Whether the run is kept when old runs are pruned. */
             pinned: boolean;
-            /** @description The provider of its newest session, or of the run itself if it has no worker. */
+            /** @description The provider of its newest session or model, or of the run itself if it has no worker. */
             provider: string | null;
             /** @description The model that wrote its newest message. */
             model: string | null;
@@ -1497,6 +1554,138 @@ export interface components {
             message: string;
             /** @description `code` and `hint`, as in the HTTP API. */
             data?: Record<string, unknown>;
+        };
+        /**
+         * Stats
+         * @description Statistics of runs.
+         */
+        Stats: {
+            range: components["schemas"]["StatsRange"];
+            tiles: components["schemas"]["Tiles"];
+            days: components["schemas"]["StatsDay"][];
+            totals: components["schemas"]["StatsTotals"];
+            by: components["schemas"]["SumsBy"];
+            tools: components["schemas"]["ToolStats"][];
+            failures: components["schemas"]["FailureStats"][];
+            costliest: components["schemas"]["RankedRun"][];
+            slowest: components["schemas"]["RankedRun"][];
+        };
+        /**
+         * StatsRange
+         * @description The range of the statistics: complete days.
+         */
+        StatsRange: {
+            since: string;
+            until: string;
+            tz: string;
+        };
+        /**
+         * Tiles
+         * @description What is happening now, and today.
+         */
+        Tiles: {
+            running: number;
+            queued: number;
+            oldest_queued_at: string | null;
+            waiting: number;
+            longest_waiting_since: string | null;
+            failed_today: number;
+            ended_today: number;
+            failed_percent_range: number | null;
+            spent_today_usd: number | null;
+            unpriced_today: number;
+        };
+        /**
+         * StatsDay
+         * @description One day.
+         */
+        StatsDay: {
+            day: string;
+            runs: number;
+            failed: number;
+            cost_usd: number | null;
+            tokens: number;
+            unpriced_tokens: number;
+            by: components["schemas"]["CostBy"];
+        };
+        /**
+         * CostBy
+         * @description Costs in US dollars by name; null if no price is known.
+         */
+        CostBy: {
+            model: {
+                [key: string]: number | null;
+            };
+            provider: {
+                [key: string]: number | null;
+            };
+            worker: {
+                [key: string]: number | null;
+            };
+        };
+        /**
+         * StatsTotals
+         * @description The sums over the range.
+         */
+        StatsTotals: {
+            runs: number;
+            ended: number;
+            failed: number;
+            cost_usd: number | null;
+            tokens: number;
+            unpriced_tokens: number;
+        };
+        /**
+         * SumsBy
+         * @description The spending over the range by name, highest first.
+         */
+        SumsBy: {
+            model: components["schemas"]["NamedSum"][];
+            provider: components["schemas"]["NamedSum"][];
+            worker: components["schemas"]["NamedSum"][];
+        };
+        /**
+         * NamedSum
+         * @description The spending and runs of one model, provider or worker over the range.
+         */
+        NamedSum: {
+            name: string;
+            cost_usd: number | null;
+            tokens: number;
+            unpriced_tokens: number;
+        };
+        /**
+         * ToolStats
+         * @description The calls of a tool.
+         */
+        ToolStats: {
+            name: string;
+            calls: number;
+            failed: number;
+        };
+        /**
+         * FailureStats
+         * @description Failures with the same error code whose messages differ at most in ids and long numbers.
+         */
+        FailureStats: {
+            code: string;
+            message: string;
+            total: number;
+            workers: string[];
+            last_at: string | null;
+            per_day: number[];
+        };
+        /**
+         * RankedRun
+         * @description A run among the costliest or slowest.
+         */
+        RankedRun: {
+            run_id: string;
+            title: string;
+            worker: string;
+            status: string;
+            cost_usd: number | null;
+            duration_ms: number | null;
         };
         /**
          * StartExecution
@@ -2278,6 +2467,8 @@ export interface components {
             /** @default null */
             model?: string | null;
             /** @default null */
+            provider?: string | null;
+            /** @default null */
             cost?: components["schemas"]["Cost"] | null;
             /** @default null */
             usage?: components["schemas"]["Usage"] | null;
@@ -2584,12 +2775,6 @@ export interface operations {
             query?: {
                 /** @description Only runs of this owner. */
                 agent_id?: string | null;
-                /** @description The maximum number of runs. */
-                limit?: number;
-                /** @description Skip this many runs, newest first. */
-                offset?: number;
-                /** @description Only runs with this status. */
-                status?: "all" | "cancelled" | "done" | "failed" | "queued" | "running" | "waiting";
                 /** @description Only runs of this worker type. */
                 worker_type?: string | null;
                 /** @description Only runs from this channel. */
@@ -2600,13 +2785,35 @@ export interface operations {
                 roots?: boolean;
                 /** @description Only runs of the worker with this name. */
                 worker?: string | null;
+                /** @description Only runs whose newest message this model wrote. */
+                model?: string | null;
+                /** @description Only runs whose newest session or model has this provider. */
+                provider?: string | null;
+                /** @description Only runs that ended with this error code. */
+                error?: string | null;
+                /** @description Only runs that cost at least this, in US dollars, with their sub-runs. */
+                min_cost?: number | null;
+                /** @description Only runs whose cost is known and at most this, with their sub-runs. */
+                max_cost?: number | null;
+                /** @description Only runs that took at least this long. */
+                min_duration_ms?: number | null;
+                /** @description Only runs that have ended and took at most this long. */
+                max_duration_ms?: number | null;
+                /** @description Only runs that contain all of these words and "quoted phrases". Each may match any part of the task, or whole words in any text of the run. */
+                q?: string | null;
+                /** @description The maximum number of runs. */
+                limit?: number;
+                /** @description Skip this many runs. */
+                offset?: number;
+                /** @description Only runs with this status. `interrupted` runs are `running` runs that no process executes. */
+                status?: "all" | "cancelled" | "done" | "failed" | "interrupted" | "queued" | "running" | "waiting";
                 /** @description Only runs started after this time (RFC 3339). */
                 since?: string | null;
                 /** @description Only runs started before this time (RFC 3339). */
                 until?: string | null;
-                /** @description Only runs that contain all of these words and "quoted phrases". Each may match any part of the task, or whole words in any text of the run. */
-                q?: string | null;
-                /** @description `next` of the previous page; `offset` is ignored with it. */
+                /** @description The order: `newest` or `oldest` by start; `cost` with sub-runs, or `duration`, highest first and unknown last. */
+                sort?: "cost" | "duration" | "newest" | "oldest";
+                /** @description `next` of the previous page with the same `sort`; `offset` is ignored with it. */
                 cursor?: string | null;
             };
             header?: never;
@@ -2615,13 +2822,77 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A page of runs, newest first. */
+            /** @description A page of runs. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["WorkerList"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    count_workers: {
+        parameters: {
+            query?: {
+                /** @description Only runs of this owner. */
+                agent_id?: string | null;
+                /** @description Only runs of this worker type. */
+                worker_type?: string | null;
+                /** @description Only runs from this channel. */
+                channel_id?: string | null;
+                /** @description Only runs that this run called. */
+                parent?: string | null;
+                /** @description Only runs that no other run called. */
+                roots?: boolean;
+                /** @description Only runs of the worker with this name. */
+                worker?: string | null;
+                /** @description Only runs whose newest message this model wrote. */
+                model?: string | null;
+                /** @description Only runs whose newest session or model has this provider. */
+                provider?: string | null;
+                /** @description Only runs that ended with this error code. */
+                error?: string | null;
+                /** @description Only runs that cost at least this, in US dollars, with their sub-runs. */
+                min_cost?: number | null;
+                /** @description Only runs whose cost is known and at most this, with their sub-runs. */
+                max_cost?: number | null;
+                /** @description Only runs that took at least this long. */
+                min_duration_ms?: number | null;
+                /** @description Only runs that have ended and took at most this long. */
+                max_duration_ms?: number | null;
+                /** @description Only runs that contain all of these words and "quoted phrases". Each may match any part of the task, or whole words in any text of the run. */
+                q?: string | null;
+                /** @description Ignored: all statuses are counted. */
+                status?: "all" | "cancelled" | "done" | "failed" | "interrupted" | "queued" | "running" | "waiting";
+                /** @description Only runs started after this time (RFC 3339). */
+                since?: string | null;
+                /** @description Only runs started before this time (RFC 3339). */
+                until?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The numbers of runs by status. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WorkerCounts"];
                 };
             };
             /** @description An error. */
@@ -2696,6 +2967,72 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["WorkerEvents"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    get_stats: {
+        parameters: {
+            query?: {
+                /** @description Only runs of this owner. */
+                agent_id?: string | null;
+                /** @description Only runs of this worker type. */
+                worker_type?: string | null;
+                /** @description Only runs from this channel. */
+                channel_id?: string | null;
+                /** @description Only runs that this run called. */
+                parent?: string | null;
+                /** @description Only runs that no other run called. */
+                roots?: boolean;
+                /** @description Only runs of the worker with this name. */
+                worker?: string | null;
+                /** @description Only runs whose newest message this model wrote. */
+                model?: string | null;
+                /** @description Only runs whose newest session or model has this provider. */
+                provider?: string | null;
+                /** @description Only runs that ended with this error code. */
+                error?: string | null;
+                /** @description Only runs that cost at least this, in US dollars, with their sub-runs. */
+                min_cost?: number | null;
+                /** @description Only runs whose cost is known and at most this, with their sub-runs. */
+                max_cost?: number | null;
+                /** @description Only runs that took at least this long. */
+                min_duration_ms?: number | null;
+                /** @description Only runs that have ended and took at most this long. */
+                max_duration_ms?: number | null;
+                /** @description Only runs that contain all of these words and "quoted phrases". Each may match any part of the task, or whole words in any text of the run. */
+                q?: string | null;
+                /** @description Only runs with this status. */
+                status?: "all" | "cancelled" | "done" | "failed" | "queued" | "running" | "waiting";
+                /** @description The range begins with the day of this time (RFC 3339); without it, it has 14 days. At most 366 days. */
+                since?: string | null;
+                /** @description The range ends with the day of this time (RFC 3339); without it, with today. */
+                until?: string | null;
+                /** @description The time zone of the days: a name such as `Europe/Berlin`, or an offset such as `+02:00`. */
+                tz?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The statistics. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Stats"];
                 };
             };
             /** @description An error. */

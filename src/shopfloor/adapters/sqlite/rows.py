@@ -18,8 +18,10 @@ _PLAIN = tuple(name for name in RunRow.__struct_fields__ if name not in (*_JSON,
 """The fields that are stored unchanged."""
 _LISTED = tuple(name for name in _PLAIN if name != "result")
 """The fields of a list: without the result, which can be long."""
+_DERIVED = ("cost_usd", "waiting_since")
+"""Columns for filters and orders, which other columns have as JSON. `cost_usd` is the cost with sub-runs."""
 _ITEM_FIELDS = ("event_count", "has_transcript", "search_stopped_at")
-RUN_COLUMNS = (*_PLAIN, *_JSON, *_ITEM_FIELDS)
+RUN_COLUMNS = (*_PLAIN, *_JSON, *_DERIVED, *_ITEM_FIELDS)
 """The columns of `worker_runs`, except `num`, which SQLite assigns. A test compares them with the table."""
 
 _plain_values = attrgetter(*_PLAIN)
@@ -45,6 +47,8 @@ def run_column_values(row: RunRow, *item_values: Any) -> tuple[Any, ...]:
         None if row.based_on is None else _encode(row.based_on).decode(),
         None if row.requires is None else _encode(row.requires).decode(),
         None if row.progress == _NO_PROGRESS else _encode(row.progress).decode(),
+        None if spending == _NO_SPENDING else spending.tree.cost_usd,
+        None if waits == _NO_WAITS else row.waiting_since,
         *item_values,
     )
 

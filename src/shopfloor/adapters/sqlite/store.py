@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
 from sqlite3 import Connection
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar, get_args
 
 import anyio
 import anyio.to_thread
@@ -38,6 +38,7 @@ from shopfloor.adapters.sqlite.rows import (
     run_column_values,
 )
 from shopfloor.adapters.sqlite.search import UPSERT_CHUNK, UPSERT_TASK, find_runs, snippets, task_text
+from shopfloor.adapters.sqlite.stats import add_stats, read_stats
 from shopfloor.errors import ShopfloorError
 from shopfloor.limits import DATABASE_READERS, FLEET_EVENTS_KEPT
 from shopfloor.ports import (
@@ -46,12 +47,14 @@ from shopfloor.ports import (
     OpenRun,
     RunFilter,
     RunItem,
+    RunOrder,
     RunPage,
+    StatsDays,
     TimelineItem,
     ViewState,
     ViewUpdate,
 )
-from shopfloor.views import FleetEvent, ProviderObservation
+from shopfloor.views import FleetEvent, ProviderObservation, RunState, StoredStats
 
 _encode = msgspec.json.Encoder().encode
 _ROWS_PER_STATEMENT: Final = 500
@@ -120,6 +123,7 @@ def _apply_updates(connection: Connection, changes: Sequence[ViewUpdate], fleet_
     rows: dict[_Insert, Rows] = {statement: [] for statement in (_RUN, _CHANNEL, _TIMELINE, _ARCHIVE, _STATE)}
     search_rows = _SearchRows([], [])
     fleet_events: list[FleetEvent] = []
+    with_stats: list[tuple[ViewUpdate, int | None]] = []
     observations: list[ProviderObservation] = []
     positions: dict[str, int] = dict(connection.execute(f"{_POSITIONS}{placeholders(ids)}", ids).fetchall())
     for change in changes:
@@ -128,12 +132,15 @@ def _apply_updates(connection: Connection, changes: Sequence[ViewUpdate], fleet_
             last_seqs[run_id] = change.row.last_seq
             _collect_rows(rows, change, last_seq)
             _collect_search_rows(search_rows, change, last_seq)
+            if change.stats:
+                with_stats.append((change, last_seq))
             # The fleet events of a run whose views are made again are stored up to its position already.
             stored_seq = max(last_seq or 0, positions.get(run_id, 0))
             fleet_events += [event for event in change.fleet_events if event.seq > stored_seq]
             observations += change.observations
     for statement, parameters in rows.items():
         statement.run(connection, parameters)
+    add_stats(connection, with_stats)
     insert_fleet_events(connection, fleet_events, fleet_events_kept)
     store_observations(connection, observations)
     if passed := [run_id for run_id, seq in positions.items() if seq <= last_seqs.get(run_id, 0)]:
@@ -251,21 +258,47 @@ class SqliteStore:
 
     # Reading.
 
-    async def list_runs(self, wanted: RunFilter, *, limit: int, offset: int = 0, cursor: str | None = None) -> RunPage:
-        query = queries.list_query(wanted, limit=limit + 1, offset=0 if cursor is not None else offset, cursor=cursor)
-
+    async def list_runs(
+        self,
+        wanted: RunFilter,
+        *,
+        limit: int,
+        offset: int = 0,
+        cursor: str | None = None,
+        order: RunOrder = "newest",
+    ) -> RunPage:
         def job(connection: Connection) -> RunPage:
             if wanted.search is not None:
                 find_runs(connection, wanted.search)
-            found = [decode_run_item(row, listed=True) for row in connection.execute(*query)]
             total: int = connection.execute(*queries.count_query(wanted)).fetchone()[0]
+            start = 0 if cursor is not None else offset
+            query = queries.list_query(wanted, limit=limit + 1, offset=start, cursor=cursor, order=order, matches=total)
+            found = [decode_run_item(row, listed=True) for row in connection.execute(*query)]
             has_more = len(found) > limit
             items = _with_answers(connection, found[:limit])
             if wanted.search is not None:
                 texts = snippets(connection, wanted.search, items)
                 items = [msgspec.structs.replace(item, snippet=text) for item, text in zip(items, texts, strict=True)]
-            next_cursor = queries.encode_cursor(items[-1]) if has_more and items else None
+            next_cursor = queries.encode_cursor(items[-1], order) if has_more and items else None
             return RunPage(items=items, total=total, next=next_cursor)
+
+        return await self.read(job)
+
+    async def count_by_status(self, wanted: RunFilter) -> dict[str, int]:
+        def job(connection: Connection) -> dict[str, int]:
+            if wanted.search is not None:
+                find_runs(connection, wanted.search)
+            by_status = {state: msgspec.structs.replace(wanted, statuses=(state,)) for state in get_args(RunState)}
+            counts = {state: queries.count_query(run_filter) for state, run_filter in by_status.items()}
+            return {state: connection.execute(*query).fetchone()[0] for state, query in counts.items()}
+
+        return await self.read(job)
+
+    async def stats(self, wanted: RunFilter, days: StatsDays) -> StoredStats:
+        def job(connection: Connection) -> StoredStats:
+            if wanted.search is not None:
+                find_runs(connection, wanted.search)
+            return read_stats(connection, wanted, days)
 
         return await self.read(job)
 

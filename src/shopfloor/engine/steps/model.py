@@ -170,7 +170,7 @@ class ModelStepRunner:
                         # The reply has been paid for, so record it even if the run is being abandoned.
                         with anyio.CancelScope(shield=True):
                             async with partial_writer.lock:
-                                await self._record_reply(step_try, message_id, delta)
+                                await self._record_reply(step_try, message_id, model, delta)
                         partial.clear()
                     else:
                         self._publish_delta(step_try, partial, delta)
@@ -197,10 +197,12 @@ class ModelStepRunner:
             **tool,
         )
 
-    async def _record_reply(self, step_try: StepTry, message_id: str, reply: Reply) -> None:
+    async def _record_reply(self, step_try: StepTry, message_id: str, model: str, reply: Reply) -> None:
         message = AssistantMessage(
             message_id=message_id,
             model=reply.model,
+            # The name of a model begins with its provider.
+            provider=model.partition("/")[0] or None,
             usage=reply.usage,
             cost=reply.cost,
             stop_reason=reply.stop_reason,
