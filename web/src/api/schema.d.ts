@@ -531,86 +531,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/providers": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * List providers
-         * @description List the agents and model APIs: what each can do, its status by the last check, and the limits that runs met.
-         */
-        get: operations["list_providers"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/providers/check": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Check providers
-         * @description Check now whether the providers of the server's machine are installed, logged in and answer. Takes seconds.
-         */
-        post: operations["check_providers"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/providers/{name}/disable": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Disable provider
-         * @description Disable a provider: new runs that need it are refused, sessions that are running continue.
-         */
-        post: operations["disable_provider"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/providers/{name}/enable": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Enable provider
-         * @description Enable a provider that was disabled, and forget the failures that runs observed.
-         */
-        post: operations["enable_provider"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/agents/{slug}/execute": {
         parameters: {
             query?: never;
@@ -749,6 +669,146 @@ export interface paths {
         get: operations["stream_fleet_events"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/hosts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List hosts
+         * @description List the processes that execute runs, with their status, usage and open runs.
+         */
+        get: operations["list_hosts"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/hosts/{host_id}/drain": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Drain host
+         * @description Have a host claim no more runs. Those that it has end there, or are resumed by other hosts after a time.
+         */
+        post: operations["drain_host"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/hosts/{host_id}/undrain": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Undrain host
+         * @description Have a host claim runs again.
+         */
+        post: operations["undrain_host"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/providers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List providers
+         * @description List the agents and model APIs: what each can do, its status by the last check, and the limits that runs met.
+         */
+        get: operations["list_providers"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/providers/check": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Check providers
+         * @description Check now whether the providers of the server's machine are installed, logged in and answer. Takes seconds.
+         */
+        post: operations["check_providers"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/providers/{name}/disable": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Disable provider
+         * @description Disable a provider: new runs that need it are refused, sessions that are running continue.
+         */
+        post: operations["disable_provider"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/providers/{name}/enable": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Enable provider
+         * @description Enable a provider that was disabled, and forget the failures that runs observed.
+         */
+        post: operations["enable_provider"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1556,6 +1616,87 @@ export interface components {
             data?: Record<string, unknown>;
         };
         /**
+         * HostList
+         * @description The hosts, in the order of their registration.
+         */
+        HostList: {
+            hosts: components["schemas"]["HostItem"][];
+        };
+        /**
+         * HostItem
+         * @description A host: a process that executes runs.
+         */
+        HostItem: {
+            id: string;
+            hostname: string;
+            type: string;
+            version: string;
+            location: {
+                [key: string]: string | null;
+            };
+            capabilities: string[];
+            labels: {
+                [key: string]: string;
+            };
+            resources: components["schemas"]["HostResources"];
+            slots: number;
+            slots_used: number;
+            /** @enum {unknown} */
+            status: "busy" | "draining" | "idle" | "offline" | "starting";
+            responsive: boolean;
+            drain_reason: string | null;
+            drain_deadline: string | null;
+            started_at: string;
+            heartbeat_at: string | null;
+            heartbeat_seconds: number;
+            metrics: components["schemas"]["HostMetrics"] | null;
+            cpu_history: number[];
+            runs: components["schemas"]["HostRunItem"][];
+        };
+        /**
+         * HostResources
+         * @description The resources of a host's machine, or of its container.
+         */
+        HostResources: {
+            cpu_cores: number;
+            memory_mb: number;
+            disk_gb: number;
+            /** @default null */
+            gpu_count?: number | null;
+        };
+        /**
+         * HostMetrics
+         * @description How busy a host's machine is.
+         */
+        HostMetrics: {
+            cpu_percent: number;
+            memory_percent: number;
+            disk_percent: number;
+            uptime_seconds: number;
+        };
+        /**
+         * HostRunItem
+         * @description An open run of a host.
+         */
+        HostRunItem: {
+            run_id: string;
+            worker: string;
+            task: string;
+            status: string;
+            started_at: string;
+            /** @default null */
+            progress?: number | null;
+        };
+        /**
+         * HostAnswer
+         * @description The host that a request was about.
+         */
+        HostAnswer: {
+            id: string;
+            /** @enum {unknown} */
+            status: "busy" | "draining" | "idle" | "offline" | "starting";
+        };
+        /**
          * Stats
          * @description Statistics of runs.
          */
@@ -1971,6 +2112,17 @@ export interface components {
              * @default null
              */
             idempotency_key?: string | null;
+        };
+        /**
+         * DrainOrder
+         * @description How to drain a host.
+         */
+        DrainOrder: {
+            /**
+             * @description After this time, other hosts resume the runs that it still has. Null: they may end there.
+             * @default null
+             */
+            seconds?: number | null;
         };
         /**
          * DisableRequest
@@ -3749,132 +3901,6 @@ export interface operations {
             };
         };
     };
-    list_providers: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description The agents and model APIs, and which of them are usable. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ProviderList"];
-                };
-            };
-            /** @description An error. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ProblemAnswer"];
-                };
-            };
-        };
-    };
-    check_providers: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description The providers, as the check found them. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ProviderList"];
-                };
-            };
-            /** @description An error. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ProblemAnswer"];
-                };
-            };
-        };
-    };
-    disable_provider: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description The name of the provider. */
-                name: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: {
-            content: {
-                "application/json": components["schemas"]["DisableRequest"];
-            };
-        };
-        responses: {
-            /** @description The provider after the change. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ProviderItem"];
-                };
-            };
-            /** @description An error. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ProblemAnswer"];
-                };
-            };
-        };
-    };
-    enable_provider: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /** @description The name of the provider. */
-                name: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description The provider after the change. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ProviderItem"];
-                };
-            };
-            /** @description An error. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ProblemAnswer"];
-                };
-            };
-        };
-    };
     execute_worker: {
         parameters: {
             query?: never;
@@ -4143,6 +4169,229 @@ export interface operations {
                         id?: string;
                         data: string;
                     };
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    list_hosts: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The hosts, and those that went offline within a day. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HostList"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    drain_host: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the host. */
+                host_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["DrainOrder"];
+            };
+        };
+        responses: {
+            /** @description The request is stored; the host claims no more runs within a second. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HostAnswer"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    undrain_host: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the host. */
+                host_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The request is withdrawn; the host claims runs again within a second. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HostAnswer"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    list_providers: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The agents and model APIs, and which of them are usable. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProviderList"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    check_providers: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The providers, as the check found them. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProviderList"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    disable_provider: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The name of the provider. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["DisableRequest"];
+            };
+        };
+        responses: {
+            /** @description The provider after the change. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProviderItem"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    enable_provider: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The name of the provider. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The provider after the change. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProviderItem"];
                 };
             };
             /** @description An error. */
