@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.engine.harness import EngineHarness, RunningEngine
-from tests.model_server.script import Text, ToolUse, Turn
+from tests.model_server.script import ReplyPart, Text, ToolUse, Turn
 from tests.model_server.server import ModelServer
 
 from shopfloor.engine.workers.approval_patterns import find_pattern
@@ -126,7 +126,7 @@ async def test_a_model_gets_the_reason_of_a_denial_and_goes_on(
 ) -> None:
     place = tmp_path / "published"
     harness.add_python_worker("publishes", TOOLS.replace("PLACE", repr(str(place))))
-    both = [ToolUse(name=name, id=f"call_{name}_{word}", input={"word": word}) for name, word in CALLS]
+    both: list[ReplyPart] = [ToolUse(name=name, id=f"call_{name}_{word}", input={"word": word}) for name, word in CALLS]
     provider.say(Turn(say=both), Turn(say=[Text(text="one of them")]))
     async with harness.open() as engine:
         run_id = await engine.dispatch("publishes")
@@ -192,7 +192,7 @@ async def test_a_request_adds_patterns_for_the_run_its_sub_runs_and_its_reruns(
                 if isinstance(event.payload, ToolCall)
             ]
         )
-        await engine.answer(*call, "yes")
+        await engine.answer(call[0], call[1], "yes")
         await engine.wait_for_outcome(run_id)
         again = await engine.service.rerun(run_id)
         started = (await engine.wait_for_status(again, "waiting")).row

@@ -929,6 +929,7 @@ def test_a_request_for_permission_and_its_withdrawal_are_reported_and_answered()
     )
     assert request == PermissionRequest(request_id="r1", tool="Bash", tool_input={"command": "ls"}, tool_id="toolu_1")
     assert withdrawn == PermissionWithdrawn("r1")
+    assert isinstance(request, PermissionRequest)
     allowed = json.loads(answer_permission(request, None))["response"]
     assert (allowed["request_id"], allowed["response"]["behavior"]) == ("r1", "allow")
     assert allowed["response"]["updatedInput"] == {"command": "ls"}

@@ -32,7 +32,7 @@ EXAMPLES = """\
   shopfloor answer 5f3a call_1 '["a", "b"]'      one of several; JSON or text
   ./search.sh | shopfloor answer 5f3a call_1 -   read the value from stdin
   shopfloor answer 5f3a call_1 --error 'no network'
-  shopfloor answer last approve                  approve a command or a tool call
+  shopfloor answer last approve                  approve a command or a call
   shopfloor answer last 'deny: not on a Friday'  deny it, with a reason
 
 An approval holds for this call: `approve for this run` and `always approve`
