@@ -106,7 +106,7 @@ def _call(event: Event, call: ToolCall) -> TimelineRow:
     if call.name == UPDATE_SUMMARY and isinstance(arguments, dict):
         return _row(event, "status", {"status": _truncate(str(cast("dict[str, Any]", arguments).get("summary")))})
     is_approval = call.awaits is not None and call.awaits.kind == APPROVAL
-    shown = preview(describe_approval(arguments) if is_approval else arguments)
+    shown = preview(describe_approval(arguments).removeprefix("approval of ") if is_approval else arguments)
     return _row(event, "tool_started", {"tool_name": call.name, "preview": shown})
 
 
