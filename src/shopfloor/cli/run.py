@@ -70,7 +70,8 @@ Exit codes: 0 completed, 75 waiting for an answer, 128 + N cancelled by signal N
 the exit code of the command or of the error."""
 _ADVANCED = (
     *("--input-json", "--task", "--workers", "--plugins", "--owner", "--channel", "--channel-name"),
-    *("--tools", "--sandbox", "--approve", "--approve-timeout", "--grace", "--durability", "--mask-env", "--mask-keys", "--debug"),
+    *("--tools", "--sandbox", "--approve", "--approve-timeout"),
+    *("--grace", "--durability", "--mask-env", "--mask-keys", "--debug"),
 )
 _WORKER_OPTIONS = {
     "input": "-i",
