@@ -14,6 +14,7 @@ import msgspec
 from shopfloor.log import (
     AssistantMessage,
     Awaits,
+    BasedOn,
     Block,
     CallCompleted,
     CallStarted,
@@ -148,6 +149,9 @@ PAYLOADS: dict[str, Payload] = {
         origin="/tmp/workers/build",
         cwd="/tmp",
         client_wait_seconds=60.0,
+        approve=["Bash(git push*)"],
+        approve_timeout=60.0,
+        based_on=BasedOn(run_id=CHILD_ID, kind="fork", seq=4, events=3),
         priority=5,
         requires=Requirements(labels={"gpu": "yes"}, providers=["codex"]),
         executor="caller",

@@ -68,6 +68,11 @@ FIELDS = {
     "Document.tools": "Tools of the worker, by name.",
     "Document.memory": "Add what the worker has stored with `store_memory` to the system messages of its models and "
     "agents ([memory](../workers.md#memory)).",
+    "Document.approve": "Calls that a person has to approve first, in all steps: `Bash`, `Bash(git push*)`, `command` "
+    "for commands, or the name of a tool ([how to](../how-to/approvals.md)).",
+    "Document.approveTimeout": "Seconds after which a call without a decision is denied. By default a day.",
+    "approve": "Calls of this step that a person has to approve first, besides those of the worker "
+    "([how to](../how-to/approvals.md)).",
     "Document.requires": "What the host of a run must have.",
     "labels": "Labels of the host with their values, given by `shopfloor up --label gpu=yes`.",
     "providers": "Agents and model APIs that the host must have, besides those of its `agent` steps.",

@@ -7,6 +7,7 @@ from shopfloor.log import (
     PAYLOAD_TYPES,
     RULES,
     Awaits,
+    BasedOn,
     ClientInfo,
     Cost,
     EndedProcess,
@@ -28,7 +29,19 @@ from tools.docs_markdown import code, generated, page, section, table
 from tools.docs_source import SOURCE, attribute_docs, parsed, summary
 
 OBJECTS: tuple[type[msgspec.Struct], ...] = (
-    *(Process, EndedProcess, Session, Usage, Cost, RunError, FailureDecision, Awaits, ClientInfo, Requirements),
+    *(
+        Process,
+        EndedProcess,
+        Session,
+        Usage,
+        Cost,
+        RunError,
+        FailureDecision,
+        Awaits,
+        ClientInfo,
+        Requirements,
+        BasedOn,
+    ),
     *(Note, Initialization, Limit, FileChange),
 )
 

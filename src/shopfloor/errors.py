@@ -414,6 +414,10 @@ class DefinitionChanged(RunFailed, code="definition_changed", status=409):
     """The worker changed, or its Python code requests other steps than the log has."""
 
 
+class ApprovalDenied(RunFailed, code="approval_denied"):
+    """A person denied a command or a tool call of a worker, or did not answer in time."""
+
+
 class AnswerTimeout(RunFailed, code="answer_timeout"):
     """No answer came in time."""
 

@@ -185,6 +185,18 @@ FLEET_TRIM_PARTS: Final = 100
 """The oldest fleet events are deleted in parts of this fraction of the number that is kept."""
 FLEET_CHUNK_BYTES: Final = 64 * 1024
 """The approximate size of the chunks in which the fleet events of a run are stored."""
+APPROVAL_TIMEOUT_SECONDS: Final = 86_400.0
+"""How long a call waits for its approval, unless the worker or the run sets `approve_timeout`. Then it is denied."""
+APPROVAL_TIMEOUT_MAX_SECONDS: Final = 366 * 86_400.0
+"""The longest time that a request can set for approvals."""
+APPROVAL_RULES: Final = 1_000
+"""The number of rules of calls that are always approved."""
+APPROVAL_PATTERNS: Final = 100
+"""The number of patterns of calls to approve in one request for a run."""
+APPROVAL_DIFF_CHARS: Final = 20_000
+"""The length of the difference that an approval of an edit shows."""
+CONTINUED_RUNS: Final = 100
+"""The runs based on a run that its detail lists, newest first."""
 OPEN_BRANCHES: Final = 1_000
 """The number of open steps, and of open calls, that the row of a run tracks."""
 NOTES_KEPT: Final = 100
@@ -209,20 +221,10 @@ LOG_HIT_CHARS: Final = 160
 """How much text around a hit is shown when a log is searched."""
 
 # Display.
-FOLD_HEAD_LINES: Final = 20
-"""The number of lines of long output that are shown from its start."""
-FOLD_TAIL_LINES: Final = 5
-"""The number of lines of long output that are shown from its end."""
-FOLD_LINE_CHARS: Final = 2_000
-"""How much of a long line is shown."""
-FULL_LINE_CHARS: Final = 1_000_000
-"""The length at which lines are broken when output is not folded."""
 TREE_SIBLINGS: Final = 40
 """The number of sibling steps that a tree shows."""
 LONGEST_SPAN_SECONDS: Final = 1000 * 366 * 86400
 """The longest time span that an option such as `--since` accepts."""
-UNPARSED_LINE_WARNINGS: Final = 20
-"""The number of lines that were not understood and are reported one by one."""
 PREVIEW_CHARS: Final = 200
 """How much of a tool's input is shown on one line."""
 
@@ -296,12 +298,6 @@ CANCEL_KILL_SECONDS: Final = 30.0
 than a worker needs to return and the outcome to be written."""
 SERVER_PORT: Final = 7420
 """The default port of a server."""
-SERVER_START_SECONDS: Final = 60.0
-"""How long a background server has to start listening before it is stopped."""
-SERVER_DOWN_SECONDS: Final = 60.0
-"""How long `shopfloor down` waits for the server to end."""
-SERVER_POLL_SECONDS: Final = 0.05
-"""How often the start or the end of a server is polled."""
 SERVER_STOP_SECONDS: Final = 20.0
 """How long a server in a thread has to end when its process ends."""
 EXECUTE_GRACE_SECONDS: Final = 0.5
@@ -314,35 +310,9 @@ ABANDON_SECONDS: Final = 15.0
 # Hosts.
 HOST_HEARTBEAT_SECONDS: Final = 30.0
 """How often a host sends a heartbeat (`shopfloor host --heartbeat`, `SHOPFLOOR_HEARTBEAT`)."""
-HOST_FIRST_HEARTBEAT_SECONDS: Final = 1.0
-"""How soon after its registration a host sends its first heartbeat: processor usage is measured over a time."""
-HOST_HEARTBEATS_MISSED: Final = 3
-"""After this many missed heartbeats a host is shown as unresponsive; its runs stay with it while it is alive."""
-HOST_CPU_HISTORY: Final = 20
-"""The number of heartbeats whose processor usage is kept."""
-HOST_EVENT_BATCH_SECONDS: Final = 0.02
-"""How long the events of a host wait for others to share a transaction."""
-HOST_STATUS_SECONDS: Final = 0.5
-"""How often a host checks whether it became idle or busy, besides the start and end of its runs."""
-HOST_EVENTS_PENDING: Final = 10_000
-"""The number of events that a host keeps while they cannot be stored; the oldest are dropped."""
-HOST_RUNS_SHOWN: Final = 500
-"""The number of open runs that are listed with their hosts."""
 DRAIN_SECONDS: Final = 30.0
 """How long the runs of a host that is asked to stop may take to end, before other hosts resume them
 (`shopfloor host --drain`)."""
-OFFLINE_NOTICE_SECONDS: Final = 30.0
-"""How long the event that a host is lost waits until other hosts have taken over its runs."""
-OFFLINE_HOSTS_SECONDS: Final = 24 * 60 * 60.0
-"""How long a host that is offline is listed."""
-OFFLINE_HOSTS_KEPT: Final = 100
-"""The number of hosts that are offline and still listed."""
-ESTIMATE_RUNS: Final = 20
-"""The number of completed runs of a worker whose median duration is the estimate for the next one."""
-ESTIMATE_CACHE_SECONDS: Final = 10.0
-"""How long such an estimate is reused."""
-ESTIMATES_CACHED: Final = 1_000
-"""The number of workers whose estimate is cached."""
 
 # Agents.
 THREAD_TAIL_BYTES: Final = 8 * 1024 * 1024
@@ -357,14 +327,6 @@ PROVIDER_STATUS_SECONDS: Final = 10.0
 """How long a provider may take to say whether it is logged in or answers: its own command, or its list of models."""
 PROVIDER_CHECK_SECONDS: Final = 300.0
 """How often a server checks whether providers are installed, logged in and answer."""
-PROVIDER_POLL_SECONDS: Final = 5.0
-"""How often a server looks for changes to providers by other processes."""
-PROVIDER_SETTLE_SECONDS: Final = 0.1
-"""How long a server collects what runs observe of providers before it decides whether a status changed."""
-PROVIDER_LIMIT_SECONDS: Final = 60.0
-"""How long a provider counts as rate-limited by a limit that does not say when it resets."""
-PROVIDER_FAILURE_SECONDS: Final = 300.0
-"""How long a provider counts as unavailable after a run could not reach it. A rejected login counts until it works."""
 AGENT_STDERR_CHARS: Final = 8_000
 """How much of the end of an agent's stderr is read."""
 SESSION_LOOKUPS: Final = 5
@@ -393,18 +355,8 @@ FRAME_BYTES: Final = 128 * 1024 * 1024
 """The longest server-sent event that the SDK reads."""
 
 # The command line.
-FORCED_EXIT_SECONDS: Final = 2.0
-"""How long a command that was interrupted twice may take to clean up."""
-CANCEL_WAIT_SECONDS: Final = 60.0
-"""How long `shopfloor cancel` waits for the run to end."""
 OUTCOME_POLL_SECONDS: Final = 0.1
 """How often the end of a cancelled run is polled."""
-PROGRESS_REDRAW_SECONDS: Final = 0.1
-"""How often the progress line is redrawn."""
-FOLLOW_SILENCE_SECONDS: Final = 1.0
-"""How long a followed run may be silent before its sub-runs are checked for pending calls."""
-TOOL_STDERR_CHARS: Final = 500
-"""How much of the end of a tool command's stderr is passed on."""
 
 # Recovery, control messages and trees of runs.
 RUN_RETRY_SECONDS: Final = 2.0
@@ -429,10 +381,6 @@ TREE_CHECK_SECONDS: Final = 0.2
 """How often the open runs of a full tree are counted."""
 TREE_COUNTS_CACHED: Final = 1_000
 """The number of trees whose count of open runs a host caches."""
-MALLOC_MMAP_BYTES: Final = 4 * 1024 * 1024
-"""The size from which a value gets memory of its own, which a server returns to the system when it is freed."""
-MALLOC_ARENAS: Final = 2
-"""The number of arenas in which the threads of a server allocate smaller values."""
 REQUEST_BYTES: Final = 10 * 1024 * 1024
 """The largest request body."""
 
@@ -499,12 +447,6 @@ PLUGIN_NOTE_CHARS: Final = 10_000
 """The longest text of a recorded summary, question, decision or error of a plugin; the rest is cut off."""
 PLUGIN_CLAIM_RUNS: Final = 1_000
 """How many runs of a plugin are searched for the owner of a job after a crash."""
-CONFIG_DEPTH: Final = 100
-"""The deepest nesting of a configuration file that `shopfloor mcp install` edits."""
-CONFIG_BYTES: Final = 64 * 1024 * 1024
-"""The largest configuration file that `shopfloor mcp install` edits."""
-CONFIG_ATTEMPTS: Final = 10
-"""How often `shopfloor mcp install` tries to edit a file that its agent changes at the same time."""
 PLUGIN_CHECK_SECONDS: Final = 5.0
 """How long `shopfloor plugins check` waits for its job before it cancels it."""
 

@@ -54,6 +54,12 @@ name: Sleeper
 steps:
   Sleep: {block: command, command: "sleep 600"}
 """,
+    "pusher": """
+name: Pusher
+steps:
+  Push: {block: command, command: "printf pushed", approve: [command], output: SAID}
+output: SAID
+""",
     "asker": """
 name: Asker
 steps:

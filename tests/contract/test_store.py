@@ -30,6 +30,7 @@ from shopfloor.limits import SEARCH_CHUNK_CHARS
 from shopfloor.log import (
     AssistantMessage,
     Awaits,
+    BasedOn,
     CallStarted,
     Cost,
     Event,
@@ -178,6 +179,18 @@ async def test_a_run_has_the_notes_of_its_worker(store: Store) -> None:
     (item,) = (await store.list_runs(ALL, limit=1)).items
     assert item.row.notes == Notes(summary="deciding", questions=("Which one?",))
     assert (await item_of(store, item.row.id)).row.notes == item.row.notes
+
+
+async def test_the_runs_based_on_a_run_are_found(store: Store) -> None:
+    earlier, later, other = new_run_id(), new_run_id(), new_run_id()
+    based_on = BasedOn(run_id=earlier, kind="fork", seq=3, events=2)
+    await store.apply([single_change(run("first", run_id=earlier))])
+    await store.apply([single_change(run("then", run_id=later, second=1, based_on=based_on))])
+    await store.apply([single_change(run("else", run_id=other, second=2))])
+    assert await listed_ids(store, based_on=earlier) == [later]
+    assert await listed_ids(store, based_on=later) == []
+    assert (await item_of(store, later)).row.based_on == based_on
+    assert (await item_of(store, earlier)).row.based_on is None
 
 
 async def test_a_waiting_run_lists_its_pending_calls(store: Store) -> None:

@@ -11,6 +11,7 @@ export const aRun = (change: Partial<Run> = {}): Run => ({
   channel_id: "page",
   channel_name: "page",
   client: null,
+  based_on: null,
   started_at: "2026-01-01T12:00:00.000Z",
   completed_at: "2026-01-01T12:00:01.000Z",
   event_count: 4,

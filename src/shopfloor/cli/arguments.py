@@ -9,10 +9,13 @@ from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn, Protocol, cast
 
+from shopfloor.cli.limits import (
+    UNPARSED_LINE_WARNINGS,
+)
 from shopfloor.cli.style import escape_controls
 from shopfloor.error_factories import missing_working_directory
 from shopfloor.errors import InvalidEvent, UsageError
-from shopfloor.limits import LONGEST_SPAN_SECONDS, MAX_PRIORITY, UNPARSED_LINE_WARNINGS
+from shopfloor.limits import LONGEST_SPAN_SECONDS, MAX_PRIORITY
 from shopfloor.log import Entry, Event, decode, parse_duration
 from shopfloor.record import Problem, Storage
 

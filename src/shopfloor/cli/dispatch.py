@@ -39,7 +39,17 @@ EXAMPLES = """\
   shopfloor dispatch repo-report --wait   watch the run until it ends
   shopfloor dispatch hello -i NAME=Ada --idempotency-key greet-ada
                                           dispatched twice, it is still one run"""
-_ADVANCED = ("--input-json", "--task", "--workers", "--plugins", "--owner", "--channel", "--channel-name", "--debug")
+_ADVANCED = (
+    "--input-json",
+    "--task",
+    "--workers",
+    "--plugins",
+    "--approve-timeout",
+    "--owner",
+    "--channel",
+    "--channel-name",
+    "--debug",
+)
 
 
 def parser(name: str, summary: str) -> ArgumentParser:

@@ -20,8 +20,12 @@ GROUPS: dict[str, dict[str, str]] = {
     "Run": {
         "run": "Run a worker, an agent or a command here, and record it",
         "resume": "Continue a run that was interrupted or answered",
+        "rerun": "Run a worker again, with the same input or some of it changed",
+        "reply": "Continue the session of an agent with a new prompt",
+        "fork": "Start a run with the steps of another run up to an event",
         "dispatch": "Hand a run to the server, which executes it in the background",
         "answer": "Answer a question or a tool call that a run is waiting for",
+        "approvals": "List and revoke the calls that workers may make without asking",
         "cancel": "Cancel a run",
         "workers": "List, show, check and create workers",
         "providers": "List the agents and model APIs that can be used",

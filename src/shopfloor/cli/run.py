@@ -51,6 +51,8 @@ DETAILS = """\
       print the events of the run, one JSON object per line
   shopfloor run --provider claude-code --resume 5f3a 'now the docs'
       continue the agent session of an earlier run, in the folder of that run
+  shopfloor run --provider claude-code --approve 'Bash(git push*)' 'release it'
+      ask before such a command; `shopfloor answer` approves or denies it
   shopfloor run --command 'sort | uniq -c' < words.txt
       the command gets stdin, unless stdin is a terminal
   shopfloor run --command ./deploy --mask-env API_KEY
@@ -68,7 +70,8 @@ Exit codes: 0 completed, 75 waiting for an answer, 128 + N cancelled by signal N
 the exit code of the command or of the error."""
 _ADVANCED = (
     *("--input-json", "--task", "--workers", "--plugins", "--owner", "--channel", "--channel-name"),
-    *("--tools", "--sandbox", "--grace", "--durability", "--mask-env", "--mask-keys", "--debug"),
+    *("--tools", "--sandbox", "--approve", "--approve-timeout"),
+    *("--grace", "--durability", "--mask-env", "--mask-keys", "--debug"),
 )
 _WORKER_OPTIONS = {
     "input": "-i",
@@ -76,6 +79,8 @@ _WORKER_OPTIONS = {
     "task": "--task",
     "workers": "--workers",
     "plugins": "--plugins",
+    "approve": "--approve",
+    "approve_timeout": "--approve-timeout",
     "tool": "--tool",
     "detach": "--detach",
     "json": "--json",

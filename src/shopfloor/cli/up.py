@@ -26,12 +26,16 @@ from shopfloor.cli.arguments import (
     storage_from_args,
 )
 from shopfloor.cli.client_session import is_remote, run_with_client
+from shopfloor.cli.limits import (
+    MALLOC_ARENAS,
+    MALLOC_MMAP_BYTES,
+)
 from shopfloor.cli.main import restore_gc_thresholds
 from shopfloor.cli.shutdown import schedule_exit_if_tasks_remain
 from shopfloor.client import Client
 from shopfloor.engine import Cancellation, CommandRequest, StepCommand, run_command, shell_argv
 from shopfloor.errors import UsageError
-from shopfloor.limits import HOST_SLOTS, MALLOC_ARENAS, MALLOC_MMAP_BYTES, SERVER_PORT
+from shopfloor.limits import HOST_SLOTS, SERVER_PORT
 from shopfloor.log import new_run_id
 from shopfloor.record import Storage
 from shopfloor.wiring import (

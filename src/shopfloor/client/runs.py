@@ -177,9 +177,16 @@ class RunsApi:
         await self._workers.answer(run_id, call_id, answer)
 
     async def rerun(self, run_id: str, input: dict[str, Any] | None = None) -> str:  # noqa: A002 - the worker's own word
-        """Start a run like an earlier one, with another input if there is one. Return the new run's id."""
-        response = await self._api.post(f"/api/runs/{require_run_id(run_id)}/rerun", {"input": input})
-        return str(response["run_id"])
+        """Run the worker of a run again, with these inputs changed. Return the new run's id."""
+        return await self._api.rerun(run_id, input)
+
+    async def reply(self, run_id: str, text: str) -> str:
+        """Continue the session of an agent with a new prompt. Return the new run's id."""
+        return await self._api.reply(run_id, text)
+
+    async def fork(self, run_id: str, at: int) -> str:
+        """Start a run with what a run had done up to the event `at`. Return the new run's id."""
+        return await self._api.fork(run_id, at)
 
     async def stats(
         self,

@@ -71,6 +71,8 @@ class WorkersApi:
         idempotency_key: str | None = None,
         cwd: str | None = None,
         client: ClientInfo | None = None,
+        approve: Sequence[str] = (),
+        approve_timeout: float | None = None,
         priority: int = 0,
         labels: Mapping[str, str] | None = None,
     ) -> AsyncGenerator[StreamEvent | UnknownEvent]:
@@ -89,6 +91,8 @@ class WorkersApi:
             detach=detach,
             cwd=cwd,
             client=client,
+            approve=list(approve),
+            approve_timeout=approve_timeout,
             priority=priority,
             labels=dict(labels or {}),
         )
@@ -123,6 +127,16 @@ class WorkersApi:
         async with aclosing(self._stream_events(slug, first, tools, signal)) as events:
             async for event in events:
                 yield event
+
+    def follow(
+        self, slug: str, run_id: str, *, tools: ToolHandlers | None = None, signal: Signal | None = None
+    ) -> AsyncGenerator[StreamEvent | UnknownEvent]:
+        """Yield the events of a run that was started by another request, such as a rerun, from its first event.
+
+        Closing the stream before its end cancels the run, as for `execute`.
+        """
+        first = ResumedRun(execution_id=require_run_id(run_id), after=0)
+        return self._stream_events(slug, first, tools, signal)
 
     async def generate(
         self,

@@ -64,7 +64,7 @@ def assemble(
     registry = RunRegistry(host_id, policy or ClaimPolicy.QUEUED)
     definitions = Definitions(catalog)
     resumption = Resumption(registry, ports, catalog, definitions)
-    service = RunService(registry, ports, catalog, resumption, agents.check, offers=offers)
+    service = RunService(registry, ports, catalog, resumption, agents=agents, definitions=definitions, offers=offers)
     sub_runs = SubRuns(registry, ports, service)
     step_context = StepContext(
         models=models,

@@ -59,3 +59,9 @@ class StepContext(msgspec.Struct, frozen=True, kw_only=True):
     """The working directory of the run."""
     has_memory: bool = False
     """Whether the worker's memory is added to its system prompts."""
+    approve: tuple[str, ...] = ()
+    """The patterns of calls that a person has to approve: of the run and of its worker."""
+    approve_timeout: float | None = None
+    """Seconds after which a call without a decision is denied; None: the default."""
+    own_tools: frozenset[str] = frozenset()
+    """The tools that the engine executes for the worker."""

@@ -140,20 +140,9 @@ class BlockRun(Run):
         """Name a conversation after this block, which starts it."""
         thread.session_id = session_id_of(self._outer_key)
 
-    async def reply(
-        self,
-        thread: Thread,
-        *,
-        name: str,
-        schema: dict[str, Any] | None,
-        prompt: str | None,
-        retry: Retry | None,
-        timeout_seconds: float | None,
-    ) -> Any:
-        """Let the model answer in a thread, after `prompt` if set. Return its text, or with `schema` its value."""
-        return await self._reply(
-            thread, name=name, schema=schema, prompt=prompt, retry=retry, timeout_seconds=timeout_seconds
-        )
+    async def reply(self, thread: Thread, **options: Any) -> Any:
+        """Let the model answer in a thread, with the options of `Run._reply`."""
+        return await self._reply(thread, **options)
 
 
 class Scope(msgspec.Struct, frozen=True):
@@ -236,6 +225,7 @@ class Interpreter:
             name=name,
             schema=step.schema,
             prompt=prompt,
+            approve=step.approve,
             retry=step.retry,
             timeout_seconds=_time_limit(step, scope),
         )
@@ -271,7 +261,9 @@ class Interpreter:
     # Steps with effects.
 
     async def _call_tool(self, name: str, step: CallTool, scope: Scope) -> None:
-        value = await scope.run.tool(step.tool, lambda: fill(step.input, scope.values), name=name, retry=step.retry)
+        value = await scope.run.tool(
+            step.tool, lambda: fill(step.input, scope.values), name=name, approve=step.approve, retry=step.retry
+        )
         self._set(step.output, value, scope)
 
     async def _command(self, name: str, step: CommandStep, scope: Scope) -> None:
@@ -290,6 +282,7 @@ class Interpreter:
             variables=variables,
             timeout_seconds=_time_limit(step, scope),
             allow_failure=step.allow_failure,
+            approve=step.approve,
             retry=step.retry,
         )
         # Without trailing newlines, like `$(…)` in a shell.
@@ -311,6 +304,7 @@ class Interpreter:
             max_budget=fill(step.max_budget, values),
             cwd=fill(step.cwd, values),
             resume=fill(step.resume, values),
+            approve=step.approve,
             retry=step.retry,
             timeout_seconds=_time_limit(step, scope),
         )
@@ -318,7 +312,12 @@ class Interpreter:
 
     async def _operation(self, name: str, step: Operation, scope: Scope) -> None:
         value = await scope.run.operation(
-            step.plugin, step.tool, lambda: fill(step.input, scope.values), name=name, retry=step.retry
+            step.plugin,
+            step.tool,
+            lambda: fill(step.input, scope.values),
+            name=name,
+            approve=step.approve,
+            retry=step.retry,
         )
         self._set(step.output, value, scope)
 

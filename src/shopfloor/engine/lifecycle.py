@@ -17,6 +17,7 @@ from shopfloor.engine.attempt import Attempt, Finished, StepTry
 from shopfloor.engine.definitions import Definitions, definition_wait_call, definition_wait_result
 from shopfloor.engine.engine_ports import StepContext, StoragePorts
 from shopfloor.engine.error_mapping import as_run_failed, to_run_error
+from shopfloor.engine.fork import copy_events
 from shopfloor.engine.maintenance import end_orphan
 from shopfloor.engine.partial_message_writer import end_partial_messages
 from shopfloor.engine.registry import Claim, RunRegistry
@@ -26,7 +27,7 @@ from shopfloor.engine.slot_usage import Slot
 from shopfloor.engine.subruns import SubRuns
 from shopfloor.engine.watchdog import current_run
 from shopfloor.engine.workers.catalog import Worker
-from shopfloor.engine.workers.definition import Definition
+from shopfloor.engine.workers.definition import BUILTIN_TOOL_NAMES, Definition
 from shopfloor.engine.workers.definition_changes import DefinitionChange
 from shopfloor.engine.workers.python import accepted_arguments
 from shopfloor.errors import (
@@ -284,6 +285,8 @@ class Lifecycle:
     async def _start(self, attempt: Attempt, started: RunStarted, claim: Claim) -> None:
         """Append the start of the attempt, and interrupt an attempt that must not execute."""
         await attempt.append(started)
+        if claim.cancel_reason is None:
+            await copy_events(attempt, self._ports.reader)
         await end_partial_messages(attempt)
         if attempt.replay_state.attempt == 1 and claim.has_started:
             attempt.fail(
@@ -322,7 +325,12 @@ class Lifecycle:
         if first is None or definition is None:
             raise StepFailed("the log has no readable definition: the run cannot be resumed")
         step_context = replace(
-            self._step_context, cwd=first.cwd or self._step_context.cwd, has_memory=definition.memory
+            self._step_context,
+            cwd=first.cwd or self._step_context.cwd,
+            has_memory=definition.memory,
+            approve=tuple(dict.fromkeys([*(first.approve or ()), *definition.approve])),
+            approve_timeout=first.approve_timeout or definition.approve_timeout,
+            own_tools=frozenset(definition.tools) | BUILTIN_TOOL_NAMES,
         )
         worker_input = first.input or {}
         if not isinstance(worker, Worker) or worker.function is None:

@@ -58,10 +58,10 @@ class Resumption:
 
     async def refusal_reason(self, run_id: str) -> str | None:
         """Return why a server must not resume this run; None if it may. The same for all runs of a tree."""
-        starts = await self._read_starts(run_id)
+        starts = await self.read_starts(run_id)
         root = starts[0].root_run_id if starts else None
         if root is not None and root != run_id:
-            starts = await self._read_starts(root) or starts
+            starts = await self.read_starts(root) or starts
         if not starts:
             return None
         folders: list[str] = []
@@ -142,7 +142,7 @@ class Resumption:
 
     async def resume_here(self, run_id: str) -> None:
         """Resume a run in this process. Raises if that is not possible."""
-        starts = await self._read_starts(run_id)
+        starts = await self.read_starts(run_id)
         if not starts:
             raise RunNotFound(f"the run {run_id} cannot be resumed: the beginning of its log is missing or unreadable")
         first, newest = starts[0], starts[-1]
@@ -186,7 +186,7 @@ class Resumption:
                 hint="run the worker again; pass secrets in environment variables",
             )
 
-    async def _read_starts(self, run_id: str) -> Sequence[RunStarted]:
+    async def read_starts(self, run_id: str) -> Sequence[RunStarted]:
         """Return the first events of the attempts of a run; for a queued run, its queued event."""
         last = await last_event(self._ports.reader, run_id)
         seq = last.seq if last is not None else 0

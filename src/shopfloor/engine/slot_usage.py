@@ -106,6 +106,18 @@ class SlotUsage:
         finally:
             self._pausing_count -= 1
 
+    @asynccontextmanager
+    async def release_held_slot(self) -> AsyncGenerator[None]:
+        """Release the slot inside `hold_slot`, while a process of the run waits. The run cannot be suspended then."""
+        self._working_count -= 1
+        try:
+            async with self.release_slot():
+                yield
+        finally:
+            self._working_count += 1
+            if not self._is_interrupted():
+                await self._reacquire_slot()
+
     async def pause(self, seconds: float) -> None:
         """Sleep without recording the wait: the run cannot be suspended meanwhile."""
         self._pausing_count += 1

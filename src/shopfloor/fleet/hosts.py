@@ -15,17 +15,17 @@ from msgspec.structs import replace
 from shopfloor.engine import StoragePorts, tolerate_temporary_errors
 from shopfloor.fleet import host_events
 from shopfloor.fleet.directory import live_offers
-from shopfloor.limits import (
+from shopfloor.fleet.limits import (
     ESTIMATE_CACHE_SECONDS,
     ESTIMATE_RUNS,
     ESTIMATES_CACHED,
-    HOST_CHECK_SECONDS,
     HOST_CPU_HISTORY,
     HOST_EVENT_BATCH_SECONDS,
     HOST_EVENTS_PENDING,
     HOST_FIRST_HEARTBEAT_SECONDS,
     HOST_STATUS_SECONDS,
 )
+from shopfloor.limits import HOST_CHECK_SECONDS
 from shopfloor.log import RunCompleted, RunStarted, now
 from shopfloor.ports import (
     Bus,

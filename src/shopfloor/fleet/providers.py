@@ -21,13 +21,13 @@ from msgspec.structs import replace
 
 from shopfloor.engine import tolerate_temporary_errors
 from shopfloor.errors import AuthenticationFailed, ProviderNotFound
-from shopfloor.limits import (
-    PROVIDER_CHECK_SECONDS,
+from shopfloor.fleet.limits import (
     PROVIDER_FAILURE_SECONDS,
     PROVIDER_LIMIT_SECONDS,
     PROVIDER_POLL_SECONDS,
     PROVIDER_SETTLE_SECONDS,
 )
+from shopfloor.limits import PROVIDER_CHECK_SECONDS
 from shopfloor.log import format_timestamp
 from shopfloor.ports import (
     AccessMode,

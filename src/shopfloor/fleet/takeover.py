@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from shopfloor.fleet.host_events import offline_events
-from shopfloor.limits import (
+from shopfloor.fleet.limits import (
     HOST_HEARTBEATS_MISSED,
     OFFLINE_HOSTS_KEPT,
     OFFLINE_HOSTS_SECONDS,

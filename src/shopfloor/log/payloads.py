@@ -65,6 +65,19 @@ class ClientInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Its own id of the session or conversation."""
 
 
+class BasedOn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The earlier run that a run was made from."""
+
+    run_id: str
+    """The earlier run."""
+    kind: Literal["rerun", "reply", "fork"]
+    """`rerun`: the worker was run again. `reply`: the agent's session continues. `fork`: the run up to an event."""
+    seq: int | None = None
+    """For a fork: the last event of the earlier run that the run starts with."""
+    events: int | None = None
+    """For a fork: how many events are copied from the earlier run. They follow the first event of the run."""
+
+
 class Requirements(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a host must have to execute a run."""
 
@@ -140,6 +153,12 @@ class RunStarted(_Named, frozen=True, kw_only=True):
     """The working directory, if the request names one."""
     client_wait_seconds: float | None = None
     """How long each client tool call waits for the client that executes the run; then the run is cancelled."""
+    approve: list[str] | None = None
+    """The patterns of calls that a person has to approve in this run, beside those of the worker."""
+    approve_timeout: float | None = None
+    """Seconds after which a call without a decision is denied, if the request sets it."""
+    based_on: BasedOn | None = None
+    """The earlier run that this run repeats, continues or forks."""
     priority: int = 0
     """Queued runs with a higher priority start first: from -100 to 100."""
     requires: Requirements | None = None

@@ -16,6 +16,9 @@ from shopfloor.ports.agents import (
     MessageDelta,
     Normalizer,
     OwnTool,
+    PermissionRequest,
+    PermissionWithdrawn,
+    PromptAnswered,
     Provider,
     ProviderInfo,
     SessionEnded,
@@ -102,7 +105,7 @@ from shopfloor.ports.provider_health import (
     require_enabled,
 )
 from shopfloor.ports.queue import ANSWER_ID_PREFIX, ControlMessage, Queue, QueuedRun, QueueGroup
-from shopfloor.ports.run_service import CallResult, RunOrigin, RunRequest, RunService, WorkerInfo
+from shopfloor.ports.run_service import ApprovalRule, CallResult, RunOrigin, RunRequest, RunService, WorkerInfo
 from shopfloor.ports.store import (
     Channel,
     OpenRun,
@@ -132,6 +135,7 @@ __all__ = [
     "AgentReport",
     "AgentRequest",
     "AnnouncedStatus",
+    "ApprovalRule",
     "Audit",
     "AuditEntry",
     "BlobInfo",
@@ -184,6 +188,8 @@ __all__ = [
     "OpenRun",
     "OutputChunk",
     "OwnTool",
+    "PermissionRequest",
+    "PermissionWithdrawn",
     "PluginInfo",
     "PluginStatus",
     "PluginTool",
@@ -191,6 +197,7 @@ __all__ = [
     "Processes",
     "Project",
     "Projects",
+    "PromptAnswered",
     "Provider",
     "ProviderCheck",
     "ProviderFailure",

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from shopfloor.limits import (
+    APPROVAL_PATTERNS,
+    APPROVAL_TIMEOUT_MAX_SECONDS,
     FILTER_MAX_CHARS,
     MAX_PRIORITY,
     PATH_MAX_CHARS,
@@ -54,4 +56,17 @@ class RequestClient(ClientInfo, frozen=True, kw_only=True, omit_defaults=True, f
     session_id: Annotated[ShortText | None, Meta(description="Its own id of the session or conversation.")] = None
 
 
+APPROVAL_PATTERN = r"^[^\s()]+(\(.+\))?$"
+"""A pattern of calls to approve: the name of a tool, and in parentheses a text to compare to its input."""
+Approve = Annotated[
+    list[Annotated[str, Meta(pattern=APPROVAL_PATTERN, max_length=FILTER_MAX_CHARS)]],
+    Meta(
+        max_length=APPROVAL_PATTERNS,
+        description="The calls that a person has to approve: `Bash`, `Bash(git push*)`, `command`, or a tool's name.",
+    ),
+]
+ApproveTimeout = Annotated[
+    Annotated[float, Meta(gt=0, le=APPROVAL_TIMEOUT_MAX_SECONDS)] | None,
+    Meta(description="Seconds after which a call without a decision is denied; by default a day."),
+]
 Client = Annotated[RequestClient | None, Meta(description="The program that sends the request.")]

@@ -26,6 +26,8 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
     """True for runs without a parent, False for runs with a parent."""
     name: str | None = None
     """Name of the worker."""
+    based_on: str | None = None
+    """Only runs that repeat, continue or fork this run."""
     started_after: str | None = None
     """Exclusive. UTC with milliseconds, as in logs."""
     started_before: str | None = None

@@ -15,6 +15,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from shopfloor.server import (
+    approvals,
     artifact_downloads,
     execution_stream,
     fleet,
@@ -44,6 +45,7 @@ _MODULES = (
     logs,
     artifact_downloads,
     run_actions,
+    approvals,
     execution_stream,
     streams,
     queue,

@@ -1,13 +1,16 @@
-"""Response models of fleet events and of the queue."""
+"""Response models of the fleet: providers, the queue and fleet events."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
-from shopfloor.ports import ReasonCode
+from shopfloor.fleet import ProviderState
+from shopfloor.ports import ProviderInfo, ProviderStatus, ReasonCode, UnavailableReason
+from shopfloor.views import ObservedLimit
 
 
 class QueuedItem(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,3 +61,51 @@ class FleetEventList(msgspec.Struct, frozen=True):
     events: Annotated[list[FleetEventItem], Meta(description="The events, oldest first.")]
     cursor: Annotated[str, Meta(description="Where to continue: there is no other event up to this cursor.")]
     gap: Annotated[bool, Meta(description="Whether events after the requested cursor are no longer stored.")]
+
+
+class ProviderItem(ProviderInfo, frozen=True, kw_only=True):
+    """A provider: what the last check found, its status, and the limits that runs met."""
+
+    status: Annotated[
+        ProviderStatus, Meta(description="`unavailable`: not installed, not logged in, or it does not answer.")
+    ]
+    reason: Annotated[UnavailableReason | None, Meta(description="Why it is not available.")]
+    error: Annotated[str | None, Meta(description="What is wrong, or the reason that a person gave.")]
+    estimated_recovery: Annotated[str | None, Meta(description="When it is expected to be available again.")]
+    disabled_by: Annotated[str | None, Meta(description="Who disabled it.")]
+    disabled_at: Annotated[str | None, Meta(description="When it was disabled.")]
+    checked_at: Annotated[str | None, Meta(description="The time of the last check.")]
+    limits: Annotated[list[ObservedLimit], Meta(description="The newest limit of each kind and name.")]
+
+
+class ProviderList(msgspec.Struct, frozen=True):
+    """The agents and model APIs that Shopfloor knows."""
+
+    providers: list[ProviderItem]
+    usable: Annotated[
+        list[str],
+        Meta(description="The names of those that are installed, have credentials and are not disabled."),
+    ]
+
+
+def build_provider_list(states: Sequence[ProviderState]) -> ProviderList:
+    """Return the providers as the API shows them."""
+    return ProviderList(
+        [build_provider(state) for state in states], [state.info.name for state in states if state.usable]
+    )
+
+
+def build_provider(state: ProviderState) -> ProviderItem:
+    """Return a provider as the API shows it."""
+    disabled = state.disabled
+    return ProviderItem(
+        **{name: getattr(state.info, name) for name in ProviderInfo.__struct_fields__},
+        status=state.decision.status,
+        reason=state.decision.reason,
+        error=state.decision.error,
+        estimated_recovery=state.decision.estimated_recovery,
+        disabled_by=None if disabled is None else disabled.by,
+        disabled_at=None if disabled is None else disabled.at,
+        checked_at=state.checked_at,
+        limits=list(state.limits),
+    )

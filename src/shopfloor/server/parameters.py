@@ -78,6 +78,12 @@ class RunParams(Struct, frozen=True, kw_only=True):
         require_run_id(self.run_id)
 
 
+class ApprovalParams(Struct, frozen=True, kw_only=True):
+    """A rule of approvals, by its id or the beginning of it in the path."""
+
+    rule_id: Annotated[str, Meta(pattern=r"^[0-9a-f]{1,16}$", description="The rule.")]
+
+
 class ProviderParams(Struct, frozen=True, kw_only=True):
     """A provider, by its name in the path."""
 

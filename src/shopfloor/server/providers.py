@@ -9,10 +9,10 @@ from shopfloor.decoding import json_decoder
 from shopfloor.errors import Forbidden
 from shopfloor.fleet import ProviderMonitor
 from shopfloor.server.audit import audit, get_caller
+from shopfloor.server.fleet_models import ProviderItem, ProviderList, build_provider, build_provider_list
 from shopfloor.server.openapi import Operations
 from shopfloor.server.parameters import NoParams, ProviderParams
 from shopfloor.server.request_models import DisableRequest, decode_body
-from shopfloor.server.response_models import ProviderItem, ProviderList, build_provider, build_provider_list
 from shopfloor.server.responses import describe_json, get_services, json_response
 
 _disable_decoder = json_decoder(DisableRequest)

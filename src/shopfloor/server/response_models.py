@@ -5,24 +5,21 @@ The API calls a run a worker, its owner an agent, and the status `completed` `do
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Any, Literal, cast
 
 import msgspec
 from msgspec import Meta
 
-from shopfloor.fleet import ProviderState
+from shopfloor.limits import CONTINUED_RUNS
 from shopfloor.ports import (
     LogReader,
     PluginInfo,
-    ProviderInfo,
-    ProviderStatus,
     RunItem,
-    UnavailableReason,
     WorkerInfo,
 )
 from shopfloor.server.limits import RESULT_LOOKAHEAD_EVENTS
-from shopfloor.views import ArchiveEntry, Decision, LogHit, ObservedLimit, Span, is_interrupted
+from shopfloor.server.run_trail import EarlierRun, LaterRun, to_earlier_run
+from shopfloor.views import ArchiveEntry, Decision, LogHit, Span, is_interrupted
 
 WireStatus = Literal["queued", "running", "waiting", "done", "failed", "cancelled"]
 
@@ -110,6 +107,7 @@ class _Worker(msgspec.Struct, frozen=True, kw_only=True):
     has_transcript: bool
     agent_id: Annotated[str | None, Meta(description="The owner of the run.")]
     client: Annotated[RunClient | None, Meta(description="The program that dispatched the run; null if unknown.")]
+    based_on: Annotated[EarlierRun | None, Meta(description="The run that this run repeats, continues or forks.")]
     parent_run_id: Annotated[str | None, Meta(description="The run that called this run.")]
     root_run_id: Annotated[str | None, Meta(description="The root of the tree of runs that this run is part of.")]
     name: str
@@ -214,6 +212,9 @@ class WorkerDetail(_Worker, frozen=True, kw_only=True):
     attempt: int
     last_seq: Annotated[int, Meta(description="The `seq` of the newest log event that is included here.")]
     awaits: Annotated[list[Awaited], Meta(description="The calls that the run and its sub-runs wait for.")]
+    continued_by: Annotated[
+        list[LaterRun], Meta(description=f"The runs based on this run, newest first, at most {CONTINUED_RUNS}.")
+    ]
     summary: Annotated[str | None, Meta(description="What the worker does, as it last reported.")]
     questions: Annotated[list[str], Meta(description="Questions that the worker noted without waiting for an answer.")]
     decisions: Annotated[list[Decision], Meta(description="Decisions that the worker made by itself.")]
@@ -233,6 +234,18 @@ class WorkerList(msgspec.Struct, frozen=True):
     workers: list[WorkerItem]
     total: Annotated[int, Meta(description="The number of matching runs on all pages.")]
     next: Annotated[str | None, Meta(description="The cursor of the next page; null on the last page.")]
+
+
+class WorkerCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """The numbers of runs by status."""
+
+    all: int
+    queued: int
+    running: int
+    waiting: int
+    done: int
+    failed: int
+    cancelled: int
 
 
 class WorkerEvent(msgspec.Struct, frozen=True):
@@ -340,54 +353,6 @@ class Catalogue(msgspec.Struct, frozen=True):
     ]
 
 
-class ProviderItem(ProviderInfo, frozen=True, kw_only=True):
-    """A provider: what the last check found, its status, and the limits that runs met."""
-
-    status: Annotated[
-        ProviderStatus, Meta(description="`unavailable`: not installed, not logged in, or it does not answer.")
-    ]
-    reason: Annotated[UnavailableReason | None, Meta(description="Why it is not available.")]
-    error: Annotated[str | None, Meta(description="What is wrong, or the reason that a person gave.")]
-    estimated_recovery: Annotated[str | None, Meta(description="When it is expected to be available again.")]
-    disabled_by: Annotated[str | None, Meta(description="Who disabled it.")]
-    disabled_at: Annotated[str | None, Meta(description="When it was disabled.")]
-    checked_at: Annotated[str | None, Meta(description="The time of the last check.")]
-    limits: Annotated[list[ObservedLimit], Meta(description="The newest limit of each kind and name.")]
-
-
-class ProviderList(msgspec.Struct, frozen=True):
-    """The agents and model APIs that Shopfloor knows."""
-
-    providers: list[ProviderItem]
-    usable: Annotated[
-        list[str],
-        Meta(description="The names of those that are installed, have credentials and are not disabled."),
-    ]
-
-
-def build_provider_list(states: Sequence[ProviderState]) -> ProviderList:
-    """Return the providers as the API shows them."""
-    return ProviderList(
-        [build_provider(state) for state in states], [state.info.name for state in states if state.usable]
-    )
-
-
-def build_provider(state: ProviderState) -> ProviderItem:
-    """Return a provider as the API shows it."""
-    disabled = state.disabled
-    return ProviderItem(
-        **{name: getattr(state.info, name) for name in ProviderInfo.__struct_fields__},
-        status=state.decision.status,
-        reason=state.decision.reason,
-        error=state.decision.error,
-        estimated_recovery=state.decision.estimated_recovery,
-        disabled_by=None if disabled is None else disabled.by,
-        disabled_at=None if disabled is None else disabled.at,
-        checked_at=state.checked_at,
-        limits=list(state.limits),
-    )
-
-
 class PluginList(msgspec.Struct, frozen=True):
     """The plugins of the server's machine."""
 
@@ -433,6 +398,7 @@ async def build_worker_detail(
     omitted: str | None = None,
     awaits: list[Awaited] | None = None,
     artifacts: list[ArtifactItem] | None = None,
+    continued_by: list[LaterRun] | None = None,
     queue_reason: str | None = None,
 ) -> WorkerDetail:
     """Return a run as its detail contains it. `transcript` is JSON, which is inserted into the response unchanged."""
@@ -448,6 +414,7 @@ async def build_worker_detail(
         attempt=row.attempt,
         last_seq=row.last_seq,
         awaits=awaits or [],
+        continued_by=continued_by or [],
         summary=row.notes.summary,
         questions=list(row.notes.questions),
         decisions=list(row.notes.decisions),
@@ -473,6 +440,7 @@ async def _shared_fields(run: RunItem, logs: LogReader) -> dict[str, Any]:
         "has_transcript": run.has_transcript,
         "agent_id": row.agent_id,
         "client": row.client,
+        "based_on": to_earlier_run(row.based_on),
         "parent_run_id": row.parent_run_id,
         "root_run_id": row.root_run_id,
         "name": row.name,

@@ -9,30 +9,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from shopfloor.errors import Forbidden
-from shopfloor.ports import RunService
-from shopfloor.server import fleet_models, host_models, response_models
+from shopfloor.ports import ApprovalRule, RunService
+from shopfloor.server import fleet_models, host_models, response_models, run_trail
 from shopfloor.server.services import Services
 from shopfloor.views import Stats
-
-
-class WorkerCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """The numbers of runs by status."""
-
-    all: int
-    queued: int
-    running: int
-    waiting: int
-    done: int
-    failed: int
-    cancelled: int
-
 
 RESPONSE_MODELS = (
     response_models.ProblemAnswer,
     response_models.ExecutionProblem,
     response_models.WorkerList,
     response_models.WorkerItem,
-    WorkerCounts,
+    response_models.WorkerCounts,
     response_models.WorkerDetail,
     response_models.WorkerEvents,
     response_models.ArtifactList,
@@ -41,6 +28,8 @@ RESPONSE_MODELS = (
     fleet_models.QueueOverview,
     response_models.FoundEvents,
     response_models.SpanList,
+    run_trail.ApprovalList,
+    ApprovalRule,
     response_models.ChannelList,
     response_models.Deleted,
     response_models.Health,
@@ -48,8 +37,8 @@ RESPONSE_MODELS = (
     response_models.CancelAnswer,
     response_models.Catalogue,
     response_models.PluginList,
-    response_models.ProviderList,
-    response_models.ProviderItem,
+    fleet_models.ProviderList,
+    fleet_models.ProviderItem,
     response_models.JsonRpcResponse,
     host_models.HostList,
     host_models.HostAnswer,

@@ -13,7 +13,15 @@ from shopfloor.server.audit import audit, audit_deleted, get_caller
 from shopfloor.server.openapi import Operations
 from shopfloor.server.parameters import DeleteParams, NoParams, RunParams
 from shopfloor.server.queue import build_worker_items
-from shopfloor.server.request_models import AnswerOrder, CancelOrder, PinRequest, decode_body
+from shopfloor.server.request_models import (
+    AnswerOrder,
+    CancelOrder,
+    ForkOrder,
+    PinRequest,
+    ReplyOrder,
+    RerunOrder,
+    decode_body,
+)
 from shopfloor.server.response_models import (
     CancelAnswer,
     Catalogue,
@@ -32,6 +40,9 @@ from shopfloor.server.runs import get_owned_run
 _run_decoder = json_decoder(RunRequest)
 _cancel_decoder = json_decoder(CancelOrder)
 _answer_decoder = json_decoder(AnswerOrder)
+_rerun_decoder = json_decoder(RerunOrder)
+_reply_decoder = json_decoder(ReplyOrder)
+_fork_decoder = json_decoder(ForkOrder)
 
 operations = Operations()
 
@@ -93,6 +104,55 @@ async def resume_run(request: Request, params: RunParams) -> Response:
     await require_run_service(request).resume(params.run_id)
     await audit(request, "run.resumed", run_id=params.run_id)
     return json_response(RunAnswer(params.run_id))
+
+
+@operations(
+    "POST",
+    "/api/runs/{run_id}/rerun",
+    describe_json(RunAnswer, "The new run is stored and queued."),
+    RunParams,
+    body=RerunOrder,
+    body_required=False,
+)
+async def rerun_run(request: Request, params: RunParams) -> Response:
+    """Run the worker of a run again, with the same input or with some of it changed."""
+    run_service = require_run_service(request)
+    body = await decode_body(request, _rerun_decoder) if await request.body() else RerunOrder()
+    run_id = await run_service.rerun(params.run_id, body.input, idempotency_key=body.idempotency_key)
+    await audit(request, "run.rerun", run_id=run_id, detail=params.run_id)
+    return json_response(RunAnswer(run_id))
+
+
+@operations(
+    "POST",
+    "/api/runs/{run_id}/reply",
+    describe_json(RunAnswer, "The new run is stored and queued."),
+    RunParams,
+    body=ReplyOrder,
+)
+async def reply_to_run(request: Request, params: RunParams) -> Response:
+    """Continue the session of an agent that has ended: a new run resumes the session with this prompt."""
+    run_service = require_run_service(request)
+    body = await decode_body(request, _reply_decoder)
+    run_id = await run_service.reply(params.run_id, body.text, idempotency_key=body.idempotency_key)
+    await audit(request, "run.replied", run_id=run_id, detail=params.run_id)
+    return json_response(RunAnswer(run_id))
+
+
+@operations(
+    "POST",
+    "/api/runs/{run_id}/fork",
+    describe_json(RunAnswer, "The new run is stored and queued."),
+    RunParams,
+    body=ForkOrder,
+)
+async def fork_run(request: Request, params: RunParams) -> Response:
+    """Start a run with the steps and messages of another run up to an event, and continue from there."""
+    run_service = require_run_service(request)
+    body = await decode_body(request, _fork_decoder)
+    run_id = await run_service.fork(params.run_id, body.at, idempotency_key=body.idempotency_key)
+    await audit(request, "run.forked", run_id=run_id, detail=f"{params.run_id} at {body.at}")
+    return json_response(RunAnswer(run_id))
 
 
 @operations("GET", "/api/workers", describe_json(Catalogue, "The workers, by their slugs."))

@@ -18,6 +18,7 @@ from shopfloor.server.parameters import CountParams, DetailParams, ListParams, T
 from shopfloor.server.pending_calls import find_pending_calls
 from shopfloor.server.queue import build_worker_items, find_queue_reasons
 from shopfloor.server.response_models import (
+    WorkerCounts,
     WorkerDetail,
     WorkerEvent,
     WorkerEvents,
@@ -26,7 +27,8 @@ from shopfloor.server.response_models import (
     statuses_for_filter,
     to_wire_status,
 )
-from shopfloor.server.responses import WorkerCounts, describe_json, get_services, json_response
+from shopfloor.server.responses import describe_json, get_services, json_response
+from shopfloor.server.run_trail import find_later_runs
 from shopfloor.server.services import Services
 from shopfloor.views import INTERRUPTED
 
@@ -101,6 +103,7 @@ async def worker_detail(request: Request, params: DetailParams) -> Response:
         awaits=awaits,
         artifacts=artifacts,
         queue_reason=reasons.get(run.row.id),
+        continued_by=await find_later_runs(services.store, params.worker_id),
     )
     return json_response(detail)
 

@@ -67,7 +67,14 @@ async def _open_run_stream(services: Services, run_id: str, after: int) -> Frame
     first = await services.logs.page(run_id, limit=1)
     if first is None:
         raise RunNotFound(f"run {run_id} has no log")
-    return _run_frames(services, run_id, after, wait_for_writer=can_resume_here(services, first))
+    will_start = not first and await _is_queued(services, run_id)
+    return _run_frames(services, run_id, after, wait_for_writer=will_start or can_resume_here(services, first))
+
+
+async def _is_queued(services: Services, run_id: str) -> bool:
+    """Return whether a run has not started and this server will start it."""
+    run = await services.store.get_run(run_id) if services.run_service is not None else None
+    return run is not None and run.row.status == "queued"
 
 
 def event_stream(

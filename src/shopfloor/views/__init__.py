@@ -132,16 +132,22 @@ from shopfloor.views.text_deltas import StreamedBlock, StreamedInput
 from shopfloor.views.timeline import Timeline, TimelineRow, preview, timeline_fold
 from shopfloor.views.truncation import as_text, ms_between, truncate_bytes, truncate_event
 from shopfloor.views.wait_state import (
+    APPROVAL,
+    APPROVAL_OPTIONS,
     DEFINITION_CHANGED,
     RATE_LIMIT,
     WaitState,
+    approval_question,
     definition_wait_message,
+    describe_approval,
     describe_pending_call,
     format_step_key,
     wait_state_step,
 )
 
 __all__ = [
+    "APPROVAL",
+    "APPROVAL_OPTIONS",
     "CLIENT_TOOL",
     "DEFINITION_CHANGED",
     "DONE",
@@ -242,11 +248,13 @@ __all__ = [
     "WorkerStart",
     "add_costs",
     "add_usage",
+    "approval_question",
     "archive",
     "as_text",
     "build_stats",
     "decode_event",
     "definition_wait_message",
+    "describe_approval",
     "describe_inputs",
     "describe_pending_call",
     "display_status",

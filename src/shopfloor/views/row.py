@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from shopfloor.log import (
     AssistantMessage,
+    BasedOn,
     CallCompleted,
     CallStarted,
     ClientInfo,
@@ -66,6 +67,8 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     channel_name: str | None = None
     client: ClientInfo | None = None
     """The program that dispatched the run, if it is known."""
+    based_on: BasedOn | None = None
+    """The earlier run that the run repeats, continues or forks."""
     task: str = ""
     result: str | None = None
     status: str = "running"
@@ -241,6 +244,7 @@ def _first_attempt_fields(row: RunRow, started: RunStarted) -> dict[str, Any]:
         "channel_id": started.channel_id,
         "channel_name": started.channel_name,
         "client": started.client,
+        "based_on": started.based_on,
         "task": started.task or started.name,
         "priority": _clamp_storable(started.priority),
         "requires": started.requires,

@@ -24,6 +24,10 @@ from shopfloor.views.truncation import as_text
 T = TypeVar("T")
 QUESTION = "question"
 """The kind of a wait for a person's answer."""
+APPROVAL = "approval"
+"""The kind of a wait for a person's permission to call a tool or to run a command; also the name of such a call."""
+APPROVAL_OPTIONS = ("approve", "approve for this run", "always approve", "deny")
+"""The answers to an approval."""
 RATE_LIMIT = "rate_limit"
 """The kind of a wait that ends by itself, at the time that the provider has announced."""
 DEFINITION_CHANGED = "definition_changed"
@@ -166,12 +170,31 @@ def describe_pending_call(name: str, kind: str, arguments: Any) -> str:
         options = cast("list[Any]", fields["options"]) if isinstance(fields.get("options"), list) else []
         choices = " / ".join(f"{number}. {option}" for number, option in enumerate(options, start=1))
         text = f"{fields['question']} ({choices})" if choices else str(fields["question"])
+    elif kind == APPROVAL:
+        text = describe_approval(fields)
     elif kind == DEFINITION_CHANGED:
         text = definition_wait_message(arguments)
     else:
         text = f"{name} {as_text(arguments)}" if arguments not in (None, {}, "") else name
     line = " ".join(text[: PREVIEW_CHARS * 4].split())
     return line if len(line) <= PREVIEW_CHARS else f"{line[: PREVIEW_CHARS - 1]}…"
+
+
+def describe_approval(arguments: Any) -> str:
+    """Return what a person is asked to approve: the tool, and its command, path or input."""
+    fields = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else {}
+    tool_input: Any = fields.get("input")
+    inner = cast("dict[str, Any]", tool_input) if isinstance(tool_input, dict) else {}
+    names = ("command", "file_path", "notebook_path", "path", "url", "query")
+    detail = next((str(inner[name]) for name in names if inner.get(name)), None)
+    return f"approval of {fields.get('tool')}: {detail if detail is not None else as_text(tool_input)}"
+
+
+def approval_question(arguments: Any) -> str:
+    """Return what a person is asked to approve, with the difference that an edit makes."""
+    fields = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else {}
+    diff = fields.get("diff")
+    return f"{describe_approval(fields)}\n{diff}" if diff else describe_approval(fields)
 
 
 def definition_wait_message(arguments: Any) -> str:

@@ -19,6 +19,7 @@ from shopfloor.wiring.settings import WorkerSettings, heartbeat_seconds
 from shopfloor.wiring.storage import (
     CommandPorts,
     StorageBackend,
+    find_later_runs,
     local_backend,
     local_command_ports,
     memory_backend,
@@ -35,6 +36,7 @@ __all__ = [
     "allow_plugin",
     "check_plugin",
     "create_plugin",
+    "find_later_runs",
     "find_providers",
     "heartbeat_seconds",
     "hold_server_lock",

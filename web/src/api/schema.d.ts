@@ -331,6 +331,66 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/runs/{run_id}/rerun": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Rerun run
+         * @description Run the worker of a run again, with the same input or with some of it changed.
+         */
+        post: operations["rerun_run"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/runs/{run_id}/reply": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Reply to run
+         * @description Continue the session of an agent that has ended: a new run resumes the session with this prompt.
+         */
+        post: operations["reply_to_run"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/runs/{run_id}/fork": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Fork run
+         * @description Start a run with the steps and messages of another run up to an event, and continue from there.
+         */
+        post: operations["fork_run"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/workers": {
         parameters: {
             query?: never;
@@ -426,6 +486,46 @@ export interface paths {
         put?: never;
         post?: never;
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/approvals": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List approvals
+         * @description List the calls that workers may make without asking, because a person approved them for always.
+         */
+        get: operations["list_approvals"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/approvals/{rule_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Revoke approval
+         * @description Revoke a rule: the worker asks again before such a call. The beginning of the id is enough.
+         */
+        delete: operations["revoke_approval"];
         options?: never;
         head?: never;
         patch?: never;
@@ -807,6 +907,8 @@ export interface components {
             agent_id: string | null;
             /** @description The program that dispatched the run; null if unknown. */
             client: components["schemas"]["RunClient"] | null;
+            /** @description The run that this run repeats, continues or forks. */
+            based_on: components["schemas"]["EarlierRun"] | null;
             /** @description The run that called this run. */
             parent_run_id: string | null;
             /** @description The root of the tree of runs that this run is part of. */
@@ -866,6 +968,20 @@ export interface components {
             session_id?: string | null;
         };
         /**
+         * EarlierRun
+         * @description The run that a run repeats, continues or forks.
+         */
+        EarlierRun: {
+            run_id: string;
+            /**
+             * @description How the run was made from the earlier one.
+             * @enum {unknown}
+             */
+            kind: "fork" | "reply" | "rerun";
+            /** @description For a fork: the last event that it has in common with the run. */
+            seq: number | null;
+        };
+        /**
          * TokenUsage
          * @description Numbers of tokens, by kind.
          */
@@ -922,6 +1038,8 @@ export interface components {
             agent_id: string | null;
             /** @description The program that dispatched the run; null if unknown. */
             client: components["schemas"]["RunClient"] | null;
+            /** @description The run that this run repeats, continues or forks. */
+            based_on: components["schemas"]["EarlierRun"] | null;
             /** @description The run that called this run. */
             parent_run_id: string | null;
             /** @description The root of the tree of runs that this run is part of. */
@@ -975,6 +1093,8 @@ export interface components {
             last_seq: number;
             /** @description The calls that the run and its sub-runs wait for. */
             awaits: components["schemas"]["Awaited"][];
+            /** @description The runs based on this run, newest first, at most 100. */
+            continued_by: components["schemas"]["LaterRun"][];
             /** @description What the worker does, as it last reported. */
             summary: string | null;
             /** @description Questions that the worker noted without waiting for an answer. */
@@ -1042,6 +1162,15 @@ export interface components {
             until: string | null;
             /** @description Whether there is an answer that the run has not processed yet. */
             answered: boolean;
+        };
+        /**
+         * LaterRun
+         * @description A run that repeats, continues or forks another run.
+         */
+        LaterRun: {
+            run_id: string;
+            /** @enum {unknown} */
+            kind: "fork" | "reply" | "rerun";
         };
         /**
          * Decision
@@ -1238,6 +1367,25 @@ export interface components {
             count?: number;
         };
         /**
+         * ApprovalList
+         * @description The calls that workers may make without asking, each with the run in which a person approved it.
+         */
+        ApprovalList: {
+            approvals: components["schemas"]["ApprovalRule"][];
+        };
+        /**
+         * ApprovalRule
+         * @description Calls that a worker may make without asking, because a person approved them for always.
+         */
+        ApprovalRule: {
+            id: string;
+            worker: string;
+            origin: string | null;
+            pattern: string;
+            run_id: string;
+            created_at: string;
+        };
+        /**
          * ChannelList
          * @description All channels.
          */
@@ -1413,6 +1561,8 @@ export interface components {
             /** @default false */
             resume?: boolean;
             /** @default false */
+            fork_session?: boolean;
+            /** @default false */
             tool_limits?: boolean;
             /** @default false */
             read_only?: boolean;
@@ -1432,6 +1582,8 @@ export interface components {
             sub_agents?: boolean;
             /** @default false */
             own_tools?: boolean;
+            /** @default false */
+            approvals?: boolean;
             /** @default false */
             sandbox?: boolean;
             /** @default true */
@@ -1745,6 +1897,16 @@ export interface components {
              */
             client?: components["schemas"]["RequestClient"] | null;
             /**
+             * @description The calls that a person has to approve: `Bash`, `Bash(git push*)`, `command`, or a tool's name.
+             * @default []
+             */
+            approve?: string[];
+            /**
+             * @description Seconds after which a call without a decision is denied; by default a day.
+             * @default null
+             */
+            approveTimeout?: number | null;
+            /**
              * @description Runs with a higher priority start first; by default 0.
              * @default 0
              */
@@ -1865,6 +2027,16 @@ export interface components {
              */
             client?: components["schemas"]["RequestClient"] | null;
             /**
+             * @description The calls that a person has to approve: `Bash`, `Bash(git push*)`, `command`, or a tool's name.
+             * @default []
+             */
+            approve?: string[];
+            /**
+             * @description Seconds after which a call without a decision is denied; by default a day.
+             * @default null
+             */
+            approve_timeout?: number | null;
+            /**
              * @description Runs with a higher priority start first; by default 0.
              * @default 0
              */
@@ -1909,6 +2081,48 @@ export interface components {
              * @default null
              */
             error?: string | null;
+        };
+        /**
+         * RerunOrder
+         * @description A request to run a worker again.
+         */
+        RerunOrder: {
+            /**
+             * @description The inputs to change; the others stay as they were.
+             * @default null
+             */
+            input?: Record<string, unknown> | null;
+            /**
+             * @description A request with the same key returns the same run.
+             * @default null
+             */
+            idempotency_key?: string | null;
+        };
+        /**
+         * ReplyOrder
+         * @description A request to continue the session of an agent.
+         */
+        ReplyOrder: {
+            /** @description The new prompt: what the agent should do next. */
+            text: string;
+            /**
+             * @description A request with the same key returns the same run.
+             * @default null
+             */
+            idempotency_key?: string | null;
+        };
+        /**
+         * ForkOrder
+         * @description A request for a run that starts with a part of another run.
+         */
+        ForkOrder: {
+            /** @description The `seq` of the last event to start with. */
+            at: number;
+            /**
+             * @description A request with the same key returns the same run.
+             * @default null
+             */
+            idempotency_key?: string | null;
         };
         /**
          * DrainOrder
@@ -1980,6 +2194,12 @@ export interface components {
             cwd?: string | null;
             /** @default null */
             client_wait_seconds?: number | null;
+            /** @default null */
+            approve?: string[] | null;
+            /** @default null */
+            approve_timeout?: number | null;
+            /** @default null */
+            based_on?: components["schemas"]["BasedOn"] | null;
             /** @default 0 */
             priority?: number;
             /** @default null */
@@ -2003,6 +2223,19 @@ export interface components {
             version?: string | null;
             /** @default null */
             session_id?: string | null;
+        };
+        /**
+         * BasedOn
+         * @description The earlier run that a run was made from.
+         */
+        BasedOn: {
+            run_id: string;
+            /** @enum {unknown} */
+            kind: "fork" | "reply" | "rerun";
+            /** @default null */
+            seq?: number | null;
+            /** @default null */
+            events?: number | null;
         };
         /**
          * Requirements
@@ -3352,6 +3585,114 @@ export interface operations {
             };
         };
     };
+    rerun_run: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the run. */
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["RerunOrder"];
+            };
+        };
+        responses: {
+            /** @description The new run is stored and queued. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunAnswer"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    reply_to_run: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the run. */
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ReplyOrder"];
+            };
+        };
+        responses: {
+            /** @description The new run is stored and queued. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunAnswer"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    fork_run: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the run. */
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ForkOrder"];
+            };
+        };
+        responses: {
+            /** @description The new run is stored and queued. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunAnswer"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
     list_catalogue: {
         parameters: {
             query?: never;
@@ -3497,6 +3838,67 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Health"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    list_approvals: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The rules, newest first. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApprovalList"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    revoke_approval: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The rule. */
+                rule_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The rule that was deleted. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApprovalRule"];
                 };
             };
             /** @description An error. */

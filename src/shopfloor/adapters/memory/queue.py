@@ -30,13 +30,13 @@ class MemoryQueue:
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
         self._runs: dict[str, _Claim] = {}
-        self._keys: dict[str, tuple[str, tuple[str, dict[str, Any] | None]]] = {}
+        self._keys: dict[str, tuple[str, tuple[Any, ...]]] = {}
         self._messages = store.control_messages
         self._last_number = 0
 
     async def dispatch(self, queued_run: QueuedRun, *, host: str | None = None) -> str:
         started = queued_run.started
-        key, requested = started.idempotency_key, (started.name, started.input)
+        key, requested = started.idempotency_key, (started.name, started.input, started.based_on)
         previous = None if key is None else self._keys.get(key)
         if previous is not None:
             previous_run_id, previously_requested = previous

@@ -129,6 +129,10 @@ def conditions(run_filter: RunFilter, *, by_index: bool = True) -> list[Conditio
         for name in _EQUALITY_FIELDS
         if (value := getattr(run_filter, name)) is not None
     ]
+    if run_filter.based_on is not None:
+        # As in the index.
+        text = "worker_runs.based_on IS NOT NULL AND json_extract(worker_runs.based_on, '$.run_id') = ?"
+        filters.append((text, (run_filter.based_on,)))
     if (statuses := run_filter.statuses) is not None:
         comparison = "= ?" if len(statuses) == 1 else f"IN {placeholders(statuses)}"
         filters.append((f"{column}status {comparison}", statuses))

@@ -411,8 +411,11 @@ def _flatten(rows: list[tuple[Any, ...]]) -> list[Any]:
 
 
 def _hash_request(started: RunStarted) -> bytes:
-    """Return a hash of the requested worker and input."""
-    return hashlib.sha256(msgspec.json.encode((started.name, started.input or {}), order="deterministic")).digest()
+    """Return a hash of what is requested: the worker, the input, and the earlier run if there is one."""
+    requested: tuple[Any, ...] = (started.name, started.input or {})
+    if started.based_on is not None:
+        requested += (started.based_on,)
+    return hashlib.sha256(msgspec.json.encode(requested, order="deterministic")).digest()
 
 
 def _compare_requests(key: str, request_hash: bytes, previous: tuple[str, bytes]) -> str | ConflictError:

@@ -12,8 +12,10 @@ import anyio.lowlevel
 import anyio.to_thread
 import msgspec
 
+from shopfloor.engine.agents.permissions import AgentPermissions
 from shopfloor.engine.agents.request import AgentRuntime
 from shopfloor.engine.agents.transcriber import AgentEnd, PendingEvent, Transcriber, build_agent_result
+from shopfloor.engine.approvals import ApprovalGate
 from shopfloor.engine.attempt import Attempt, StepResult, StepTry
 from shopfloor.engine.cancellation import Cancellation
 from shopfloor.engine.partial_message_writer import PartialMessageWriter
@@ -61,6 +63,9 @@ from shopfloor.ports import (
     Log,
     MessageDelta,
     Normalizer,
+    PermissionRequest,
+    PermissionWithdrawn,
+    PromptAnswered,
     Provider,
     SessionEnded,
     TranscriptItem,
@@ -73,7 +78,14 @@ class AgentProcess:
     """One process of an agent, from its start to its exit."""
 
     def __init__(
-        self, attempt: Attempt, runtime: AgentRuntime, provider: Provider, request: AgentRequest, step_try: StepTry
+        self,
+        attempt: Attempt,
+        runtime: AgentRuntime,
+        provider: Provider,
+        request: AgentRequest,
+        step_try: StepTry,
+        *,
+        gate: ApprovalGate | None = None,
     ) -> None:
         self._attempt = attempt
         self._runtime = runtime
@@ -101,6 +113,7 @@ class AgentProcess:
         self._spent_usd = 0.0
         self._model = request.model
         self._model_lookups = 0
+        self._gate = gate
         self._failure: RunFailed | StorageError | None = None
         """Why the engine stopped the process."""
 
@@ -110,7 +123,13 @@ class AgentProcess:
         launch = self._runtime.launch(self._provider, self._request)
         resumed = self._request.resume is not None
         self._normalizer = self._provider.normalizer(resumed=resumed, prior_usage=launch.prior_usage)
-        command = Command(argv=launch.argv, cwd=self._request.cwd, env=launch.env, stdin=launch.stdin)
+        command = Command(
+            argv=launch.argv,
+            cwd=self._request.cwd,
+            env=launch.env,
+            stdin=launch.stdin,
+            keeps_stdin_open=launch.answer_permission is not None,
+        )
         exit_: Exit | None = None
         async with self._log_stack, graceful_stop(self._attempt, self._cancellation):
             try:
@@ -176,6 +195,9 @@ class AgentProcess:
                 await self._attempt.end(interrupted, error=AgentFailed("the parent agent was interrupted"))
 
     async def _read_output(self, child: Child, launch: Launch) -> Exit | None:
+        permissions = AgentPermissions(
+            self._attempt, self._gate, self._step_try.step_key, launch=launch, child=child, fail=self._fail
+        )
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._stop_when_cancelled, child)
             tasks.start_soon(self._partial_writer.run)
@@ -184,8 +206,16 @@ class AgentProcess:
                 while (chunk := await child.read()) is not None:
                     if chunk.stream == "stderr":
                         self._add_stderr(chunk.data.decode(errors="replace"))
-                    else:
-                        await self._process_reports(self._normalizer.feed(chunk.data))
+                        continue
+                    reports = self._normalizer.feed(chunk.data)
+                    await self._process_reports(reports)
+                    for report in reports:
+                        if isinstance(report, PermissionRequest):
+                            tasks.start_soon(permissions.answer, report)
+                        elif isinstance(report, PermissionWithdrawn):
+                            permissions.withdraw(report.request_id)
+                        elif isinstance(report, PromptAnswered):
+                            child.close_stdin()
             except ShopfloorError as error:
                 self._fail(error)
                 await child.kill()

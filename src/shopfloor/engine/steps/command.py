@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio.lowlevel
 import msgspec
 
+from shopfloor.engine.approvals import ApprovalGate, step_call_key
 from shopfloor.engine.attempt import Attempt, StepResult, StepTry
 from shopfloor.engine.cancellation import Cancellation
 from shopfloor.engine.command_output import OutputBuffer
@@ -20,7 +21,8 @@ from shopfloor.engine.steps.shell_process import (
     failure_reason,
     graceful_stop,
 )
-from shopfloor.errors import StepFailed
+from shopfloor.engine.workers.approval_patterns import COMMAND_TOOL
+from shopfloor.errors import ApprovalDenied, StepFailed
 from shopfloor.ports import Exit, Processes
 
 if TYPE_CHECKING:
@@ -48,10 +50,12 @@ class CommandStepRunner:
         timeout_seconds: float | None = None,
         allow_failure: bool = False,
         echo: Echo | None = None,
+        gate: ApprovalGate | None = None,
     ) -> None:
         """Create the runner.
 
-        `echo` gets the output once the log has it; the command waits for `echo`, and so for its reader.
+        `gate` asks a person before the command starts, if the command matches one of its patterns. `echo` gets the
+        output once the log has it; the command waits for `echo`, and so for its reader.
         """
         self._attempt = attempt
         self._processes = processes
@@ -59,6 +63,7 @@ class CommandStepRunner:
         self._timeout_seconds = timeout_seconds
         self._allow_failure = allow_failure
         self._echo = echo
+        self._gate = gate
         self._output = OutputBuffer()
 
     async def run(self, step_key: StepKey, *, name: str, retry: Retry | None = None) -> CommandResult:
@@ -78,7 +83,21 @@ class CommandStepRunner:
         """Return the end of the output of the newest try, both streams."""
         return self._output.tail()
 
+    async def _check_approval(self, step_try: StepTry) -> None:
+        """Wait until a person has approved the command, if it needs that. Raises `ApprovalDenied`."""
+        if self._gate is None:
+            return
+        described: dict[str, Any] = {"command": self._command.line, "cwd": self._command.cwd}
+        if self._command.variables:
+            described["variables"] = self._command.variables
+        key = step_call_key(step_try.step_key, step_try.try_)
+        denial = await self._gate.check(step_try.step_key, key, COMMAND_TOOL, described)
+        if denial is not None:
+            await self._attempt.begin(step_try)
+            raise ApprovalDenied(f"the command was {denial}", hint="change the worker, or run it again and approve it")
+
     async def _execute(self, step_try: StepTry) -> StepResult:
+        await self._check_approval(step_try)
         cancellation = Cancellation()
         self._output = OutputBuffer(self._attempt.mask)
         process = ShellProcess(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
 
 from shopfloor.engine.workers.source_hash import total_hash
-from shopfloor.limits import SLUG_CHARS
+from shopfloor.limits import FILTER_MAX_CHARS, SLUG_CHARS
+from shopfloor.ports import run_fields
 
 InputType = Literal["string", "number", "integer", "boolean", "array", "object", "any"]
 
@@ -23,6 +25,8 @@ BUILTIN_TOOL_NAMES = frozenset(
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
 NonNegative = Annotated[float, msgspec.Meta(ge=0)]
 Positive = Annotated[float, msgspec.Meta(gt=0)]
+ApprovalPattern = Annotated[str, msgspec.Meta(pattern=run_fields.APPROVAL_PATTERN, max_length=FILTER_MAX_CHARS)]
+"""A pattern of calls that a person has to approve: `Bash`, or `Bash(git push*)`."""
 
 
 class _DefinitionPart(
@@ -109,7 +113,12 @@ class _RetryableStep(_Step, frozen=True, kw_only=True):
     retry: Retry | None = None
 
 
-class _TimedStep(_RetryableStep, frozen=True, kw_only=True):
+class _ApprovableStep(_RetryableStep, frozen=True, kw_only=True):
+    approve: list[ApprovalPattern] = []
+    """The calls that a person has to approve, such as `Bash`, `Bash(git push*)` or `command`."""
+
+
+class _TimedStep(_ApprovableStep, frozen=True, kw_only=True):
     timeout: Positive | str | None = None
     """The time limit of each try: seconds, or a duration such as `90s`, `10m` or `2h`."""
 
@@ -152,7 +161,7 @@ class NextMessage(_TimedStep, frozen=True, kw_only=True, tag="next-message"):
     """JSON Schema. If set, the reply is JSON of this shape."""
 
 
-class CallTool(_RetryableStep, frozen=True, kw_only=True, tag="tool-call"):
+class CallTool(_ApprovableStep, frozen=True, kw_only=True, tag="tool-call"):
     """Calls a tool of the worker without a model."""
 
     tool: str
@@ -217,7 +226,7 @@ class Agent(_TimedStep, frozen=True, kw_only=True, tag="agent"):
     """The variable that gets the answer."""
 
 
-class Operation(_RetryableStep, frozen=True, kw_only=True, tag="operation"):
+class Operation(_ApprovableStep, frozen=True, kw_only=True, tag="operation"):
     """Calls a tool that a plugin offers. The arguments are checked against the tool's schema first."""
 
     plugin: str
@@ -331,6 +340,10 @@ class Definition(_DefinitionPart, frozen=True, kw_only=True):
     tools: dict[str, ToolDefinition] = {}
     memory: bool = False
     """Whether the memories that the worker stored are added to its system prompts."""
+    approve: list[ApprovalPattern] = []
+    """The calls that a person has to approve, in all steps: `Bash`, `Bash(git push*)`, `command`, a tool."""
+    approve_timeout: Positive | None = None
+    """Seconds after which a call without a decision is denied; by default a day."""
     requires: HostRequirements | None = None
     kinds: dict[str, str] = {}
     """The worker's own kinds of steps: `package.module:function`."""
@@ -373,3 +386,14 @@ def path_segment(name: str) -> str:
     Empty if it has no letter or digit.
     """
     return _NON_WORD.sub("-", name.lower()).strip("-")
+
+
+def all_steps(steps: Mapping[str, Step]) -> Iterator[Step]:
+    """Yield the steps of a worker, also those inside other steps."""
+    for step in steps.values():
+        yield step
+        if isinstance(step, Parallel):
+            for branch in step.branches.values():
+                yield from all_steps(branch)
+        elif isinstance(step, ForEach | While):
+            yield from all_steps(step.steps)

@@ -25,6 +25,7 @@ from typing import (
 import msgspec
 
 from shopfloor.decoding import convert
+from shopfloor.engine.workers.approval_patterns import check_patterns
 from shopfloor.engine.workers.definition import (
     Definition,
     HostRequirements,
@@ -35,7 +36,7 @@ from shopfloor.engine.workers.definition import (
 )
 from shopfloor.engine.workers.imports import load_object
 from shopfloor.engine.workers.source_hash import source_hashes
-from shopfloor.errors import InvalidWorker, ToolFailed
+from shopfloor.errors import InvalidInput, InvalidWorker, ToolFailed
 from shopfloor.limits import WORKER_FUNCTIONS
 from shopfloor.ports import label_problem
 
@@ -103,6 +104,8 @@ def worker(
     input: Mapping[str, Any] | None = None,
     tools: Sequence[PythonTool[Any, Any]] = (),
     memory: bool = False,
+    approve: Sequence[str] = (),
+    approve_timeout: float | None = None,
     requires: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[P, R]], PythonWorker[P, R]]: ...
 def worker(
@@ -115,13 +118,16 @@ def worker(
     input: Mapping[str, Any] | None = None,  # noqa: A002 - named as in definitions
     tools: Sequence[PythonTool[Any, Any]] = (),
     memory: bool = False,
+    approve: Sequence[str] = (),
+    approve_timeout: float | None = None,
     requires: Mapping[str, Any] | None = None,
 ) -> Any:
     """Create a worker from an `async def` whose first parameter is the run and whose other parameters are the inputs.
 
     The slug defaults to the function's name, the description to its docstring. `input` adds inputs to those of the
-    parameters: names with types (`{"NAME": str}`) or `InputField`s. `requires` is what a host must have to execute the
-    worker: `{"labels": {"gpu": "yes"}, "providers": ["codex"]}`.
+    parameters: names with types (`{"NAME": str}`) or `InputField`s. `approve` has patterns of calls that a person has
+    to approve (`Bash`, `Bash(git push*)`, `command`, a tool); after `approve_timeout` seconds they are denied.
+    `requires` is what a host must have to execute the worker: `{"labels": {"gpu": "yes"}, "providers": ["codex"]}`.
     """
 
     def decorate(function: Callable[..., Any]) -> PythonWorker[Any, Any]:
@@ -143,6 +149,8 @@ def worker(
                 input=fields,
                 tools={tool.name: tool.definition for tool in tools},
                 memory=memory,
+                approve=_approval_patterns(where, approve, approve_timeout),
+                approve_timeout=approve_timeout,
                 requires=None if requires is None else _host_requirements(requires, where),
                 function=where,
                 functions=_function_hashes(function),
@@ -150,6 +158,16 @@ def worker(
         )
 
     return decorate if function is None else decorate(function)
+
+
+def _approval_patterns(where: str, patterns: Sequence[str], timeout_seconds: float | None) -> list[str]:
+    if timeout_seconds is not None and timeout_seconds <= 0:
+        raise InvalidWorker(f"{where}: `approve_timeout` must be greater than 0, got {timeout_seconds:g}")
+    try:
+        check_patterns(patterns)
+    except InvalidInput as error:
+        raise InvalidWorker(f"{where}: {error.message}", hint=error.hint) from error
+    return list(patterns)
 
 
 def _host_requirements(requires: Mapping[str, Any], where: str) -> HostRequirements:

@@ -2,6 +2,7 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import clsx from "clsx";
 import { useState } from "react";
 import { cancelRun, logUrl, patchRuns, pinRun, type RunDetail, runQuery } from "@/api";
+import { AgainActions } from "@/components/again/AgainActions";
 import { Button, buttonClass } from "@/components/ui/Button";
 import { CopyButton } from "@/components/ui/CopyButton";
 import { ErrorMessage } from "@/components/ui/ErrorMessage";
@@ -31,6 +32,7 @@ export function Actions({ run }: { run: RunDetail }) {
   return (
     <>
       <span className="-mr-1.5 flex shrink-0 items-center max-md:[&>*:not(.on-phone)]:hidden">
+        <AgainActions run={run} />
         <CopyButton text={() => runUrl(run.id)} icon="link" label="Copy link" title="Copy the link to this run (c)" />
         <Button
           variant="ghost"

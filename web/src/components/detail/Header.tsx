@@ -1,6 +1,7 @@
 import clsx from "clsx";
 import { useRef, useState } from "react";
 import type { RunDetail } from "@/api";
+import { Trail } from "@/components/again/Trail";
 import { StatusSign } from "@/components/ui/Badge";
 import { Icon } from "@/components/ui/Icon";
 import { Actions } from "./Actions";
@@ -24,6 +25,7 @@ export function Header({ run }: { run: RunDetail }) {
         <Actions run={run} />
       </div>
       <Facts run={run} />
+      <Trail run={run} />
       <Figures run={run} />
     </header>
   );

@@ -5,6 +5,7 @@ import { Button } from "@/components/ui/Button";
 import { answerOf, isAnswerable, isBrokenJson, optionsOf, questionOf, reasonOf } from "@/views/pendingCalls";
 import { asText } from "@/views/json";
 import { formatDateTime } from "@/views/time";
+import { ApprovalBody } from "@/components/again/ApprovalBody";
 import { changeDraft, deleteDraft, useDraft, useFocusHandover } from "./answerDrafts";
 import { Text } from "./Text";
 
@@ -30,6 +31,7 @@ export function Question({ call }: { call: PendingCall }) {
           ))}
       </p>
       {question === null && <Text text={asText(call.input)} />}
+      {call.kind === "approval" && <ApprovalBody input={call.input} />}
       {call.answered || isSent ? (
         <p role="status" className="text-xs text-text-2">
           Answered. The run continues as soon as it can.
@@ -47,11 +49,14 @@ export function Question({ call }: { call: PendingCall }) {
                 <Button
                   variant="ghost"
                   onClick={() => {
-                    changeDraft(draftKey(call), { isOpen: true });
+                    changeDraft(draftKey(call), {
+                      isOpen: true,
+                      ...(call.kind === "approval" ? { text: "deny: " } : {}),
+                    });
                     setWasJustOpened(true);
                   }}
                 >
-                  Another answer…
+                  {call.kind === "approval" ? "Deny with a reason…" : "Another answer…"}
                 </Button>
               )}
             </div>

@@ -2,7 +2,8 @@
 
 Each line of an assistant message has one block, reported at once under the id of the message. A stream may have
 several results: the last one is the answer, and their counts add up. The control records between Anthropic's SDK and
-Claude Code (`control_request`, `control_response`) are in the same stream, and are ignored.
+Claude Code (`control_request`, `control_response`) are in the same stream; of these, only a request for the permission
+to call a tool is reported.
 """
 
 from __future__ import annotations
@@ -47,13 +48,22 @@ from shopfloor.log import (
     ToolUseBlock,
     UserMessage,
 )
-from shopfloor.ports import MAIN_AGENT, AgentExit, AgentReport, ContextSize, SessionEnded, TranscriptItem
+from shopfloor.ports import (
+    MAIN_AGENT,
+    AgentExit,
+    AgentReport,
+    ContextSize,
+    PermissionRequest,
+    PermissionWithdrawn,
+    PromptAnswered,
+    SessionEnded,
+    TranscriptItem,
+)
 
 IGNORED_RECORD_TYPES = frozenset(
     {
         "auth_status",
         "command_lifecycle",
-        "control_cancel_request",
         "control_request",
         "control_response",
         "conversation_reset",
@@ -113,6 +123,17 @@ def parse_system_record(record: Record) -> list[Note] | None:
         message = text_at(record, _MESSAGE_FIELDS[subtype])
         return None if message is None else [Note(kind="warning", message=message)]
     return [] if subtype in _IGNORED_SYSTEM_SUBTYPES or subtype.startswith(_SCREEN_PREFIX) else None
+
+
+def parse_permission_request(record: Record) -> PermissionRequest:
+    """Return the request of Claude Code for the permission to call a tool."""
+    request = record_at(record, "request")
+    return PermissionRequest(
+        request_id=text_at(record, "request_id") or "",
+        tool=text_at(request, "tool_name") or "",
+        tool_input=request.get("input"),
+        tool_id=text_at(request, "tool_use_id"),
+    )
 
 
 def hook_note(record: Record) -> tuple[Note | None, str]:
@@ -197,7 +218,11 @@ class ClaudeNormalizer(JsonLinesNormalizer):
             case "system":
                 return self._system(record)
             case "result":
-                return self._handle_result(record)
+                return [*self._handle_result(record), PromptAnswered()]
+            case "control_request" if text_at(record_at(record, "request"), "subtype") == "can_use_tool":
+                return [parse_permission_request(record)]
+            case "control_cancel_request":
+                return [PermissionWithdrawn(text_at(record, "request_id") or "")]
             case "rate_limit_event":
                 return self._limit(record_at(record, "rate_limit_info"))
             case "tool_progress":
