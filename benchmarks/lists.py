@@ -26,6 +26,14 @@ from shopfloor.record import Storage
 PAGE = 50
 LIMIT_SECONDS = 0.005
 OWNERS = [f"owner-{number}" for number in range(50)]
+WORKERS = [f"worker-{number}" for number in range(8)]
+PROVIDERS = {"opus": "claude-code", "sonnet": "claude-code", "gpt": "codex", "local": "opencode"}
+"""Providers of the models."""
+MODELS = list(PROVIDERS)
+_SPENDING = (
+    '{"settled":{"usage":{"input":41234,"output":2310,"cache_read":39000,"cache_write":1200,"reasoning":0},'
+    '"cost":{"usd":%s,"source":"agent"}}}'
+)
 _CHANNELS = [f"channel-{number}" for number in range(20)]
 _STATUSES = ("completed",) * 7 + ("failed",) * 2 + ("cancelled",)
 _TYPES = ("builtin", "plugin", "agent")
@@ -42,14 +50,14 @@ _BODY_WORDS = 20
 _ARCHIVE_BYTES = 8_000
 _ARCHIVE_EVERY = 100
 _SEED = 7
-_FIRST_MS = 1_767_225_600_000
-_STEP_MS = 20_000
+FIRST_MS = 1_767_225_600_000
+STEP_MS = 20_000
 _BATCH = 20_000
 
 _COLUMNS = (
     "num, worker_runs.id AS id, channel_id, task, status, started_at, completed_at, worker_type, agent_id, "
     "parent_run_id, root_run_id, worker_runs.name AS name, kind, error_code, error_message, error_hint, provider, "
-    "model, host, attempt, queued_at, duration_ms, tool_calls, messages, usage, cost_usd, sub_usage, sub_cost_usd, "
+    "model, host, attempt, queued_at, duration_ms, tool_calls, messages, spending, cost_usd, "
     "waits, wake_at, outside, children, last_seq, event_count, has_transcript, "
     "channels.name AS channel_name, pins.worker_id IS NOT NULL AS pinned"
 )
@@ -89,9 +97,11 @@ class _Sample:
 
     def run(self, num: int) -> tuple[object, ...]:
         choice = self._random.choice
-        run_id, started_at = new_run_id(), _FIRST_MS + num * _STEP_MS
+        run_id, started_at = new_run_id(), FIRST_MS + num * STEP_MS
         status = choice(_STATUSES)
         failed = status == "failed"
+        owner, model = self._random.randrange(len(OWNERS)), choice(MODELS)
+        cost_usd, duration_ms = round(self._random.expovariate(5), 4), int(self._random.expovariate(1 / 61_000))
         return (
             num,
             run_id,
@@ -99,21 +109,23 @@ class _Sample:
             self.task(num),
             status,
             format_timestamp(started_at),
-            format_timestamp(started_at + 61_000),
+            format_timestamp(started_at + duration_ms),
             choice(_TYPES),
-            choice(OWNERS),
+            OWNERS[owner],
             run_id,
-            "repair",
+            WORKERS[owner % len(WORKERS)],
             "agent",
             "tool_failed" if failed else None,
             "the tests did not pass" if failed else None,
             "host-1",
             1,
-            61_000,
+            duration_ms,
             12,
             9,
-            '{"input":41234,"output":2310,"cache_read":39000,"cache_write":1200,"reasoning":0}',
-            0.0421,
+            _SPENDING % cost_usd,
+            cost_usd,
+            model,
+            PROVIDERS[model],
             120,
             40,
             num % _ARCHIVE_EVERY == 0,
@@ -136,8 +148,8 @@ class _Sample:
 
 _INSERT = (
     "INSERT INTO worker_runs (num, id, channel_id, task, status, started_at, completed_at, worker_type, agent_id, "
-    "root_run_id, name, kind, error_code, error_message, host, attempt, duration_ms, tool_calls, messages, usage, "
-    f"cost_usd, last_seq, event_count, has_transcript) VALUES ({', '.join('?' * 24)})"
+    "root_run_id, name, kind, error_code, error_message, host, attempt, duration_ms, tool_calls, messages, spending, "
+    f"cost_usd, model, provider, last_seq, event_count, has_transcript) VALUES ({', '.join('?' * 26)})"
 )
 _KEY = "coalesce(agent_id, ''), status, worker_type, coalesce(channel_id, ''), name, parent_run_id IS NULL"
 
@@ -177,14 +189,14 @@ def fill(storage: Storage, runs: int) -> None:
     connection.close()
 
 
-class _Client:
+class Client:
     """One keep-alive connection to the server."""
 
     def __init__(self, address: Address) -> None:
         self.http = httpx.Client(base_url=address.url, headers={"Authorization": f"Bearer {address.token}"})
 
-    def get(self, **parameters: str | int) -> httpx.Response:
-        answer = self.http.get("/api/agents/workers", params=parameters)
+    def get(self, path: str = "/api/agents/workers", **parameters: str | int) -> httpx.Response:
+        answer = self.http.get(path, params=parameters)
         answer.raise_for_status()
         return answer
 
@@ -217,7 +229,7 @@ def _compare_calls(
     return found, seconds[1:]
 
 
-def newest(client: _Client, plain_sql: _PlainSql, runs: int, rounds: int) -> list[Result]:
+def newest(client: Client, plain_sql: _PlainSql, runs: int, rounds: int) -> list[Result]:
     ours, theirs = cycle(OWNERS), cycle(OWNERS)
 
     def ask() -> None:
@@ -248,7 +260,7 @@ def newest(client: _Client, plain_sql: _PlainSql, runs: int, rounds: int) -> lis
     ]
 
 
-def total(client: _Client, plain_sql: _PlainSql, runs: int, rounds: int) -> Result:
+def total(client: Client, plain_sql: _PlainSql, runs: int, rounds: int) -> Result:
     def ask() -> None:
         if client.get(limit=1).json()["total"] != runs:
             raise RuntimeError("the total is wrong")
@@ -257,7 +269,7 @@ def total(client: _Client, plain_sql: _PlainSql, runs: int, rounds: int) -> Resu
     return _compared("the total of all, with the newest run, HTTP", found, "SELECT count(*)")
 
 
-def deep(client: _Client, plain_sql: _PlainSql, runs: int, rounds: int) -> Result:
+def deep(client: Client, plain_sql: _PlainSql, runs: int, rounds: int) -> Result:
     place = runs // 2
     cursor = client.get(offset=place - PAGE, limit=PAGE).json()["next"]
     expected = [row["id"] for row in plain_sql.rows(_FAR, place)]
@@ -340,7 +352,7 @@ def run(*, quick: bool) -> list[Result]:
         log_progress(f"{runs:,} runs stored, {size:,.0f} MB, in {perf_counter() - started_at:.0f} s")
         plain_sql = _PlainSql(storage)
         with running_server(storage) as address:
-            client = _Client(address)
+            client = Client(address)
             log_progress("pages over HTTP")
             results = newest(client, plain_sql, runs, pages)
             results += [total(client, plain_sql, runs, scans), deep(client, plain_sql, runs, scans)]

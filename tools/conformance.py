@@ -17,6 +17,7 @@ PARTS = {
     "transcript": "Exchange transcript",
     "dispatch": "Worker dispatch",
     "fleet": "Fleet events",
+    "hosts": "Several hosts",
     "sdk": "Workers SDK",
     "shopfloor": "Shopfloor itself",
 }

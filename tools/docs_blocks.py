@@ -9,7 +9,15 @@ import msgspec
 from msgspec.structs import FieldInfo, fields
 
 from shopfloor.engine.workers import definition
-from shopfloor.engine.workers.definition import Condition, Definition, InputField, Retry, ToolDefinition, Variable
+from shopfloor.engine.workers.definition import (
+    Condition,
+    Definition,
+    HostRequirements,
+    InputField,
+    Retry,
+    ToolDefinition,
+    Variable,
+)
 from shopfloor.engine.workers.validation import BLOCKS
 from tools.docs_blocks_text import BLOCK_EXAMPLES, FIELDS, INTRO, SUMMARIES, TOOL_EXAMPLES
 from tools.docs_markdown import code, fenced, generated, page, section, table
@@ -20,6 +28,7 @@ _SHARED: dict[type[msgspec.Struct], str] = {
     InputField: "Input",
     Variable: "Variable",
     ToolDefinition: "Tool",
+    HostRequirements: "Requires",
     Retry: "Retry",
     Condition: "Condition",
 }

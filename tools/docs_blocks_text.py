@@ -11,6 +11,8 @@ The examples are complete workers. Save one as `workers/<slug>/worker.yaml`, the
 
 SUMMARIES = {
     "Input": "One input of the worker. It is required unless it is `optional` or has a `default`.",
+    "Requires": "What a host must have to execute the worker. The run waits until a host has all of it "
+    "([where and when a run starts](../workers.md#where-and-when-a-run-starts)).",
     "Variable": "A value that exists before a step has set it.",
     "Tool": "A tool that models or `tool-call` steps may call. Without `handler` it is a client tool: the run waits "
     "for "
@@ -55,7 +57,8 @@ SUMMARIES = {
     "`content` (text). An existing key is overwritten. [Memory](../workers.md#memory) explains the rest.",
     "submit_result": "Submits the result of the run, whatever `output` says. `input`: `text` (required) and "
     "`artifacts`, a list of files with `name` and `content`. `shopfloor result --artifacts` lists them.",
-    "update_summary": "Records one line about what the worker is doing. `input`: `summary` (text, required).",
+    "update_summary": "Records one line about what the worker is doing. `input`: `summary` (text, required) and "
+    "`progress` (0 to 1), which lists show.",
 }
 
 FIELDS = {
@@ -65,6 +68,14 @@ FIELDS = {
     "Document.tools": "Tools of the worker, by name.",
     "Document.memory": "Add what the worker has stored with `store_memory` to the system messages of its models and "
     "agents ([memory](../workers.md#memory)).",
+    "Document.approve": "Calls that a person has to approve first, in all steps: `Bash`, `Bash(git push*)`, `command` "
+    "for commands, or the name of a tool ([how to](../how-to/approvals.md)).",
+    "Document.approveTimeout": "Seconds after which a call without a decision is denied. By default a day.",
+    "approve": "Calls of this step that a person has to approve first, besides those of the worker "
+    "([how to](../how-to/approvals.md)).",
+    "Document.requires": "What the host of a run must have.",
+    "labels": "Labels of the host with their values, given by `shopfloor up --label gpu=yes`.",
+    "providers": "Agents and model APIs that the host must have, besides those of its `agent` steps.",
     "Document.kinds": "Block types of the worker's own: a name and `file.py:function` or `package.module:function` "
     "([example](../workers.md#blocks-of-your-own)).",
     "Document.steps": "What the worker does, in order.",
@@ -73,6 +84,7 @@ FIELDS = {
     "type": "The type that a value must have.",
     "optional": "The input may be missing; it is then `null`.",
     "default": "The value if none is given.",
+    "choices": "The only values that are accepted; the page shows them as a choice.",
     "parameters": "The tool's input: parameters by name, each with `type`, `description`, `optional`; or a whole JSON "
     "Schema with "
     "`type: object`.",
@@ -120,7 +132,8 @@ FIELDS = {
     "command": "A list: program and arguments, without a shell. Text: a shell script.",
     "cwd": "The working directory, relative to the folder of the run.",
     "env": "Environment variables to add.",
-    "timeout": "Seconds after which the command is stopped and the step fails.",
+    "timeout": "The time limit of each try: seconds, or a duration such as `90s`, `10m` or `2h`. Then the step is "
+    "stopped and fails with `step_timeout`; `retry` applies.",
     "allowFailure": "Continue with any exit code. `output` still receives what the command printed to stdout.",
     "command.output": "The value that receives what the command prints to stdout.",
     "provider": "The agent: `claude-code`, `claude-sdk`, `codex`, `gemini`, `copilot`, `opencode`.",

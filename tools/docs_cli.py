@@ -18,10 +18,12 @@ VARIABLES = {
     "SHOPFLOOR_DISK_LOW_WATER": "The bytes that must stay free on the disk. With less, no run starts, and active runs "
     "are ended while they can still be recorded.",
     "SHOPFLOOR_PORT": "The port that `shopfloor up` listens on without `--port`; 7420 by default.",
-    "SHOPFLOOR_SLOTS": "The number of runs that `shopfloor up` executes at once without `--slots`.",
+    "SHOPFLOOR_SLOTS": "The number of runs that `shopfloor up` and `shopfloor host` execute at once without `--slots`.",
+    "SHOPFLOOR_HEARTBEAT": "Seconds between two heartbeats of `shopfloor up` and `shopfloor host`; 30 by default.",
     "SHOPFLOOR_EXECUTE_GRACE": "Seconds that a run of `execute` continues after its client disconnected; 0.5 by "
     "default.",
     "SHOPFLOOR_NOTIFY_SECONDS": "Seconds that a run must take for a desktop notification; 30 by default.",
+    "SHOPFLOOR_PROVIDER_CHECK": "Seconds between the checks of providers by a server; 300 by default, 0 for none.",
     "SHOPFLOOR_CLIENT_WAIT": "Seconds that a run of `execute` waits for the result of a client tool before it is "
     "cancelled; a day by default.",
     "SHOPFLOOR_URL": "A server to use instead of the local files: `list`, `status`, `show` and `tail` show its runs, "
@@ -37,6 +39,7 @@ VARIABLES = {
     "SHOPFLOOR_IDLE_CONNECTION_SECONDS": "Seconds that a connection stays open between two requests; 5 by default.",
     "SHOPFLOOR_STALLED_SECONDS": "Seconds that a client may leave a full send buffer unread; 60 by default.",
     "NO_COLOR": "If not empty: no colors, unless `--color always`.",
+    "TZ": "The time zone of the days that `shopfloor stats` shows, without `--tz`; otherwise that of the machine.",
     "TERM": "If `dumb`: no colors, unless `--color always`.",
 }
 # By the names of the constants in reaper.py.

@@ -13,7 +13,7 @@ from tools.docs_fields import without_null
 from tools.docs_markdown import code, generated, page, section, table
 from tools.docs_source import SOURCE, attribute_docs, parsed, summary
 
-PLANNED = frozenset({name for name in FLEET_PAYLOADS if not name.startswith("agent.")})
+PLANNED = frozenset({"worker.scaling", "provider.fallback"})
 """Types that nothing sends yet."""
 
 INTRO = """\
@@ -24,8 +24,29 @@ Schema."""
 
 WORDS = """\
 On the wire a run is a *task* (`taskId`), a host that executes runs is a *worker* (`workerId`), and a session of an
-agent or a model is an *agent* (`agentId`). A session's id is `<run id>:<path>:<iteration>:<try>` of its step, followed
-by `:<attempt>` if a later attempt resumed it; for a sub-agent without a step it is the run's id."""
+agent or a model is an *agent* (`agentId`).
+
+| session | `agentId` | lasts |
+| --- | --- | --- |
+| of an agent | `<run id>:<path>:<iteration>:<try>` of its step | until the try ends |
+| of an agent that a later attempt resumed | the same, followed by `:<attempt>` | until the try ends |
+| of a sub-agent without a step | the run's id | until the run ends |
+| conversation with a model | `<run id>:<path>:<iteration>` of the step that started it | see below |
+
+A conversation lasts until its only step ends, or the `for-each` that started it, or the run, or until one of its steps
+fails for good. It has no process. Its `accessMode` is `api`, and `local` if a script plays the model. It keeps its id
+when a step is tried again and when another host resumes the run.
+
+## Order
+
+- `agent.ready` of Claude Code has the size of its context, which is known when the model begins to answer. It is sent
+  then, or with the next event of the session; its timestamp is the time at which the session was ready. Codex, Gemini,
+  Copilot and OpenCode do not report the size before they work, so `contextTokens` is null. A conversation is ready with
+  the first answer of the model.
+- An error that stops an agent is sent when it is known what follows: as soon as its step has ended, or goes on.
+- A session that is stopped at its time limit, or cancelled, gets `agent.terminated` and no `agent.error`. If
+  another try of a conversation follows its time limit, it gets an `agent.error` with the action `retry`.
+- Nothing takes over from a failed provider yet: the action `fallback` is not sent."""
 
 NULLS = """\
 A payload has all the fields that are marked `always`. A value that cannot be known is `null` and never an

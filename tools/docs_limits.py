@@ -5,12 +5,14 @@ from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
+import shopfloor.cli.limits
+import shopfloor.fleet.limits
 import shopfloor.limits
 import shopfloor.mcp.limits
 from tools.docs_markdown import code, generated, page, section, table
 from tools.docs_source import assigned_name, attribute_docs, parsed, users_of
 
-_MODULES = (shopfloor.limits, shopfloor.mcp.limits)
+_MODULES = (shopfloor.limits, shopfloor.fleet.limits, shopfloor.cli.limits, shopfloor.mcp.limits)
 HEAD = ("limit", "value", "used in", "meaning")
 INTRO = "Limits are constants of this version. A limit that can be set is an option of a command."
 
@@ -19,7 +21,7 @@ _KIB, _MIB, _MB = 1024, 1024**2, 1000**2
 
 def limits_page() -> str:
     parts = [part for module in _MODULES for part in _parts(module)]
-    return page("Limits", generated("`limits.py` and `mcp/limits.py`"), INTRO, *parts)
+    return page("Limits", generated("`limits.py` and those of `fleet/`, `cli/` and `mcp/`"), INTRO, *parts)
 
 
 def _parts(module: ModuleType) -> list[str]:

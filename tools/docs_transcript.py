@@ -7,15 +7,18 @@ from shopfloor.log import (
     PAYLOAD_TYPES,
     RULES,
     Awaits,
+    BasedOn,
     ClientInfo,
     Cost,
     EndedProcess,
+    FailureDecision,
     FileChange,
     Initialization,
     Limit,
     Line,
     Note,
     Process,
+    Requirements,
     RunError,
     Session,
     Usage,
@@ -26,7 +29,19 @@ from tools.docs_markdown import code, generated, page, section, table
 from tools.docs_source import SOURCE, attribute_docs, parsed, summary
 
 OBJECTS: tuple[type[msgspec.Struct], ...] = (
-    *(Process, EndedProcess, Session, Usage, Cost, RunError, Awaits, ClientInfo),
+    *(
+        Process,
+        EndedProcess,
+        Session,
+        Usage,
+        Cost,
+        RunError,
+        FailureDecision,
+        Awaits,
+        ClientInfo,
+        Requirements,
+        BasedOn,
+    ),
     *(Note, Initialization, Limit, FileChange),
 )
 

@@ -172,6 +172,10 @@ class ProjectNotFound(NotFoundError, code="project_not_found"):
     """No project has this name."""
 
 
+class HostNotFound(NotFoundError, code="host_not_found"):
+    """No host has this id."""
+
+
 class ArtifactNotFound(NotFoundError, code="artifact_not_found"):
     """The run has no artifact with this name, or a plugin has the file."""
 
@@ -186,6 +190,10 @@ class ConflictError(ShopfloorError, code="conflict", status=409, exit_code=5):
 
 class AmbiguousWorker(ConflictError, code="ambiguous_worker"):
     """Several projects have a worker of this name."""
+
+
+class ProviderDisabled(ConflictError, code="provider_disabled"):
+    """A person has disabled the provider, so that nothing new may use it."""
 
 
 class LogBusy(ConflictError, code="log_busy"):
@@ -406,8 +414,23 @@ class DefinitionChanged(RunFailed, code="definition_changed", status=409):
     """The worker changed, or its Python code requests other steps than the log has."""
 
 
+class ApprovalDenied(RunFailed, code="approval_denied"):
+    """A person denied a command or a tool call of a worker, or did not answer in time."""
+
+
 class AnswerTimeout(RunFailed, code="answer_timeout"):
     """No answer came in time."""
+
+
+class StepTimeout(
+    RunFailed,
+    code="step_timeout",
+    status=504,
+    exit_code=124,
+    retryable=True,
+    default_hint="raise the `timeout` of the step, or --timeout",
+):
+    """A step took longer than its time limit."""
 
 
 class HostStopped(RunFailed, code="host_stopped", retryable=True):

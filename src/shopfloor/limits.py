@@ -185,6 +185,18 @@ FLEET_TRIM_PARTS: Final = 100
 """The oldest fleet events are deleted in parts of this fraction of the number that is kept."""
 FLEET_CHUNK_BYTES: Final = 64 * 1024
 """The approximate size of the chunks in which the fleet events of a run are stored."""
+APPROVAL_TIMEOUT_SECONDS: Final = 86_400.0
+"""How long a call waits for its approval, unless the worker or the run sets `approve_timeout`. Then it is denied."""
+APPROVAL_TIMEOUT_MAX_SECONDS: Final = 366 * 86_400.0
+"""The longest time that a request can set for approvals."""
+APPROVAL_RULES: Final = 1_000
+"""The number of rules of calls that are always approved."""
+APPROVAL_PATTERNS: Final = 100
+"""The number of patterns of calls to approve in one request for a run."""
+APPROVAL_DIFF_CHARS: Final = 20_000
+"""The length of the difference that an approval of an edit shows."""
+CONTINUED_RUNS: Final = 100
+"""The runs based on a run that its detail lists, newest first."""
 OPEN_BRANCHES: Final = 1_000
 """The number of open steps, and of open calls, that the row of a run tracks."""
 REQUEST_TEXT_CHARS: Final = 2_000
@@ -207,24 +219,16 @@ SPANS_OPEN: Final = 1_000
 """The number of open steps, calls and sub-runs of a run that are tracked; beyond that the oldest are merged too."""
 SPANS_ENDED: Final = 500
 """When twice this many spans have ended, neighbors are merged until this many are left."""
+FIGURE_FILES: Final = 1_000
+"""The number of changed files of a run that are told apart."""
 LOG_HIT_CHARS: Final = 160
 """How much text around a hit is shown when a log is searched."""
 
 # Display.
-FOLD_HEAD_LINES: Final = 20
-"""The number of lines of long output that are shown from its start."""
-FOLD_TAIL_LINES: Final = 5
-"""The number of lines of long output that are shown from its end."""
-FOLD_LINE_CHARS: Final = 2_000
-"""How much of a long line is shown."""
-FULL_LINE_CHARS: Final = 1_000_000
-"""The length at which lines are broken when output is not folded."""
 TREE_SIBLINGS: Final = 40
 """The number of sibling steps that a tree shows."""
 LONGEST_SPAN_SECONDS: Final = 1000 * 366 * 86400
 """The longest time span that an option such as `--since` accepts."""
-UNPARSED_LINE_WARNINGS: Final = 20
-"""The number of lines that were not understood and are reported one by one."""
 PREVIEW_CHARS: Final = 200
 """How much of a tool's input is shown on one line."""
 
@@ -298,12 +302,6 @@ CANCEL_KILL_SECONDS: Final = 30.0
 than a worker needs to return and the outcome to be written."""
 SERVER_PORT: Final = 7420
 """The default port of a server."""
-SERVER_START_SECONDS: Final = 60.0
-"""How long a background server has to start listening before it is stopped."""
-SERVER_DOWN_SECONDS: Final = 60.0
-"""How long `shopfloor down` waits for the server to end."""
-SERVER_POLL_SECONDS: Final = 0.05
-"""How often the start or the end of a server is polled."""
 SERVER_STOP_SECONDS: Final = 20.0
 """How long a server in a thread has to end when its process ends."""
 EXECUTE_GRACE_SECONDS: Final = 0.5
@@ -312,6 +310,13 @@ CLIENT_WAIT_SECONDS: Final = 24 * 60 * 60.0
 """How long a run of `execute` waits for the result of a client tool (`SHOPFLOOR_CLIENT_WAIT`)."""
 ABANDON_SECONDS: Final = 15.0
 """How long a worker has to return after it was stopped; then it is abandoned. Commands are stopped well before."""
+
+# Hosts.
+HOST_HEARTBEAT_SECONDS: Final = 30.0
+"""How often a host sends a heartbeat (`shopfloor host --heartbeat`, `SHOPFLOOR_HEARTBEAT`)."""
+DRAIN_SECONDS: Final = 30.0
+"""How long the runs of a host that is asked to stop may take to end, before other hosts resume them
+(`shopfloor host --drain`)."""
 
 # Agents.
 THREAD_TAIL_BYTES: Final = 8 * 1024 * 1024
@@ -322,6 +327,10 @@ AGENT_LINE_BYTES: Final = 32 * 1024 * 1024
 """The longest line of an agent that is parsed; a longer line is recorded in chunks, as unparsed."""
 AGENT_VERSION_SECONDS: Final = 15.0
 """How long an agent may take to print its version."""
+PROVIDER_STATUS_SECONDS: Final = 10.0
+"""How long a provider may take to say whether it is logged in or answers: its own command, or its list of models."""
+PROVIDER_CHECK_SECONDS: Final = 300.0
+"""How often a server checks whether providers are installed, logged in and answer."""
 AGENT_STDERR_CHARS: Final = 8_000
 """How much of the end of an agent's stderr is read."""
 SESSION_LOOKUPS: Final = 5
@@ -350,18 +359,8 @@ FRAME_BYTES: Final = 128 * 1024 * 1024
 """The longest server-sent event that the SDK reads."""
 
 # The command line.
-FORCED_EXIT_SECONDS: Final = 2.0
-"""How long a command that was interrupted twice may take to clean up."""
-CANCEL_WAIT_SECONDS: Final = 60.0
-"""How long `shopfloor cancel` waits for the run to end."""
 OUTCOME_POLL_SECONDS: Final = 0.1
 """How often the end of a cancelled run is polled."""
-PROGRESS_REDRAW_SECONDS: Final = 0.1
-"""How often the progress line is redrawn."""
-FOLLOW_SILENCE_SECONDS: Final = 1.0
-"""How long a followed run may be silent before its sub-runs are checked for pending calls."""
-TOOL_STDERR_CHARS: Final = 500
-"""How much of the end of a tool command's stderr is passed on."""
 
 # Recovery, control messages and trees of runs.
 RUN_RETRY_SECONDS: Final = 2.0
@@ -376,7 +375,7 @@ CONTROL_MESSAGE_TTL_SECONDS: Final = 60.0
 """How long a control message for an unknown run is kept: the run may still be dispatched."""
 SUB_RUN_DEPTH: Final = 32
 """The number of ancestors of a run."""
-SUB_RUN_CHECK_SECONDS: Final = 5.0
+SUB_RUN_CHECK_SECONDS: Final = 2.0
 """How often a run that waits for a sub-run polls its log, in case a notification is lost."""
 TREE_OPEN_RUNS: Final = 2_000
 """The number of open runs (queued, running or waiting) in one tree."""
@@ -386,14 +385,22 @@ TREE_CHECK_SECONDS: Final = 0.2
 """How often the open runs of a full tree are counted."""
 TREE_COUNTS_CACHED: Final = 1_000
 """The number of trees whose count of open runs a host caches."""
-MALLOC_MMAP_BYTES: Final = 4 * 1024 * 1024
-"""The size from which a value gets memory of its own, which a server returns to the system when it is freed."""
-MALLOC_ARENAS: Final = 2
-"""The number of arenas in which the threads of a server allocate smaller values."""
 REQUEST_BYTES: Final = 10 * 1024 * 1024
 """The largest request body."""
 
 # Requests for runs.
+MAX_PRIORITY: Final = 100
+"""The highest priority of a run; the lowest is its negative."""
+RUN_LABELS: Final = 32
+"""How many labels a run or a host may have."""
+QUEUE_GROUP_RUNS: Final = 20
+"""How many runs of each group of the queue are listed."""
+QUEUE_WAITS: Final = 10_000
+"""How many of the newest starts count for the times that runs waited in the queue."""
+QUEUE_WAITS_SECONDS: Final = 3600
+"""Only runs that started at most so long ago count for these times."""
+PROVIDERS_REFRESH_SECONDS: Final = 5.0
+"""How old the known list of installed providers may be when a host claims runs."""
 FILTER_MAX_CHARS: Final = 1_000
 """The longest filter, search or cursor."""
 WORKER_NAME_MAX_CHARS: Final = 200
@@ -444,12 +451,6 @@ PLUGIN_NOTE_CHARS: Final = 10_000
 """The longest text of a recorded summary, question, decision or error of a plugin; the rest is cut off."""
 PLUGIN_CLAIM_RUNS: Final = 1_000
 """How many runs of a plugin are searched for the owner of a job after a crash."""
-CONFIG_DEPTH: Final = 100
-"""The deepest nesting of a configuration file that `shopfloor mcp install` edits."""
-CONFIG_BYTES: Final = 64 * 1024 * 1024
-"""The largest configuration file that `shopfloor mcp install` edits."""
-CONFIG_ATTEMPTS: Final = 10
-"""How often `shopfloor mcp install` tries to edit a file that its agent changes at the same time."""
 PLUGIN_CHECK_SECONDS: Final = 5.0
 """How long `shopfloor plugins check` waits for its job before it cancels it."""
 
@@ -498,3 +499,23 @@ MEMORY_COMPACT_TOKENS: Final = 16_000
 """Above this size the memories of a worker are condensed by its model."""
 MEMORY_KEYS: Final = 1_000
 """The number of memories of one worker."""
+
+# Statistics.
+STATS_CELLS: Final = 32
+"""Quarters of an hour and models per open session whose spending is corrected when the session's total is known."""
+STATS_DAYS: Final = 366
+"""The longest range of days of statistics."""
+STATS_DEFAULT_DAYS: Final = 14
+"""The range of days of statistics by default, today included."""
+STATS_RUNS: Final = 20_000
+"""How many runs statistics with a filter that has no sums are computed from; if more match, they are refused."""
+STATS_FAILURES: Final = 10
+"""How many groups of failures statistics name."""
+STATS_FAILURE_WORKERS: Final = 5
+"""How many workers a group of failures names."""
+STATS_TOOLS: Final = 20
+"""How many tools statistics name."""
+STATS_TOP_RUNS: Final = 5
+"""How many of the costliest and of the slowest runs statistics name."""
+SORTED_RUNS: Final = 7_000
+"""If at most this many runs match, a list by cost or duration sorts them; else it reads the index of that order."""

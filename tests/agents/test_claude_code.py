@@ -56,7 +56,8 @@ def test_its_messages_are_on_record_and_its_answer_is_printed(claude):
 def test_its_session_is_on_record_before_it_does_anything(claude):
     ran = claude("text").run()
     session = ran.log.session
-    (ready,) = [note["ready"] for note in ran.log.notes("ready")]
+    ready, context = [note["ready"] for note in ran.log.notes("ready")]
+    assert (ready["context_follows"], context) == (True, {"context_tokens": 2100})
     assert (session["provider"], session["access_mode"]) == ("claude-code", "api")
     assert session["session_id"] == ready["session_id"] == ran.log.session_id
     assert (ready["version"], ready["model"]) == ("2.1.325", "claude-opus-5-5")

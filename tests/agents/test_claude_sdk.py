@@ -137,7 +137,7 @@ def test_its_messages_are_on_record_in_a_session_with_our_id(claude):
     assert completed(ran.log, calls=1)
     assert ran.log.texts == ["Hello from the script. ", "Snowman ☃, emoji 😀, <b>html</b>,\nend."]
     assert ran.log.outcome["result"] == ran.log.texts[-1]
-    (ready,) = [note["ready"] for note in ran.log.notes("ready")]
+    ready, _ = [note["ready"] for note in ran.log.notes("ready")]
     session = ran.log.session
     assert (session["provider"], session["access_mode"]) == ("claude-sdk", "api")
     assert session["session_id"] == ready["session_id"] == ran.log.session_id

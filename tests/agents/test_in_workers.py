@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.agent_event_schema import checked_events, payloads
 from tests.agents.agent_runner import AgentRunner, Fields, Log
 from tests.agents.conftest import MakeAgentRunner
 from tests.cli.conftest import SHOPFLOOR
@@ -156,6 +157,7 @@ def test_the_usage_of_an_agent_whose_host_was_killed_is_not_lost(agent_runner: M
     assert status["cost_usd"] == pytest.approx(2 * rest["cost"]["usd"])
 
 
+@pytest.mark.req("FE-10", "FE-23")
 def test_an_agent_whose_host_was_killed_resumes_its_own_session(codex):
     agent = codex("long")
     killed_with_its_host(agent, "gpt-5.5")
@@ -163,5 +165,12 @@ def test_an_agent_whose_host_was_killed_resumes_its_own_session(codex):
     assert log.text.endswith("Go on with what you were doing.")
     assert len(log.payloads("run.started")) == 2
     assert len(log.payloads("step.started")) == 1
+    events = checked_events(agent.shopfloor("events", log.run_id, "--json").stdout)
+    first, second = payloads(events, "agent.spawned")
+    assert [ended["reason"] for ended in payloads(events, "agent.terminated")] == ["system"]
+    assert second["agentId"] == f"{first['agentId']}:2"
+    assert second["process"]["pid"] not in (None, first["process"]["pid"])
+    assert second["process"]["command"] == first["process"]["command"]
+    assert "resume" in second["process"]["args"]
     verified = agent.shopfloor("verify", "--all")
     assert verified.returncode == 0, verified.stdout

@@ -14,6 +14,7 @@ PREFIXES = {
     "transcript": "TR",
     "dispatch": "REQ-WD",
     "fleet": "FE",
+    "hosts": "HO",
     "sdk": "SDK",
     "shopfloor": "SF",
 }

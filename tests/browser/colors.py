@@ -33,10 +33,21 @@ def color_name(color: tuple[float, float, float]) -> str:
 
 
 def background(locator: Locator) -> tuple[float, float, float]:
-    """Return the first background that is not transparent, from the element outwards."""
-    while locator.evaluate("element => getComputedStyle(element).backgroundColor") == "rgba(0, 0, 0, 0)":
-        locator = locator.locator("..")
-    return rgb(locator, "backgroundColor")
+    """Return the color behind the text of an element: its backgrounds and those around it, painted on each other."""
+    channels = locator.evaluate(
+        """(element) => {
+            const colors = [];
+            for (let one = element; one; one = one.parentElement) colors.unshift(getComputedStyle(one).backgroundColor);
+            const canvas = document.createElement("canvas").getContext("2d");
+            for (const color of ["white", ...colors]) {
+                canvas.fillStyle = color;
+                canvas.fillRect(0, 0, 1, 1);
+            }
+            return [...canvas.getImageData(0, 0, 1, 1).data].join(",");
+        }"""
+    )
+    red, green, blue, _ = map(float, channels.split(","))
+    return red, green, blue
 
 
 def contrast(first: tuple[float, float, float], second: tuple[float, float, float]) -> float:

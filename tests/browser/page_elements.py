@@ -50,7 +50,31 @@ def timeline(page: Page) -> Locator:
 
 
 def result(page: Page) -> Locator:
+    """The line with the result of the run; `open_result` shows the rest."""
     return region(page, "Result")
+
+
+def open_result(page: Page) -> Locator:
+    """Open the result, unless it is open."""
+    fold = result(page).get_by_role("button").first
+    fold.wait_for()
+    if fold.get_attribute("aria-expanded") == "false":
+        fold.click()
+    return result(page)
+
+
+def show_timeline(page: Page) -> None:
+    """Choose the tab of the timeline, where the timeline has no room beside the transcript."""
+    tab = page.get_by_role("tab", name="Timeline")
+    if tab.is_visible():
+        tab.click()
+
+
+def set_filter(page: Page, name: str, *, label: str | None = None, value: str | None = None) -> None:
+    """Choose an option of a filter of the list."""
+    page.get_by_role("button", name="Filters").click()
+    page.get_by_role("combobox", name=name).select_option(label=label, value=value)
+    page.keyboard.press("Escape")
 
 
 def button(page: Page, name: str) -> Locator:

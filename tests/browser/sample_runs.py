@@ -6,6 +6,7 @@ import base64
 import struct
 import zlib
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 from tests.browser.logs import agent_run, assistant_message, call, text, tool_result, write_golden_log, write_log
@@ -67,6 +68,10 @@ class SampleRuns(msgspec.Struct, frozen=True, kw_only=True):
     steps: str
     lost_child: str
     long_text: str
+    reader: str
+    """Reads in a row, a list of tasks, and terminal output in inverse colors."""
+    failures: str
+    """A failed run with two failed calls, far apart."""
 
 
 def png(side: int = 40) -> str:
@@ -113,6 +118,31 @@ def everything(child: str) -> Iterator[Payload]:
     yield call("Bash", "c5", command=LONG_COMMAND)  # 19
     yield tool_result("Bash", "c5", "".join(f"line {number} of output\n" for number in range(1, 1_001)))  # 20
     yield text(f"And that was all, said the {NEEDLE}.")  # 21
+
+
+def call_and_result(name: str, call_id: str, output: str, **arguments: Any) -> Iterator[Payload]:
+    yield call(name, call_id, **arguments)
+    yield tool_result(name, call_id, output)
+
+
+def reader() -> Iterator[Payload]:
+    """Yield what an agent does before it changes anything. The numbers in comments are the `seq` of the events."""
+    yield from call_and_result("Read", "r1", "content of one", file_path="src/one.py")  # 4
+    yield from call_and_result("Read", "r2", "content of two", file_path="src/two.py")  # 6
+    yield from call_and_result("Grep", "r3", "src/two.py:1", pattern="needle", path="src")  # 8
+    states = (("Look", "completed"), ("Repair", "in_progress"), ("Test", "pending"))
+    todos = [{"content": text, "status": status} for text, status in states]
+    yield from call_and_result("TodoWrite", "r4", "ok", todos=todos)  # 10
+    yield call("Bash", "r5", command="pytest")  # 12
+    yield tool_result("Bash", "r5", "\x1b[7minverse\x1b[0m text", error="failed", exit_code=1)
+
+
+def failures() -> Iterator[Payload]:
+    yield call("Bash", "f1", command="make one")  # 4
+    yield tool_result("Bash", "f1", "the first failure", error="exit code 1", exit_code=1)
+    yield from (text(f"Thought {number}. " * 20) for number in range(61))  # 6
+    yield call("Bash", "f2", command="make two")  # 67
+    yield tool_result("Bash", "f2", "the second failure", error="exit code 2", exit_code=2)
 
 
 def long_run(events: int) -> Iterator[Payload]:
@@ -165,6 +195,8 @@ def write_sample_runs(storage: Storage) -> SampleRuns:
         long_text=write_log(
             storage, agent_run("Say a lot", text(f"{'many words ' * 3_000}\n\nand an end."), owner="stories")
         ),
+        reader=write_log(storage, agent_run("Look around", *reader(), owner="stories")),
+        failures=write_log(storage, agent_run("Fail twice", *failures(), owner="failures", **outcome)),
         lost_child=write_log(storage, agent_run("Call nobody", *lost, owner="stories"), child_run_id=new_run_id()),
     )
 

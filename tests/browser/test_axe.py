@@ -38,10 +38,13 @@ def test_the_list(tabs: Tabs, recorded_runs: RecordedRuns, colors: str) -> None:
     page = tabs.open(recorded_runs.server, "/agents/all/workers", color_scheme=colors)
     expect(cards(page).first).to_be_visible()
     check(page, "the list")
-    button(page, "Tree").click()
     button(page, "Show sub-runs").first.click()
     expect(button(page, "Hide sub-runs")).to_have_count(1)
-    check(page, "a tree")
+    check(page, "sub-runs below their run")
+    button(page, "Filters").click()
+    expect(page.get_by_role("combobox", name="Worker")).to_be_visible()
+    check(page, "the menu of filters")
+    page.keyboard.press("Escape")
     search(page).fill("quetzalcoatl")
     expect(cards(page)).to_have_count(1)
     check(page, "a search that finds something")
@@ -89,6 +92,8 @@ def test_a_run_that_has_ended(tabs: Tabs, recorded_runs: RecordedRuns, colors: s
         stories.no_messages,
         stories.steps,
         stories.agents,
+        stories.reader,
+        stories.failures,
         stories.lost_child,
     ):
         page.goto(f"{recorded_runs.server.url}/agents/all/workers?worker={run_id}")

@@ -40,6 +40,31 @@ def test_a_worker_runs_with_the_values_of_the_form(tabs: Tabs, server: Server, o
     assert (run["name"], run["channel_id"]) == ("form", "page")
 
 
+@pytest.mark.req("WT-87")
+def test_an_input_with_choices_offers_them(tabs: Tabs, server: Server, owner: str) -> None:
+    page = tabs.open(server, f"/agents/{owner}/workers")
+    dialog = open_form(page, "form")
+    tone = dialog.get_by_role("combobox", name=re.compile("^Tone"))
+    expect(tone.get_by_role("option")).to_have_text(["(none)", "calm", "glad"])
+    tone.select_option(label="glad")
+    dialog.get_by_label(re.compile("^Title")).fill("x")
+    dialog.get_by_role("button", name="Run", exact=True).click()
+    expect(task(page)).to_have_text("Form · x, glad")
+    refused = server.http.post("/api/runs", json={"worker": "form", "input": {"TITLE": "x", "TONE": "sad"}})
+    assert "`TONE` must be one of 'calm', 'glad', got 'sad'" in refused.json()["error"]["message"]
+
+
+def test_the_form_of_an_agent_is_its_prompt_and_the_rest_is_folded(tabs: Tabs, server: Server, owner: str) -> None:
+    page = tabs.open(server, f"/agents/{owner}/workers")
+    dialog = open_form(page, "claude-code")
+    fields = dialog.locator("form").locator("input:visible, textarea:visible, select:visible")
+    expect(fields).to_have_count(1)
+    expect(dialog.get_by_role("textbox", name=re.compile("^Prompt"))).to_be_visible()
+    dialog.get_by_text("Options").click()
+    expect(dialog.get_by_role("textbox", name="Working folder")).to_be_visible()
+    assert fields.count() > 2
+
+
 def test_fields_have_names_for_people_and_for_programs(tabs: Tabs, server: Server, owner: str) -> None:
     page = tabs.open(server, f"/agents/{owner}/workers")
     dialog = open_form(page, "form")

@@ -26,7 +26,7 @@ def press(page: Page, *keys: str) -> None:
 def test_keys_move_through_runs_and_open_them(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
     page = tabs.open(recorded_runs.server, "/agents/stories/workers")
     expect(cards(page).first).to_be_visible()
-    order = [run["id"] for run in recorded_runs.server.runs(agent_id="stories")]
+    order = [run["id"] for run in recorded_runs.server.runs(agent_id="stories", roots=True)]
     press(page, "j", "j")
     press(page, "Enter")
     expect(page).to_have_url(re.compile("worker="))

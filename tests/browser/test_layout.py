@@ -8,7 +8,17 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import FloatRect, Locator, Page, expect
 from tests.browser.conftest import RecordedRuns
-from tests.browser.page_elements import card, cards, result, run_list, selected, task, timeline, transcript
+from tests.browser.page_elements import (
+    card,
+    cards,
+    result,
+    run_list,
+    selected,
+    show_timeline,
+    task,
+    timeline,
+    transcript,
+)
 from tests.browser.server import Server
 from tests.browser.tabs import PHONE, Tabs
 
@@ -35,13 +45,12 @@ def test_the_list_is_on_the_left_and_the_selected_run_on_the_right(tabs: Tabs, s
     assert left["x"] + left["width"] <= right["x"] + 1
 
 
-def test_the_front_page_has_the_runs_of_all_owners_and_an_owners_page_only_theirs(
+def test_the_list_of_all_owners_has_all_runs_and_an_owners_list_only_theirs(
     tabs: Tabs, server: Server, owner: str
 ) -> None:
     mine = server.command("echo mine", "--owner", owner)
     other = server.command("echo other", "--owner", f"{owner}-other")
-    page = tabs.open(server, "/")
-    expect(page).to_have_url(re.compile("/agents/all/workers$"))
+    page = tabs.open(server, "/agents/all/workers")
     expect(card(page, mine)).to_be_visible()
     expect(card(page, other)).to_be_visible()
     page.goto(f"{server.url}/agents/{owner}/workers")
@@ -111,37 +120,46 @@ def test_a_link_on_another_site_leads_to_the_run(tabs: Tabs, server: Server, own
 
 
 SIZES = pytest.mark.parametrize(
-    "size", [(1280, 800), (1440, 900), (1920, 1080), (390, 844)], ids=["small", "usual", "wide", "phone"]
+    "size", [(1280, 800), (1920, 1080), (1024, 768), (390, 844)], ids=["usual", "wide", "tablet", "phone"]
 )
+ROOM_FOR_BOTH_PX = 1100
+"""From this width on, the timeline is at the right of the transcript; below, both are tabs."""
 
 
-def order_of(page: Page) -> tuple[bool, bool]:
-    """Return whether the timeline is above the transcript, and whether it is to its left."""
-    first, second = box_of(timeline(page)), box_of(transcript(page))
-    return first["y"] + first["height"] <= second["y"] + 1, first["x"] + first["width"] <= second["x"] + 1
+def boxes(page: Page) -> dict[str, FloatRect]:
+    """Return where the parts of a run are."""
+    parts = {
+        "header": selected(page).locator("header").first,
+        "transcript": transcript(page),
+        "timeline": timeline(page),
+    }
+    return {name: box_of(part) for name, part in parts.items() if part.is_visible()}
 
 
 @SIZES
-@pytest.mark.req("WT-68")
-def test_the_panes_keep_their_places_when_the_run_ends(
+@pytest.mark.req("WT-68", "WT-51")
+def test_nothing_moves_when_the_run_ends(
     tabs: Tabs, server: Server, owner: str, tmp_path: Path, size: tuple[int, int]
 ) -> None:
     go = tmp_path / "go"
-    run_id = server.dispatch("stepper", owner=owner, GO=str(go))
+    run_id = server.dispatch("stepper", owner=owner, GO=str(go), task="Step on")
     viewport = {"width": size[0], "height": size[1]}
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", viewport=viewport)
-    expect(timeline(page).get_by_text("Wait").first).to_be_visible()
-    before = order_of(page)
-    assert any(before)
+    expect(transcript(page)).to_contain_text("Wait · command")
+    has_both = size[0] >= ROOM_FOR_BOTH_PX
+    if has_both:
+        expect(timeline(page).get_by_text("Wait").first).to_be_visible()
+    before = boxes(page)
+    if has_both:
+        assert before["timeline"]["x"] >= before["transcript"]["x"] + before["transcript"]["width"] - 1
     go.touch()
-    expect(result(page)).to_be_attached()
-    expect(timeline(page).get_by_text("completed").first).to_be_attached()
-    assert order_of(page) == before
-    # The result is above both.
-    result_box = box_of(result(page))
-    assert all(
-        result_box["y"] + result_box["height"] <= box_of(part)["y"] + 1 for part in (transcript(page), timeline(page))
-    )
+    expect(result(page)).to_contain_text("through")
+    if has_both:
+        expect(timeline(page).get_by_text("completed").first).to_be_visible()
+    assert boxes(page) == before
+    # The result is above both, on a line that was there before.
+    line = box_of(result(page))
+    assert line["y"] + line["height"] <= before["transcript"]["y"] + 1
 
 
 @SIZES
@@ -152,30 +170,83 @@ def test_a_run_that_had_ended_before_shows_its_result_its_transcript_and_its_tim
     server.wait_for_status(run_id, "done")
     viewport = {"width": size[0], "height": size[1]}
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", viewport=viewport)
-    expect(timeline(page).get_by_text("completed").first).to_be_attached()
-    first, second, third = (box_of(part) for part in (result(page), transcript(page), timeline(page)))
+    expect(transcript(page)).to_contain_text("did all")
+    first, second = box_of(result(page)), box_of(transcript(page))
     assert first["y"] + first["height"] <= second["y"] + 1
-    is_beside = third["x"] >= second["x"] + second["width"] - 1
-    assert is_beside or third["y"] >= second["y"] + second["height"] - 1
+    if size[0] < ROOM_FOR_BOTH_PX:
+        expect(timeline(page)).not_to_be_visible()
+        show_timeline(page)
+        expect(transcript(page)).not_to_be_visible()
+    expect(timeline(page).get_by_text("completed").first).to_be_visible()
+    if size[0] >= ROOM_FOR_BOTH_PX:
+        assert box_of(timeline(page))["x"] >= second["x"] + second["width"] - 1
+    # A line of the timeline leads to its place in the transcript.
+    timeline(page).locator("li[data-seq]").filter(has_text="Work").get_by_role("button").click()
+    expect(transcript(page).locator('[aria-current="true"]')).to_be_visible()
 
 
 def test_the_transcript_has_most_of_the_room(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
-    viewport = {"width": 1400, "height": 900}
+    viewport = {"width": 1440, "height": 900}
     page = tabs.open(
         recorded_runs.server, f"/agents/all/workers?worker={recorded_runs.stories.everything}", viewport=viewport
     )
     expect(result(page)).to_be_visible()
     expect(timeline(page).get_by_text("completed").first).to_be_visible()
-    assert box_of(transcript(page))["height"] >= 450
+    assert box_of(transcript(page))["height"] >= 620
+    assert box_of(timeline(page))["width"] == 280
+    assert box_of(page.get_by_role("banner").first)["height"] == 44
 
 
-def test_a_timeline_is_no_higher_than_its_content(tabs: Tabs, server: Server, owner: str) -> None:
-    run_id = server.command("echo hello", "--owner", owner)
-    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
-    last = timeline(page).get_by_text("completed")
-    expect(last).to_be_visible()
-    shown, around = box_of(last), box_of(timeline(page))
-    assert around["y"] + around["height"] - (shown["y"] + shown["height"]) < 16
+def test_prose_is_no_wider_than_people_like_to_read(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+    page = tabs.open(
+        recorded_runs.server,
+        f"/agents/all/workers?worker={recorded_runs.stories.long_text}",
+        viewport={"width": 1920, "height": 900},
+    )
+    text = transcript(page).get_by_text("many words").first
+    expect(text).to_be_visible()
+    digit = text.evaluate(
+        "one => { const c = document.createElement('canvas').getContext('2d'); c.font = getComputedStyle(one).font;"
+        " return c.measureText('0').width; }"
+    )
+    assert box_of(text)["width"] <= 80 * digit
+
+
+def test_the_column_that_takes_the_keys_can_be_seen(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+    run_id = recorded_runs.stories.everything
+    page = tabs.open(recorded_runs.server, f"/agents/stories/workers?worker={run_id}&event=7")
+    edge = "one => getComputedStyle(one.parentElement, '::before').backgroundColor"
+    expect(transcript(page).locator('[aria-current="true"]')).to_be_visible()
+    active = card(page, run_id).evaluate(edge)
+    row_edge = (
+        transcript(page).locator('[aria-current="true"]').evaluate("one => getComputedStyle(one).borderLeftColor")
+    )
+    transcript(page).click(position={"x": 5, "y": 5})
+    inactive = card(page, run_id).evaluate(edge)
+    assert active != inactive
+    # The edge of the selected event has the color instead.
+    now = transcript(page).locator('[aria-current="true"]').evaluate("one => getComputedStyle(one).borderLeftColor")
+    assert (row_edge, now) == (inactive, active)
+
+
+def test_the_first_tab_stop_skips_to_the_content(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+    page = tabs.open(recorded_runs.server, "/agents/stories/workers")
+    expect(cards(page).first).to_be_visible()
+    page.keyboard.press("Tab")
+    skip = page.get_by_role("link", name="Skip to content")
+    expect(skip).to_be_focused()
+    expect(skip).to_be_in_viewport(ratio=1)
+    page.keyboard.press("Enter")
+    expect(page.locator("main")).to_be_focused()
+
+
+def test_the_top_bar_leads_to_the_pages(tabs: Tabs, server: Server, owner: str) -> None:
+    page = tabs.open(server, f"/agents/{owner}/workers")
+    pages = page.get_by_role("navigation", name="Pages")
+    expect(pages.get_by_role("link")).to_have_text(["Overview", "Runs", "Fleet"])
+    expect(pages.get_by_role("link", name="Runs")).to_have_attribute("aria-current", "page")
+    expect(pages.get_by_role("link", name="Fleet")).to_have_attribute("href", "/fleet")
+    expect(pages.get_by_role("link", name="Overview")).to_have_attribute("href", "/")
 
 
 def test_in_a_narrow_column_names_can_be_read(tabs: Tabs, server: Server) -> None:

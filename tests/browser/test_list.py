@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 from tests.browser.colors import background, color_name, contrast, rgb
 from tests.browser.conftest import RecordedRuns
-from tests.browser.page_elements import button, card, cards, pill, run_list, search, selected, task
+from tests.browser.page_elements import button, card, cards, pill, run_list, search, selected, set_filter, task
 from tests.browser.server import Server
 from tests.browser.tabs import Tabs
 
@@ -99,6 +99,12 @@ def test_pills_filter_by_status_and_the_count_follows(tabs: Tabs, server: Server
         expect(cards(page)).to_have_count(0)
     pill(page, "All").click()
     expect(cards(page)).to_have_count(3)
+    # Each pill has its number, also while another one is chosen.
+    pill(page, "Done").click()
+    for name, count in {"All": 3, "Running": 1, "Done": 1, "Failed": 1, "Waiting": 0}.items():
+        expect(pill(page, name)).to_have_attribute("title", f"{name}: {count}")
+    server.command("exit 4", "--owner", owner)
+    expect(pill(page, "Failed")).to_have_attribute("title", "Failed: 2")
 
 
 def test_runs_are_filtered_by_worker_and_by_channel(tabs: Tabs, server: Server, owner: str) -> None:
@@ -108,12 +114,12 @@ def test_runs_are_filtered_by_worker_and_by_channel(tabs: Tabs, server: Server, 
     server.wait_for_status(child, "done")
     page = tabs.open(server, f"/agents/{owner}/workers")
     expect(cards(page)).to_have_count(3)
-    page.get_by_role("combobox", name="Channel").select_option(label="#attic")
+    set_filter(page, "Channel", label="#attic")
     expect(cards(page)).to_have_count(1)
     expect(card(page, there)).to_be_visible()
-    page.get_by_role("combobox", name="Channel").select_option(index=0)
+    button(page, "Channel is #attic").click()
     expect(card(page, here)).to_be_visible()
-    page.get_by_role("combobox", name="Worker").select_option(value="child")
+    set_filter(page, "Worker", value="child")
     expect(cards(page)).to_have_count(1)
     expect(card(page, child)).to_be_visible()
     page.reload()
@@ -121,29 +127,45 @@ def test_runs_are_filtered_by_worker_and_by_channel(tabs: Tabs, server: Server, 
 
 
 @pytest.mark.req("WT-42")
-def test_a_card_shows_the_task_on_two_lines_status_channel_time_duration_and_cost(
+def test_a_card_of_two_lines_shows_the_task_the_status_where_it_came_from_its_age_and_cost(
     tabs: Tabs, server: Server, recorded_runs: RecordedRuns, owner: str
 ) -> None:
     long = server.command(f"echo {'many words ' * 40}", "--owner", owner)
     page = tabs.open(server, f"/agents/{owner}/workers")
-    lines = card(page, long).evaluate(
-        """(card) => {
-            const task = [...card.querySelectorAll("*")].find((one) => one.scrollHeight > one.clientHeight + 4 && one.textContent.includes("many words"));
-            return task ? task.clientHeight / parseFloat(getComputedStyle(task).lineHeight) : null;
-        }"""
-    )
-    assert lines is not None, "the task is not cut"
-    assert 1.5 < lines < 2.5
+    box = card(page, long).bounding_box()
+    assert box
+    assert box["height"] == 48
+    task_text = card(page, long).get_by_text("echo many words")
+    assert task_text.evaluate("one => one.scrollWidth > one.clientWidth"), "the task is not cut"
     page = tabs.open(recorded_runs.server, "/agents/stories/workers")
     shown = card(page, recorded_runs.stories.everything)
-    for text in ("Find out what is wrong", "done", "#general", "1h ago", "$0.04"):
+    for text in ("Find out what is wrong", "claude-code", "#general", "1h", "$0.04"):
         expect(shown).to_contain_text(text)
+    expect(shown.get_by_role("img", name="done", exact=True)).to_be_visible()
     expect(shown.locator("time")).to_have_attribute("title", re.compile(r"20\d\d.*\d\d:\d\d:\d\d"))
-    expect(shown).to_contain_text(re.compile(r"\d(\.\d)? s|\d+ ms|\dm \d+s"))
+
+
+def test_the_second_line_of_a_card_tells_why_to_look_at_the_run(
+    tabs: Tabs, server: Server, recorded_runs: RecordedRuns, owner: str
+) -> None:
+    run_id = server.dispatch("asker", owner=owner)
+    page = tabs.open(server, f"/agents/{owner}/workers")
+    expect(card(page, run_id)).to_contain_text("Which colour shall it be?")
+    assert color_name(rgb(card(page, run_id).get_by_text("Which colour"))) == "blue"
+    page = tabs.open(recorded_runs.server, "/agents/stories/workers")
+    error = card(page, recorded_runs.stories.failed).get_by_text("the provider refuses for now")
+    expect(error).to_be_visible()
+    assert color_name(rgb(error)) == "red"
+
+
+def test_the_title_of_a_run_is_its_worker_and_the_values_it_was_given(tabs: Tabs, server: Server, owner: str) -> None:
+    run_id = server.dispatch("form", owner=owner, TITLE="Jon", COUNT=5)
+    page = tabs.open(server, f"/agents/{owner}/workers")
+    expect(card(page, run_id)).to_contain_text("Form · Jon, COUNT=5")
 
 
 @pytest.mark.req("WT-43")
-def test_badges_are_amber_green_red_and_blue(tabs: Tabs, server: Server, owner: str) -> None:
+def test_statuses_are_amber_green_red_and_blue(tabs: Tabs, server: Server, owner: str) -> None:
     runs = {
         "green": (server.command("echo fine", "--owner", owner), "done"),
         "red": (server.command("exit 3", "--owner", owner), "failed"),
@@ -153,12 +175,22 @@ def test_badges_are_amber_green_red_and_blue(tabs: Tabs, server: Server, owner: 
     for colors in ("light", "dark"):
         page = tabs.open(server, f"/agents/{owner}/workers", color_scheme=colors)
         for color, (run_id, status) in runs.items():
-            badge = card(page, run_id).locator(f'[data-status="{status}"]')
-            expect(badge).to_contain_text(status)
-            assert (color_name(rgb(badge)), color_name(rgb(badge, "backgroundColor"))) == (color, color), (
-                status,
-                colors,
-            )
+            icon = card(page, run_id).get_by_role("img", name=re.compile(f"^{status}"))
+            expect(icon).to_be_visible()
+            assert color_name(rgb(icon)) == color, (status, colors)
+            # Also for those who cannot tell the colors apart: each status has a shape of its own.
+            assert contrast(rgb(icon), background(icon)) >= 3
+        for run_id, status in runs.values():
+            card(page, run_id).click()
+            badge = selected(page).locator("header").first.locator("li").locator(f'[data-status="{status}"]')
+            expect(badge).to_have_text(re.compile(f"^{status}"))
+            assert contrast(rgb(badge), background(badge)) >= 4.5
+        shapes = (
+            run_list(page)
+            .locator("[data-status] path")
+            .evaluate_all("all => new Set(all.map(one => one.getAttribute('d'))).size")
+        )
+        assert shapes >= 4
 
 
 @pytest.mark.req("WT-44")
@@ -179,14 +211,11 @@ def test_the_selected_card_shows_its_wait_and_its_origin(tabs: Tabs, server: Ser
     for colors in ("light", "dark"):
         page = tabs.open(server, f"/agents/all/workers?of=asker&worker={run_id}", color_scheme=colors)
         expect(card(page, run_id)).to_have_attribute("aria-current", "true")
-        badge = card(page, run_id).locator('[data-status="waiting"]')
-        assert contrast(rgb(badge), rgb(badge, "backgroundColor")) >= 4.5
-        # The color of the badge is like that of the selection, so the badge has an outline.
-        assert contrast(rgb(badge), background(card(page, run_id))) >= 4.5
-        assert badge.evaluate("one => getComputedStyle(one).boxShadow") != "none"
-        box = card(page, run_id).get_by_title("Channel: #workshop").bounding_box()
-        assert box
-        assert box["width"] >= 40
+        icon = card(page, run_id).get_by_role("img", name="waiting: question", exact=True)
+        assert contrast(rgb(icon), background(icon)) >= 3
+        line = card(page, run_id).get_by_text("#workshop")
+        expect(line).to_contain_text("Which colour shall it be?")
+        assert contrast(rgb(line), background(line)) >= 4.5
 
 
 def test_a_card_is_a_link_that_can_be_opened_in_another_tab(tabs: Tabs, server: Server, owner: str) -> None:
@@ -197,16 +226,15 @@ def test_a_card_is_a_link_that_can_be_opened_in_another_tab(tabs: Tabs, server: 
     expect(task(opened.value)).to_have_text("echo linked")
 
 
-def test_the_tree_shows_sub_runs_under_the_run_that_called_them(tabs: Tabs, server: Server, owner: str) -> None:
+@pytest.mark.req("WT-83")
+def test_sub_runs_are_folded_below_the_run_that_called_them(tabs: Tabs, server: Server, owner: str) -> None:
     parent = server.dispatch("parent", owner=owner)
     server.wait_for_status(parent, "done")
     children = [run["id"] for run in server.runs(parent=parent)]
     assert len(children) == 2
     page = tabs.open(server, f"/agents/{owner}/workers")
-    expect(cards(page)).to_have_count(3)
-    button(page, "Tree").click()
-    expect(button(page, "Tree")).to_have_attribute("aria-pressed", "true")
     expect(cards(page)).to_have_count(1)
+    expect(button(page, "Show sub-runs")).to_have_attribute("title", "Show sub-runs (2)")
     button(page, "Show sub-runs").click()
     for child in children:
         expect(card(page, child)).to_be_visible()
@@ -214,9 +242,21 @@ def test_the_tree_shows_sub_runs_under_the_run_that_called_them(tabs: Tabs, serv
     assert outer
     assert inner
     assert inner["y"] > outer["y"]
+    assert inner["height"] == 32
     button(page, "Hide sub-runs").click()
     expect(cards(page)).to_have_count(1)
-    expect(page).to_have_url(re.compile("tree=true"))
+    # By keys too: a fold is no stop of the Tab key.
+    card(page, parent).focus()
+    page.keyboard.press("ArrowRight")
+    expect(cards(page)).to_have_count(3)
+    page.keyboard.press("ArrowLeft")
+    expect(cards(page)).to_have_count(1)
+    # A list without folds has sub-runs like all other runs.
+    button(page, "Filters").click()
+    page.get_by_role("checkbox", name="List sub-runs").check()
+    expect(cards(page)).to_have_count(3)
+    expect(page).to_have_url(re.compile("flat=true"))
+    expect(button(page, "Show sub-runs")).to_have_count(0)
 
 
 def test_the_tree_expands_down_to_the_selected_run(tabs: Tabs, server: Server, owner: str) -> None:
@@ -224,7 +264,7 @@ def test_the_tree_expands_down_to_the_selected_run(tabs: Tabs, server: Server, o
     server.wait_for_status(top, "done")
     (parent,) = [run["id"] for run in server.runs(parent=top)]
     child, other = [run["id"] for run in server.runs(parent=parent)]
-    page = tabs.open(server, f"/agents/{owner}/workers?tree=true&worker={child}")
+    page = tabs.open(server, f"/agents/{owner}/workers?worker={child}")
     expect(card(page, child)).to_have_attribute("aria-current", "true")
     expect(card(page, child)).to_be_in_viewport()
     # A branch that the user collapses stays collapsed.
@@ -234,10 +274,11 @@ def test_the_tree_expands_down_to_the_selected_run(tabs: Tabs, server: Server, o
     expect(cards(page)).to_have_count(1)
     page.get_by_role("link", name="Parent run").click()
     expect(card(page, parent)).to_have_attribute("aria-current", "true")
-    # The path also expands when the list becomes a tree.
-    page.goto(f"{server.url}/agents/{owner}/workers?worker={other}")
+    # The path also expands when the list gets its folds back.
+    page.goto(f"{server.url}/agents/{owner}/workers?flat=true&worker={other}")
     expect(cards(page)).to_have_count(4)
-    button(page, "Tree").click()
+    button(page, "Filters").click()
+    page.get_by_role("checkbox", name="List sub-runs").uncheck()
     expect(card(page, other)).to_be_in_viewport()
     expect(run_list(page).get_by_role("button", name="Hide sub-runs")).to_have_count(2)
 
@@ -247,13 +288,13 @@ def test_a_new_run_appears_live_and_is_updated(tabs: Tabs, server: Server, owner
     page = tabs.open(server, f"/agents/{owner}/workers")
     expect(page.get_by_text("0 runs", exact=True)).to_be_visible()
     run_id = server.dispatch("asker", owner=owner)
-    expect(card(page, run_id)).to_contain_text("waiting")
+    expect(card(page, run_id).get_by_role("img", name="waiting: question")).to_be_visible()
     expect(page.get_by_text("1 run", exact=True)).to_be_visible()
     newer = server.command("echo newer", "--owner", owner)
     expect(cards(page).first).to_have_attribute("data-run", newer)
     call_id = server.detail(run_id)["awaits"][0]["call_id"]
     server.http.post(f"/api/runs/{run_id}/answer", json={"call_id": call_id, "answer": "blue"})
-    expect(card(page, run_id)).to_contain_text("done")
+    expect(card(page, run_id).get_by_role("img", name="done")).to_be_visible()
 
 
 def test_a_run_that_is_deleted_in_one_tab_disappears_in_the_others(tabs: Tabs, server: Server, owner: str) -> None:
@@ -276,7 +317,7 @@ def test_a_run_that_is_deleted_in_one_tab_disappears_in_the_others(tabs: Tabs, s
 
 
 def test_an_empty_list_shows_a_message(own_server: Server, tabs: Tabs) -> None:
-    page = tabs.open(own_server)
+    page = tabs.open(own_server, "/agents/all/workers")
     expect(
         page.get_by_role("region", name="Runs").get_by_text(re.compile("no (run|worker)s", re.IGNORECASE)).first
     ).to_be_visible()

@@ -117,12 +117,12 @@ def printer(server: Server, tmp_path: Path, owner: str) -> Printer:
 def test_rows_are_loaded_however_fast_events_arrive(tabs: Tabs, server: Server, owner: str, printer: Printer) -> None:
     context = tabs.paused_clock_context(viewport=TALL)
     page = tabs.open(server, f"/agents/{owner}/workers?worker={printer.run_id}", context=context)
-    known = transcript(page).get_by_text(f"{printer.events} events")
+    known = page.get_by_role("tab", name=f"Transcript {printer.events}", exact=True)
     tabs.step_until(page, lambda: known.count() == 1, "the page to know how long the log is")
     tabs.wait_until(lambda: tabs.paths(f"/api/stream.*{printer.run_id}") != [], "the page to follow the run")
     for number in range(2, 12):
         printer.tick(number)
-        expect(transcript(page)).to_contain_text(f"{printer.events} events")
+        expect(page.get_by_role("tab", name=f"Transcript {printer.events}", exact=True)).to_be_visible()
         # Shorter than the delay of the page before it loads.
         page.clock.run_for(30)
     expect(transcript(page)).to_contain_text("tick 11.")
@@ -146,7 +146,7 @@ def test_live_events_are_shown_when_an_older_response_arrives_after_them(
     tabs.wait_until(lambda: delayed != [], "a request for the log")
     for number in range(2, 5):
         printer.tick(number)
-    expect(transcript(page)).to_contain_text(f"{printer.events} events")
+    expect(page.get_by_role("tab", name=f"Transcript {printer.events}", exact=True)).to_be_visible()
     assert ticks(page) == []
     route, answer = delayed[0]
     route.fulfill(response=answer)
@@ -196,17 +196,24 @@ def test_the_end_is_followed_until_the_reader_scrolls_away(tabs: Tabs, server: S
     expect(newest.last).to_be_in_viewport()
 
 
-def test_nothing_jumps_while_text_streams(tabs: Tabs, server: Server, model: ModelServer, owner: str) -> None:
+def test_nothing_jumps_while_text_streams_and_when_the_run_ends(
+    tabs: Tabs, server: Server, model: ModelServer, owner: str
+) -> None:
     model.say(Turn(say=[Text(text=WORDS * 5)], chunk=30, pause=0.05))
     run_id = server.dispatch("speaker", owner=owner, TOPIC="calm")
     context = tabs.context()
     context.add_init_script(
+        # The text that streams becomes a row at the same place, so the element below it, which is empty then, does not
+        # count; nor does the frame in the chart, which shows where the reader is.
         """new PerformanceObserver((list) => {
-            for (const one of list.getEntries()) window.shifted = (window.shifted ?? 0) + one.value;
+            const counts = (one) => one.sources.some(({ node }) => !node?.closest?.("[data-tail], [data-frame]"));
+            for (const one of list.getEntries().filter(counts)) window.shifted = (window.shifted ?? 0) + one.value;
         }).observe({ type: "layout-shift", buffered: true });"""
     )
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", context=context)
     expect(transcript(page)).to_contain_text("word20")
     before = page.evaluate("window.shifted ?? 0")
     expect(transcript(page)).to_contain_text(re.compile("(word59 word60.*){3}", re.DOTALL))
-    assert page.evaluate("window.shifted ?? 0") - before < 0.05
+    expect(selected(page).locator('[data-status="done"]').first).to_be_visible()
+    expect(result(page)).to_contain_text("word1 word2")
+    assert page.evaluate("window.shifted ?? 0") - before < 0.01

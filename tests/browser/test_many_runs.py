@@ -22,7 +22,7 @@ MOST_IN_THE_PAGE = 150
 
 @pytest.mark.req("WT-41", "WT-42")
 def test_a_list_of_very_many_runs_scrolls_and_keeps_only_what_is_seen(tabs: Tabs, many_runs_server: Server) -> None:
-    page = tabs.open(many_runs_server)
+    page = tabs.open(many_runs_server, "/agents/all/workers")
     expect(page.get_by_text(re.compile(rf"^{MANY_RUNS:,} runs$"))).to_be_visible()
     expect(cards(page).first).to_be_visible()
     run_list(page).hover()
@@ -39,7 +39,7 @@ def test_a_list_of_very_many_runs_scrolls_and_keeps_only_what_is_seen(tabs: Tabs
 
 
 def test_a_list_of_very_many_runs_is_searched_and_filtered_on_the_server(tabs: Tabs, many_runs_server: Server) -> None:
-    page = tabs.open(many_runs_server)
+    page = tabs.open(many_runs_server, "/agents/all/workers")
     # Together with a word: a number alone may match the id of another run.
     search(page).fill("number 9876")
     expect(cards(page)).to_have_count(1)
@@ -65,7 +65,7 @@ def expect_selected(page: Page, number: int) -> None:
 @pytest.mark.req("WT-67")
 @pytest.mark.parametrize(
     ("selected", "last"),
-    [("", MANY_RUNS), ("?status=failed", MANY_RUNS - 2), ("?tree=true", MANY_RUNS), ("?q=repaired", 1)],
+    [("", MANY_RUNS), ("?status=failed", MANY_RUNS - 2), ("?flat=true", MANY_RUNS), ("?q=repaired", 1)],
 )
 def test_capital_g_goes_to_the_last_of_very_many_runs(
     tabs: Tabs, many_runs_server: Server, selected: str, last: int
@@ -128,7 +128,7 @@ def test_a_deep_link_to_a_sub_run_expands_the_tree_also_far_down_the_list(browse
     others = [write_log(server.storage, agent_run(f"Another task {number}")) for number in range(130)]
     with server, checked_tabs(browser) as tabs:
         server.wait_for_status(others[-1], "done")
-        page = tabs.open(server, f"/agents/all/workers?tree=true&worker={child}&event=3")
+        page = tabs.open(server, f"/agents/all/workers?worker={child}&event=3")
         expect(task(page)).to_have_text("Be called")
         expect(card(page, child)).to_be_in_viewport()
         expect(card(page, child)).to_have_attribute("aria-current", "true")

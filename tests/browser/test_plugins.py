@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, Page, expect
 from tests.browser.axe import problems
-from tests.browser.page_elements import button, result, task, timeline, transcript
+from tests.browser.page_elements import button, open_result, result, task, timeline, transcript
 from tests.browser.server import SHOPFLOOR, Server
 from tests.browser.tabs import PHONE, Tabs
 from tests.browser.test_dispatch import form, open_form
@@ -172,6 +172,7 @@ def test_a_run_shows_what_the_job_reported(tabs: Tabs, plugin_server: Server, ow
     run_id = plugin_server.http.post("/api/runs", json=body).json()["run_id"]
     page = tabs.open(plugin_server, f"/agents/{owner}/workers?worker={run_id}", color_scheme=colors)
     expect(result(page)).to_contain_text("3 words")
+    open_result(page)
     expect(result(page).get_by_role("list", name="Artifacts").get_by_role("listitem")).to_have_text(
         ["counts.csv", "notes.md"]
     )
@@ -206,11 +207,11 @@ def test_a_run_whose_plugin_works_is_followed_live_and_cancelled(tabs: Tabs, plu
     assert run["status"] == "running"
     button(page, "Cancel").click()
     button(page, "Really cancel?").click()
-    expect(result(page)).to_contain_text("This run was cancelled")
+    expect(open_result(page)).to_contain_text("This run was cancelled")
 
 
 def test_a_server_without_plugins_says_how_to_create_one(own_server: Server, tabs: Tabs) -> None:
-    page = tabs.open(own_server)
+    page = tabs.open(own_server, "/agents/all/workers")
     button(page, "Plugins").click()
     expect(plugin_list(page)).to_contain_text("No plugins yet. shopfloor plugins new NAME creates one")
     assert problems(page) == []

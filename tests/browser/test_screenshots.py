@@ -16,6 +16,7 @@ from tests.model_server.server import ModelServer
 from tests.sample_events import ROOT
 
 IMAGES = ROOT / "docs" / "images"
+SIZE = {"width": 1440, "height": 900}
 
 
 @pytest.fixture
@@ -32,25 +33,29 @@ def take_screenshot(page: Page, folder: Path, name: str) -> None:
 
 @pytest.mark.parametrize("colors", ["light", "dark"])
 def test_a_run_that_has_ended(tabs: Tabs, recorded_runs: RecordedRuns, folder: Path, colors: str) -> None:
-    page = tabs.open(recorded_runs.server, "/agents/stories/workers", color_scheme=colors)
+    page = tabs.open(recorded_runs.server, "/agents/stories/workers", color_scheme=colors, viewport=SIZE)
     card(page, recorded_runs.stories.everything).click()
     expect(result(page)).to_be_visible()
-    expect(row(page, 3)).to_be_attached()
+    # With Markdown: its renderer is loaded later.
+    expect(row(page, 5).locator("strong")).to_be_visible()
     take_screenshot(page, folder, colors)
 
 
 def test_a_transcript_with_tools(tabs: Tabs, recorded_runs: RecordedRuns, folder: Path) -> None:
     page = tabs.open(
-        recorded_runs.server, f"/agents/stories/workers?worker={recorded_runs.stories.everything}&event=11"
+        recorded_runs.server,
+        f"/agents/stories/workers?worker={recorded_runs.stories.everything}&event=11",
+        viewport=SIZE,
     )
     expect(row(page, 11)).to_be_in_viewport()
+    expect(row(page, 5).locator("strong")).to_be_attached()
     take_screenshot(page, folder, "transcript")
 
 
 def test_an_active_run(tabs: Tabs, server: Server, model: ModelServer, folder: Path) -> None:
     model.say(Turn(say=[Text(text="Tea was first drunk as a medicine. " * 20)], chunk=12, pause=0.1))
     run_id = server.dispatch("speaker", owner="research", TOPIC="tea", task="Tell me of tea")
-    page = tabs.open(server, f"/agents/research/workers?worker={run_id}")
+    page = tabs.open(server, f"/agents/research/workers?worker={run_id}", viewport=SIZE)
     expect(transcript(page)).to_contain_text("as a medicine")
     take_screenshot(page, folder, "running")
 
@@ -73,5 +78,5 @@ def test_a_phone(tabs: Tabs, recorded_runs: RecordedRuns, folder: Path) -> None:
     expect(cards(page).first).to_be_visible()
     take_screenshot(page, folder, "phone-list")
     card(page, recorded_runs.stories.everything).click()
-    expect(result(page)).to_be_attached()
+    expect(row(page, 5).locator("strong")).to_be_visible()
     take_screenshot(page, folder, "phone-run")

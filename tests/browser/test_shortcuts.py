@@ -12,7 +12,7 @@ from tests.browser.page_elements import button, cards, region, row, transcript
 from tests.browser.server import Server
 from tests.browser.tabs import Tabs
 
-SHORTCUTS = ("j", "k", "g", "g", "G", "/", "f", "e", "c", "n", "?")
+SHORTCUTS = ("j", "k", "g", "g", "G", "/", "f", "e", "c", "n", "[", "]", "?")
 TYPED = "".join(SHORTCUTS)
 NOT_COPIED = "clipboard before the test"
 
@@ -65,6 +65,7 @@ def test_a_search_field_takes_every_letter(page: Page, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["Worker", "Channel"])
 def test_a_menu_takes_every_letter(page: Page, name: str) -> None:
+    button(page, "Filters").click()
     page.get_by_role("combobox", name=name).focus()
     assert ignores_shortcuts(page)
 

@@ -22,25 +22,70 @@ def line(page: Page, seq: int) -> Locator:
     return timeline(page).locator(f'li[data-seq="{seq}"]')
 
 
-def top(locator: Locator) -> float:
-    box = locator.bounding_box()
-    assert box
-    return box["y"]
-
-
 @pytest.mark.req("WT-51", "WT-52")
-def test_the_timeline_shows_statuses_tools_and_errors_in_order(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+def test_the_timeline_has_a_line_for_each_status_call_and_error_in_order(
+    tabs: Tabs, recorded_runs: RecordedRuns
+) -> None:
     page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={recorded_runs.stories.everything}")
     expect(timeline(page)).to_be_visible()
     expect(line(page, 1)).to_contain_text("starting")
     expect(line(page, 2)).to_contain_text("agent")
-    expect(line(page, 7).or_(line(page, 8)).first).to_contain_text("Bash")
-    expect(line(page, 8).or_(line(page, 7)).last).to_contain_text("420 ms")
+    # A call and its result are one line: icon, name, what it was called with, a bar and a duration.
+    for text in ("Bash", "ls --color", "420 ms"):
+        expect(line(page, 7)).to_contain_text(text)
+    expect(line(page, 7).get_by_role("img", name="completed")).to_be_visible()
+    expect(line(page, 8)).to_have_count(0)
     seqs = rows(page).evaluate_all("rows => rows.map((row) => Number(row.dataset.seq))")
     assert seqs == sorted(seqs)
-    failed = rows(page).filter(has_text="the second test failed").first
-    assert color_name(rgb(failed.get_by_text("the second test failed").first)) == "red"
-    expect(rows(page).first.locator("time").or_(rows(page).first).first).to_contain_text(re.compile(r"\d\d:\d\d:\d\d"))
+    failed = line(page, 9)
+    expect(failed.get_by_role("img", name="failed")).to_be_visible()
+    assert color_name(rgb(failed.get_by_text("Bash"))) == "red"
+    expect(failed.get_by_role("button")).to_have_attribute("title", re.compile("the second test failed"))
+    expect(rows(page).first.locator("time")).to_contain_text(re.compile(r"\d\d:\d\d:\d\d"))
+    expect(timeline(page).get_by_text("Turn 1", exact=True)).to_be_visible()
+
+
+def test_a_command_of_a_worker_has_its_command_line_and_duration(tabs: Tabs, server: Server, owner: str) -> None:
+    run_id = server.dispatch("child", owner=owner, PART="all")
+    server.wait_for_status(run_id, "done")
+    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
+    command = rows(page).filter(has_text="Work")
+    expect(command).to_contain_text("printf 'did %s'")
+    expect(command).to_contain_text(re.compile(r"\d+ ms|\d\.\d s"))
+    expect(transcript(page).locator("[data-kind=prompt]")).to_contain_text(
+        re.compile(r"printf 'did[\s\S]*(\d+ ms|\d\.\d s)")
+    )
+
+
+@pytest.mark.req("WT-85")
+def test_transcript_and_timeline_mark_the_same_call(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+    page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={recorded_runs.stories.everything}")
+    expect(line(page, 7)).to_be_visible()
+    expect(row(page, 7)).to_be_visible()
+    line(page, 7).hover()
+    expect(row(page, 7)).to_have_attribute("data-hovered", "")
+    row(page, 9).hover()
+    expect(line(page, 9)).to_have_attribute("data-hovered", "")
+    expect(row(page, 7)).not_to_have_attribute("data-hovered", "")
+    # The frame in the chart is what the transcript shows, and follows it.
+    frame = timeline(page).locator("[data-frame]")
+    before = frame.bounding_box()
+    page.mouse.wheel(0, 5_000)
+    expect(row(page, 21)).to_be_in_viewport()
+    tabs.wait_until(lambda: frame.bounding_box() != before, "the frame to follow")
+
+
+def test_the_tab_key_stops_once_in_the_timeline_and_arrows_move(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+    page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={recorded_runs.stories.everything}")
+    expect(line(page, 7)).to_be_visible()
+    stops = timeline(page).locator('ol[aria-label=Events] button[tabindex="0"]')
+    expect(stops).to_have_count(1)
+    stops.focus()
+    page.keyboard.press("ArrowDown")
+    expect(line(page, 2).get_by_role("button")).to_be_focused()
+    page.keyboard.press("End")
+    expect(line(page, 23).get_by_role("button")).to_be_focused()
+    expect(stops).to_have_count(1)
 
 
 @pytest.mark.req("WT-52")
@@ -52,16 +97,13 @@ def test_the_error_of_a_run_is_red_in_its_timeline(tabs: Tabs, recorded_runs: Re
 
 
 @pytest.mark.req("WT-51", "WT-52")
-def test_the_timeline_of_an_active_run_is_first_and_grows(
-    tabs: Tabs, server: Server, owner: str, tmp_path: Path
-) -> None:
+def test_the_timeline_of_an_active_run_grows(tabs: Tabs, server: Server, owner: str, tmp_path: Path) -> None:
     go = tmp_path / "go"
     run_id = server.dispatch("stepper", owner=owner, GO=str(go))
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
     expect(rows(page).filter(has_text="Getting ready")).to_be_visible()
     expect(rows(page).filter(has_text="Wait").first).to_be_visible()
     expect(transcript(page)).to_be_visible()
-    assert top(timeline(page)) < top(transcript(page))
     go.touch()
     expect(rows(page).filter(has_text=re.compile("completed|done")).last).to_be_visible()
     expect(transcript(page)).to_be_visible()
@@ -109,13 +151,11 @@ def test_clicking_a_row_again_goes_to_its_event_again(tabs: Tabs, recorded_runs:
 
 
 @pytest.mark.req("WT-67")
-@pytest.mark.parametrize(
-    ("event", "line_seq"), [(1, 1), (7, 7), (8, 8), (11, 11), (19, 19), (20, 20), (21, 20), (23, 23)]
-)
+@pytest.mark.parametrize(("event", "line_seq"), [(1, 1), (7, 7), (8, 7), (11, 11), (20, 19), (21, 19), (23, 23)])
 def test_a_deep_link_to_an_event_reveals_it_in_the_timeline(
     tabs: Tabs, recorded_runs: RecordedRuns, event: int, line_seq: int
 ) -> None:
-    """A message has no line: the line before it is selected."""
+    """A result is on the line of its call. A message has no line: the line before it is selected."""
     run_id = recorded_runs.stories.everything
     page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={run_id}&event={event}")
     expect(line(page, line_seq)).to_be_in_viewport()
@@ -136,12 +176,12 @@ def test_a_deep_link_stays_in_sight_when_the_chart_above_is_loaded_later(
     context.route("**/spans", hold)
     run_id = recorded_runs.stories.everything
     page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={run_id}&event=20", context=context)
-    expect(line(page, 20)).to_be_in_viewport()
+    expect(line(page, 19)).to_be_in_viewport()
     for route in routes:
         route.continue_()
     bars = page.get_by_role("img", name="Where the time went").or_(page.get_by_role("list", name="Where the time went"))
     expect(bars).to_be_visible()
-    expect(line(page, 20)).to_be_in_viewport()
+    expect(line(page, 19)).to_be_in_viewport()
 
 
 def test_a_deep_link_into_an_active_run_stays_at_its_event(tabs: Tabs, server: Server, owner: str) -> None:

@@ -6,9 +6,9 @@ import re
 
 import pytest
 from playwright.sync_api import Page, expect
-from tests.browser.colors import background, color_name, rgb
+from tests.browser.colors import background, color_name, contrast, rgb
 from tests.browser.conftest import RecordedRuns
-from tests.browser.page_elements import button, card, cards, result, row, search, timeline, transcript
+from tests.browser.page_elements import button, card, cards, open_result, row, search, timeline, transcript
 from tests.browser.server import Server
 from tests.browser.tabs import Tabs
 
@@ -69,8 +69,9 @@ def test_thinking_is_collapsed_at_first(page: Page) -> None:
 def test_a_tool_call_is_collapsed_and_opens(page: Page) -> None:
     first = head(page, 7)
     expect(first).to_have_attribute("aria-expanded", "false")
-    for text in ("Bash", "ls --color", "420 ms", "✓"):
+    for text in ("Bash", "ls --color", "420 ms"):
         expect(first).to_contain_text(text)
+    expect(first.get_by_role("img", name="done")).to_be_visible()
     expect(row(page, 7).get_by_text("red alert")).not_to_be_visible()
     first.click()
     expect(first).to_have_attribute("aria-expanded", "true")
@@ -88,7 +89,8 @@ def test_a_use_of_a_tool_is_shown_once(page: Page) -> None:
 def test_a_failed_tool_call_is_open_and_marked(page: Page) -> None:
     failed = head(page, 9)
     expect(failed).to_have_attribute("aria-expanded", "true")
-    expect(failed).to_contain_text("✗")
+    expect(failed.get_by_role("img", name="failed")).to_be_visible()
+    expect(failed).to_contain_text("exit 1")
     expect(failed).to_contain_text("1m 2s")
     expect(row(page, 9)).to_contain_text("expected 42, got 41")
 
@@ -111,6 +113,19 @@ def test_an_edit_is_shown_as_a_diff(page: Page) -> None:
     expect(removed).to_be_visible()
     expect(added).to_be_visible()
     assert (color_name(background(removed)), color_name(background(added))) == ("red", "green")
+
+
+@pytest.mark.req("WT-86")
+def test_code_and_diffs_have_the_colors_of_their_language(page: Page) -> None:
+    keyword = row(page, 5).locator("pre").get_by_text("def", exact=True)
+    expect(keyword).to_be_visible()
+    plain = rgb(row(page, 5).locator("pre code"))
+    assert rgb(keyword) != plain
+    assert rgb(row(page, 5).locator("pre").get_by_text("42", exact=True)) not in (plain, rgb(keyword))
+    head(page, 11).click()
+    assert rgb(row(page, 11).locator("figure").get_by_text("return", exact=True).first) == rgb(keyword)
+    # The lines of a diff are numbered.
+    expect(row(page, 11).locator("figure code > span").nth(1)).to_have_text(re.compile("^1 def answer"))
 
 
 def test_an_image_is_shown(page: Page) -> None:
@@ -203,6 +218,70 @@ def test_a_deep_link_to_an_event_expands_its_row(tabs: Tabs, recorded_runs: Reco
     expect(row(page, 7).get_by_text("red alert")).to_be_in_viewport()
 
 
+@pytest.mark.req("WT-86")
+def test_reads_in_a_row_are_one_line_a_plan_is_a_checklist_and_inverse_text_can_be_read(
+    tabs: Tabs, recorded_runs: RecordedRuns
+) -> None:
+    page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={recorded_runs.stories.reader}", viewport=TALL)
+    reads = row(page, 4)
+    for text in ("Read, Grep", "3 calls", "one.py, two.py, needle in src"):
+        expect(reads).to_contain_text(text)
+    expect(row(page, 6)).to_have_count(0)
+    head(page, 4).click()
+    folds = reads.locator("button[aria-expanded]")
+    expect(folds).to_have_count(4)
+    second = folds.nth(2)
+    expect(second).to_contain_text("src/two.py")
+    second.click()
+    expect(reads).to_contain_text("content of two")
+    # A link to one of the calls opens the line and the call.
+    page.goto(f"{page.url.split('&event')[0]}&event=7")
+    expect(reads).to_have_attribute("aria-current", "true")
+    expect(reads).to_contain_text("content of two")
+    expect(reads).not_to_contain_text("content of one")
+    plan = row(page, 10)
+    expect(plan).to_contain_text("Plan1 of 3")
+    tasks = plan.get_by_role("list", name="Tasks").get_by_role("listitem")
+    expect(tasks).to_have_text(["Look", "Repair", "Test"])
+    for item, state in zip(tasks.all(), ("done", "in progress", "open"), strict=True):
+        expect(item.get_by_role("img", name=state)).to_be_visible()
+    failed = row(page, 12)
+    inverse = failed.get_by_text("inverse", exact=True)
+    assert contrast(rgb(inverse), background(inverse)) >= 4.5
+
+
+@pytest.mark.req("WT-86")
+def test_the_call_of_an_agent_and_its_sub_run_are_one_block(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+    page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={recorded_runs.stories.agents}", viewport=TALL)
+    block = row(page, 7)
+    for text in ("general-purpose", "Explore dir", "Sub-agent report: one command ran."):
+        expect(block).to_contain_text(text)
+    expect(row(page, 6)).to_have_count(0)
+    expect(transcript(page).get_by_text("Explore dir")).to_have_count(1)
+    head(page, 7).click()
+    expect(block.get_by_text("echo in-subagent")).to_be_visible()
+
+
+@pytest.mark.req("WT-84")
+def test_a_failed_run_opens_at_its_failure_and_keys_go_from_one_to_the_next(
+    tabs: Tabs, recorded_runs: RecordedRuns
+) -> None:
+    page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={recorded_runs.stories.failures}")
+    expect(row(page, 67)).to_be_in_viewport()
+    expect(row(page, 67)).to_contain_text("the second failure")
+    expect(row(page, 3)).not_to_be_in_viewport()
+    expect(page.get_by_text("2 failures")).to_be_visible()
+    page.keyboard.press("]")
+    expect(row(page, 4)).to_be_in_viewport()
+    expect(page.get_by_text("1 of 2")).to_be_visible()
+    page.keyboard.press("]")
+    expect(row(page, 67)).to_be_in_viewport()
+    page.keyboard.press("[")
+    expect(row(page, 4)).to_be_in_viewport()
+    button(page, "Next failure").click()
+    expect(page.get_by_text("2 of 2")).to_be_visible()
+
+
 @pytest.mark.req("WT-48")
 def test_a_recorded_session_of_claude_code_is_shown(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
     page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={recorded_runs.stories.claude}", viewport=TALL)
@@ -264,11 +343,12 @@ def test_search_hits_in_hidden_lines_are_shown(page: Page) -> None:
 def test_the_result_of_a_command_is_shown_from_its_end(tabs: Tabs, server: Server, owner: str) -> None:
     run_id = server.command("for n in $(seq 200); do echo row $n.; done", "--owner", owner)
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
-    expect(result(page)).to_contain_text("row 200.")
-    expect(result(page)).not_to_contain_text("row 194.")
-    result(page).get_by_role("button", name="194 earlier lines").click()
-    expect(result(page)).to_contain_text("row 1.")
-    expect(result(page)).to_contain_text("row 194.")
+    result = open_result(page)
+    expect(result).to_contain_text("row 200.")
+    expect(result).not_to_contain_text("row 194.")
+    result.get_by_role("button", name="194 earlier lines").click()
+    expect(result).to_contain_text("row 1.")
+    expect(result).to_contain_text("row 194.")
 
 
 @pytest.mark.req("WT-71")

@@ -13,6 +13,7 @@ input:
   COUNT: {type: integer, description: How many, default: 3}
   RATIO: {type: number, optional: true}
   LOUD: {type: boolean, default: false}
+  TONE: {choices: [calm, glad], default: calm}
   ITEMS: {type: array, default: [a, b]}
 steps:
   Say it: {block: command, command: "printf '%s x %s %s' {{TITLE}} {{COUNT}} {{LOUD}}", output: SAID}
@@ -52,6 +53,12 @@ steps:
 name: Sleeper
 steps:
   Sleep: {block: command, command: "sleep 600"}
+""",
+    "pusher": """
+name: Pusher
+steps:
+  Push: {block: command, command: "printf pushed", approve: [command], output: SAID}
+output: SAID
 """,
     "asker": """
 name: Asker

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.agent_event_schema import checked_events, payloads
 from tests.cli.conftest import Cli
 
 FIXTURES = Path(__file__).parents[1] / "providers" / "fixtures"
@@ -89,6 +90,18 @@ def test_an_agent_that_dies_after_any_line_has_not_succeeded(
     for provider, lines, ending, _, message in outcomes:
         if lines == last[provider] and ending != "0":
             assert ("killed by SIG" if ending.isalpha() else "exit code 1") in message
+
+
+@pytest.mark.req("FE-23")
+@pytest.mark.parametrize(("signal", "reason"), [("SEGV", "error"), ("KILL", "system")])
+def test_an_agent_that_a_signal_ended_is_terminated_with_the_signal(
+    shopfloor: Cli, programs: Path, signal: str, reason: str
+) -> None:
+    assert shopfloor("run", "--provider", "codex", f"2 {signal}", "--quiet").returncode != 0
+    events = checked_events(shopfloor("events", "last", "--json").stdout)
+    (terminated,) = payloads(events, "agent.terminated")
+    assert (terminated["reason"], terminated["signal"]) == (reason, f"SIG{signal}")
+    assert len(payloads(events, "agent.error")) == (reason == "error")
 
 
 @pytest.mark.req("TR-66")

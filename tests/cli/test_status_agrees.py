@@ -114,6 +114,8 @@ def test_the_commands_agree_on_the_status_of_a_run_also_when_its_server_was_kill
     listed = {run["id"]: run for run in json.loads(shopfloor("list", "--json").stdout)["workers"]}
     assert {run_id for run_id, run in listed.items() if run["interrupted"]} == {runs["sleeps"]}
     assert listed[runs["sleeps"]]["status"] == "running"
+    interrupted = json.loads(shopfloor("list", "--status", "interrupted", "--json").stdout)["workers"]
+    assert [run["id"] for run in interrupted] == [runs["sleeps"]]
     assert "`shopfloor up` resumes it" in shopfloor("status", runs["sleeps"]).stdout
 
     up = server()

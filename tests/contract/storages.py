@@ -32,17 +32,25 @@ from shopfloor.adapters.memory import (
     MemoryAudit,
     MemoryBlobs,
     MemoryFleetEvents,
+    MemoryHostRegistry,
     MemoryHosts,
     MemoryLogFeed,
     MemoryLogReader,
     MemoryLogs,
+    MemoryProviderHealth,
     MemoryQueue,
     MemoryStorage,
     MemoryStore,
     MemoryTokens,
     MemoryWatchers,
 )
-from shopfloor.adapters.sqlite import SqliteFleetEvents, SqliteQueue, SqliteStore
+from shopfloor.adapters.sqlite import (
+    SqliteFleetEvents,
+    SqliteHostRegistry,
+    SqliteProviderHealth,
+    SqliteQueue,
+    SqliteStore,
+)
 from shopfloor.limits import FLEET_EVENTS_KEPT
 from shopfloor.log import Entry, Masking
 from shopfloor.ports import (
@@ -50,10 +58,12 @@ from shopfloor.ports import (
     Blobs,
     Bus,
     FleetEvents,
+    HostRegistry,
     Hosts,
     LogFeed,
     LogReader,
     Logs,
+    ProviderHealth,
     Queue,
     Store,
     Tokens,
@@ -127,6 +137,14 @@ class StorageUnderTest(HostsUnderTest, Protocol):
 
     def fleet(self, *, kept: int = FLEET_EVENTS_KEPT) -> AbstractAsyncContextManager[tuple[Store, FleetEvents]]:
         """Open the store and its fleet events, of which `kept` are kept, until the context exits."""
+        ...
+
+    def providers(self) -> AbstractAsyncContextManager[tuple[Store, FleetEvents, ProviderHealth]]:
+        """Open the store, its fleet events and the records of providers until the context exits."""
+        ...
+
+    def registry(self) -> AbstractAsyncContextManager[tuple[Store, Queue, FleetEvents, HostRegistry]]:
+        """Open the records of hosts and what they are stored with, until the context exits."""
         ...
 
     # Operations outside the ports.
@@ -225,6 +243,18 @@ class LocalStorage:
         yield store, SqliteFleetEvents(store)
         await store.close()
 
+    @asynccontextmanager
+    async def providers(self) -> AsyncGenerator[tuple[Store, FleetEvents, ProviderHealth]]:
+        store = await SqliteStore.open(self._storage.database)
+        yield store, SqliteFleetEvents(store), SqliteProviderHealth(store)
+        await store.close()
+
+    @asynccontextmanager
+    async def registry(self) -> AsyncGenerator[tuple[Store, Queue, FleetEvents, HostRegistry]]:
+        store = await SqliteStore.open(self._storage.database)
+        yield store, SqliteQueue(store), SqliteFleetEvents(store), SqliteHostRegistry(store)
+        await store.close()
+
     def stored(self, run_id: str) -> list[Entry]:
         return list(read(self._storage.log_path(run_id)))
 
@@ -296,6 +326,17 @@ class MemoryOnly:
     async def fleet(self, *, kept: int = FLEET_EVENTS_KEPT) -> AsyncGenerator[tuple[Store, FleetEvents]]:
         store = MemoryStore(fleet_events_kept=kept)
         yield store, MemoryFleetEvents(store)
+
+    @asynccontextmanager
+    async def providers(self) -> AsyncGenerator[tuple[Store, FleetEvents, ProviderHealth]]:
+        store = MemoryStore()
+        yield store, MemoryFleetEvents(store), MemoryProviderHealth(store)
+
+    @asynccontextmanager
+    async def registry(self) -> AsyncGenerator[tuple[Store, Queue, FleetEvents, HostRegistry]]:
+        store = MemoryStore()
+        queue = MemoryQueue(store)
+        yield store, queue, MemoryFleetEvents(store), MemoryHostRegistry(store, queue)
 
     def stored(self, run_id: str) -> list[Entry]:
         return list(self._storage.logs[run_id].entries)

@@ -94,6 +94,28 @@ async def test_a_shared_host_cannot_be_killed(hosts_under_test: HostsUnderTest) 
         assert await hosts.is_alive(host.name)
 
 
+async def test_other_hosts_may_resume_the_runs_of_a_host_that_drains(hosts_under_test: HostsUnderTest) -> None:
+    hosts = hosts_under_test.hosts
+    async with hosts_under_test.host(is_dedicated=False) as host:
+        assert await hosts.is_accepting(host.name)
+        await hosts.set_draining(host.name, draining=True)
+        assert not await hosts.is_accepting(host.name)
+        assert await hosts.is_alive(host.name)
+        await hosts.set_draining(host.name, draining=False)
+        assert await hosts.is_accepting(host.name)
+    assert not await hosts.is_accepting(host.name)
+
+
+async def test_a_host_is_reaped_only_after_its_end(hosts_under_test: HostsUnderTest) -> None:
+    hosts = hosts_under_test.hosts
+    async with hosts_under_test.host(is_dedicated=True) as host:
+        assert not await hosts.reap(host.name)
+        await hosts.kill(host.name)
+        await until(lambda: host.is_killed, "the end")
+        assert await hosts.reap(host.name)
+        assert await hosts.reap(host.name)
+
+
 # The documented hosts
 
 

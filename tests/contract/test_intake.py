@@ -17,7 +17,9 @@ from tests.contract.test_queue import answer, dispatch, statuses
 from shopfloor.adapters.sqlite import SqliteQueue, SqliteStore
 from shopfloor.errors import DatabaseLost, StoreError
 from shopfloor.limits import INTAKE_BYTES
-from shopfloor.ports import ControlMessage, QueuedRun
+from shopfloor.log import Requirements
+from shopfloor.ports import ControlMessage, HostOffer, QueuedRun
+from shopfloor.views import RunRow
 
 pytestmark = pytest.mark.anyio
 
@@ -71,7 +73,7 @@ async def test_a_lost_database_loses_no_dispatch_and_no_message(tmp_path: Path) 
 
     queue, store = await open_queue(tmp_path, recorded={started_run.run_id})
     assert set(await statuses(store)) >= {first.run_id, second.run_id}
-    assert await queue.claim("h", 9) == [first, second]
+    assert await queue.claim("h", 9, HostOffer()) == [first, second]
     assert [host for _, host in await queue.claimed() if host == "alive"] == ["alive"]
     assert [order for _, order in await queue.control_messages()] == [answer(second.run_id)]
     assert await queue.dispatch(dispatch("a", idempotency_key="k")) == first.run_id
@@ -79,8 +81,30 @@ async def test_a_lost_database_loses_no_dispatch_and_no_message(tmp_path: Path) 
     await store.close()
     # The new database has all entries now: opening it again restores nothing twice.
     queue, store = await open_queue(tmp_path)
-    assert await queue.claim("h", 9) == []
+    assert await queue.claim("h", 9, HostOffer()) == []
     await store.close()
+
+
+@pytest.mark.req("SF-7")
+async def test_priority_and_requirements_survive_a_lost_database(tmp_path: Path) -> None:
+    queue, store = await open_queue(tmp_path)
+    plain, urgent = dispatch("plain"), dispatch("urgent", priority=5)
+    gpu = dispatch("gpu", priority=9, requires=Requirements(labels={"gpu": "yes"}))
+    for order in (plain, gpu, urgent):
+        await queue.dispatch(order)
+    await store.close()
+    lose_database(tmp_path)
+    queue, store = await open_queue(tmp_path)
+    assert (await item_row(store, gpu.run_id)).requires == gpu.started.requires
+    assert await queue.claim("h", 9, HostOffer()) == [urgent, plain]
+    assert await queue.claim("h", 9, HostOffer(labels={"gpu": "yes"})) == [gpu]
+    await store.close()
+
+
+async def item_row(store: SqliteStore, run_id: str) -> RunRow:
+    item = await store.get_run(run_id)
+    assert item is not None
+    return item.row
 
 
 @pytest.mark.req("SF-7")
@@ -93,7 +117,7 @@ async def test_a_deleted_run_does_not_come_back_with_the_intake(tmp_path: Path) 
     await store.close()
     lose_database(tmp_path)
     queue, store = await open_queue(tmp_path)
-    assert await queue.claim("h", 9) == [stays]
+    assert await queue.claim("h", 9, HostOffer()) == [stays]
     await store.close()
 
 
@@ -109,7 +133,7 @@ async def test_an_older_copy_of_the_database_gets_what_it_does_not_know(tmp_path
     await store.close()
     (tmp_path / "shopfloor.db").write_bytes(copy)
     queue, store = await open_queue(tmp_path)
-    assert await queue.claim("h", 9) == [old, new]
+    assert await queue.claim("h", 9, HostOffer()) == [old, new]
     await store.close()
 
 
@@ -125,7 +149,7 @@ async def test_a_torn_line_is_skipped_and_the_lines_after_it_are_read(tmp_path: 
     await store.close()
     lose_database(tmp_path)
     queue, store = await open_queue(tmp_path)
-    assert await queue.claim("h", 9) == [first, second]
+    assert await queue.claim("h", 9, HostOffer()) == [first, second]
     await store.close()
 
 
@@ -172,7 +196,7 @@ async def test_a_deleted_intake_is_recreated_from_the_database(tmp_path: Path) -
     await store.close()
     lose_database(tmp_path)
     queue, store = await open_queue(tmp_path)
-    assert await queue.claim("h", 9) == [first, second]
+    assert await queue.claim("h", 9, HostOffer()) == [first, second]
     await store.close()
 
 
@@ -199,7 +223,7 @@ async def test_a_dispatch_whose_line_did_not_reach_the_disk_is_acknowledged_and_
     claims: list[QueuedRun] = []
 
     async def claim() -> None:
-        claims.extend(await queue.claim("h", 9))
+        claims.extend(await queue.claim("h", 9, HostOffer()))
 
     is_blocked, unblock = threading.Event(), threading.Event()
     store.writer.submit(lambda _: (is_blocked.set(), unblock.wait(10)))
@@ -258,7 +282,7 @@ async def test_a_write_to_a_deleted_database_is_not_acknowledged(tmp_path: Path)
         await store.known_runs()
     await store.close()
     queue, store = await open_queue(tmp_path)
-    assert await queue.claim("h", 9) == [first]
+    assert await queue.claim("h", 9, HostOffer()) == [first]
     await store.close()
 
 
@@ -281,7 +305,7 @@ async def test_processes_that_dispatch_and_compact_at_once_lose_nothing(tmp_path
     await anyio.to_thread.run_sync(lambda: [thread.join() for thread in threads])
     lose_database(tmp_path)
     queue, store = await open_queue(tmp_path)
-    assert sorted(order.run_id for order in await queue.claim("h", 99)) == sorted(made)
+    assert sorted(order.run_id for order in await queue.claim("h", 99, HostOffer())) == sorted(made)
     await store.close()
 
 
@@ -291,7 +315,7 @@ async def test_invalid_content_is_damage(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "shopfloor.db") as connection:
         connection.execute("UPDATE dispatches SET body = x'00ff'")
     with pytest.raises(StoreError) as refused:
-        await queue.claim("h", 9)
+        await queue.claim("h", 9, HostOffer())
     assert refused.value.code == "database_damaged"
     # Nothing is written to a damaged database.
     with pytest.raises(StoreError) as refused:
@@ -343,6 +367,6 @@ async def test_invalid_content_in_one_connection_only_is_no_damage(tmp_path: Pat
             assert await queue.claim_one(order.run_id, "h", previous_host="nobody") is None
         os.pwrite(file.fileno(), sound, offset)
         assert await queue.recover() == 0
-        assert await queue.claim("h", 9) == [order]
+        assert await queue.claim("h", 9, HostOffer()) == [order]
         assert store.failure() is None
         await store.close()

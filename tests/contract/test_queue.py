@@ -13,8 +13,8 @@ from tests.contract.view_changes import assistant_message, at, batched_changes, 
 
 from shopfloor.adapters.sqlite import SqliteQueue, SqliteStore
 from shopfloor.errors import ConflictError
-from shopfloor.log import ClientInfo, RunStarted, new_run_id
-from shopfloor.ports import Channel, ControlMessage, Queue, QueuedRun, RunFilter, Store, ViewUpdate
+from shopfloor.log import ClientInfo, Requirements, RunStarted, new_run_id
+from shopfloor.ports import Channel, ControlMessage, HostOffer, Queue, QueuedRun, RunFilter, Store, ViewUpdate
 from shopfloor.views import RunRow, WaitState
 
 pytestmark = pytest.mark.anyio
@@ -75,15 +75,15 @@ async def statuses(store: Store, **wanted: Any) -> dict[str, str]:
 
 async def test_the_oldest_is_claimed_first_and_comes_back_as_it_went_in(queue: Queue) -> None:
     orders = await queued(queue, 5)
-    assert await queue.claim("h1", 2) == orders[:2]
-    assert await queue.claim("h2", 10) == orders[2:]
-    assert await queue.claim("h1", 10) == []
+    assert await queue.claim("h1", 2, HostOffer()) == orders[:2]
+    assert await queue.claim("h2", 10, HostOffer()) == orders[2:]
+    assert await queue.claim("h1", 10, HostOffer()) == []
     hosts = dict(await queue.claimed())
     assert hosts == {order.run_id: "h1" if number < 2 else "h2" for number, order in enumerate(orders)}
 
 
 async def test_claims_of_an_empty_queue_are_empty(queue: Queue) -> None:
-    assert await queue.claim("h1", 10) == []
+    assert await queue.claim("h1", 10, HostOffer()) == []
     assert await queue.claim_one(new_run_id(), "h1") is None
     assert (await queue.claimed(), await queue.control_messages()) == ([], [])
     await queue.mark_started([])
@@ -98,7 +98,7 @@ async def test_concurrent_claims_never_return_a_run_twice(queue: Queue) -> None:
     got: dict[str, list[QueuedRun]] = {f"h{n}": [] for n in range(6)}
 
     async def claim(host: str) -> None:
-        while taken := await queue.claim(host, 3):
+        while taken := await queue.claim(host, 3, HostOffer()):
             got[host] += taken
 
     async with anyio.create_task_group() as tasks:
@@ -111,39 +111,89 @@ async def test_concurrent_claims_never_return_a_run_twice(queue: Queue) -> None:
     )
 
 
+# Placement
+
+
+GPU = Requirements(labels={"gpu": "yes"})
+CODEX = Requirements(providers=["codex"])
+FULL_OFFER = HostOffer(labels={"gpu": "yes", "zone": "a"}, providers=frozenset({"codex", "gemini"}))
+
+
+async def add(queue: Queue, *runs: QueuedRun) -> None:
+    for each in runs:
+        await queue.dispatch(each)
+
+
+@pytest.mark.req("FE-55")
+async def test_a_claim_returns_only_runs_that_the_host_can_execute(queue: Queue) -> None:
+    any_host, gpu, codex = dispatch("any"), dispatch("gpu", requires=GPU), dispatch("codex", requires=CODEX)
+    both = dispatch("both", requires=Requirements(labels={"gpu": "yes"}, providers=["codex"]))
+    await add(queue, gpu, codex, both, any_host)
+    assert await queue.claim("plain", 9, HostOffer(labels={"gpu": "no"}, providers=frozenset())) == [any_host]
+    assert await queue.claim("unknown providers", 9, HostOffer(labels={"gpu": "yes"})) == [gpu]
+    disabled = HostOffer(labels={"gpu": "yes"}, providers=frozenset({"codex"}), disabled=frozenset({"codex"}))
+    assert await queue.claim("disabled", 9, disabled) == []
+    assert await queue.claim("agents", 9, HostOffer(providers=frozenset({"codex"}))) == [codex]
+    assert await queue.claim("full", 9, FULL_OFFER) == [both]
+
+
+@pytest.mark.req("FE-57")
+async def test_the_highest_priority_starts_first_and_then_the_oldest(queue: Queue) -> None:
+    low, first, gpu = dispatch("low", priority=-3), dispatch("first"), dispatch("gpu", requires=GPU)
+    high, second, last = dispatch("high", priority=7, requires=CODEX), dispatch("second"), dispatch("last", priority=-3)
+    await add(queue, low, first, gpu, high, second, last)
+    assert await queue.claim("h", 4, FULL_OFFER) == [high, first, gpu, second]
+    # A released run keeps its place.
+    await queue.release([(first.run_id, "h"), (high.run_id, "h")])
+    assert await queue.claim("h", 9, FULL_OFFER) == [high, first, low, last]
+
+
+async def test_groups_have_the_totals_and_the_next_runs_of_each_requirement(queue: Queue) -> None:
+    gpus = [dispatch(str(n), requires=GPU, priority=n, queued_at=at(10 + n)) for n in range(4)]
+    plain, claimed = dispatch("plain", queued_at=at(5)), dispatch("claimed")
+    await add(queue, *gpus, plain)
+    await queue.dispatch(claimed, host="caller")
+    found = {str(group.requires): group for group in await queue.groups(limit=2)}
+    assert found.keys() == {str(None), str(GPU)}
+    assert (found[str(None)].total, found[str(None)].first, found[str(None)].oldest_queued_at) == (1, [plain], at(5))
+    assert found[str(GPU)].total == 4
+    assert found[str(GPU)].first == [gpus[3], gpus[2]]
+    assert found[str(GPU)].oldest_queued_at == at(10)
+
+
 async def test_a_started_run_is_no_longer_in_the_queue(queue: Queue) -> None:
     first, second, third = await queued(queue, 3)
-    await queue.claim("h1", 2)
+    await queue.claim("h1", 2, HostOffer())
     await queue.mark_started([first.run_id, new_run_id()])
     assert await queue.claimed() == [(second.run_id, "h1")]
     await queue.release([(first.run_id, "h1")])
-    assert await queue.claim("h2", 9) == [third]
+    assert await queue.claim("h2", 9, HostOffer()) == [third]
 
 
 async def test_a_released_run_is_claimed_again_in_its_old_order(queue: Queue) -> None:
     first, second, third = await queued(queue, 3)
-    await queue.claim("h1", 2)
+    await queue.claim("h1", 2, HostOffer())
     await queue.release({(first.run_id, "h1")})
     assert await queue.claimed() == [(second.run_id, "h1")]
-    assert await queue.claim("h2", 9) == [first, third]
+    assert await queue.claim("h2", 9, HostOffer()) == [first, third]
 
 
 async def test_only_the_claim_of_the_named_host_is_released(queue: Queue) -> None:
     first, second = await queued(queue, 2)
-    await queue.claim("gone", 2)
+    await queue.claim("gone", 2, HostOffer())
     claims = await queue.claimed()
     # Another process claims one of them first.
     assert await queue.claim_one(first.run_id, "alive", previous_host="gone") == first
     await queue.release(claims)
     assert await queue.claimed() == [(first.run_id, "alive")]
-    assert await queue.claim("other", 9) == [second]
+    assert await queue.claim("other", 9, HostOffer()) == [second]
 
 
 async def test_an_unclaimed_run_can_be_claimed_by_id(queue: Queue) -> None:
     first, second = await queued(queue, 2)
     assert await queue.claim_one(second.run_id, "h1") == second
     assert await queue.claim_one(second.run_id, "h2") is None
-    assert await queue.claim("h2", 9) == [first]
+    assert await queue.claim("h2", 9, HostOffer()) == [first]
     assert await queue.claim_one(first.run_id, "h1") is None
     assert await queue.claim_one(first.run_id, "h3", previous_host="h1") is None
     assert await queue.claim_one(first.run_id, "h3", previous_host="h2") == first
@@ -156,10 +206,10 @@ async def test_an_unclaimed_run_can_be_claimed_by_id(queue: Queue) -> None:
 async def test_a_run_can_be_dispatched_to_one_host(queue: Queue) -> None:
     order = dispatch()
     await queue.dispatch(order, host="h1")
-    assert await queue.claim("h2", 9) == []
+    assert await queue.claim("h2", 9, HostOffer()) == []
     assert await queue.claimed() == [(order.run_id, "h1")]
     await queue.release([(order.run_id, "h1")])
-    assert await queue.claim("h2", 9) == [order]
+    assert await queue.claim("h2", 9, HostOffer()) == [order]
 
 
 # Dispatches
@@ -170,10 +220,10 @@ async def test_a_repeated_key_returns_the_first_run(queue: Queue, store: Store) 
     again = dispatch("a", idempotency_key="k1", input={"b": [2], "a": 1})
     assert await queue.dispatch(first) == first.run_id
     assert await queue.dispatch(again) == first.run_id
-    assert await queue.claim("h1", 9) == [first]
+    assert await queue.claim("h1", 9, HostOffer()) == [first]
     await queue.mark_started([first.run_id])
     assert await queue.dispatch(again) == first.run_id
-    assert await queue.claim("h1", 9) == []
+    assert await queue.claim("h1", 9, HostOffer()) == []
     assert set(await statuses(store)) == {first.run_id}
 
 
@@ -184,7 +234,7 @@ async def test_a_key_used_for_another_request_is_a_conflict(queue: Queue, change
     with pytest.raises(ConflictError, match=f"'k1'.*{first.run_id}") as refused:
         await queue.dispatch(dispatch("a", idempotency_key="k1", **change))
     assert refused.value.hint
-    assert await queue.claim("h1", 9) == [first]
+    assert await queue.claim("h1", 9, HostOffer()) == [first]
 
 
 async def test_concurrent_dispatches_with_one_key_get_one_run(queue: Queue) -> None:
@@ -197,7 +247,7 @@ async def test_concurrent_dispatches_with_one_key_get_one_run(queue: Queue) -> N
         for _ in range(30):
             tasks.start_soon(one)
     assert len(got) == 30
-    assert [order.run_id for order in await queue.claim("h1", 99)] == list(set(got))
+    assert [order.run_id for order in await queue.claim("h1", 99, HostOffer())] == list(set(got))
 
 
 async def test_a_failed_dispatch_among_many_fails_alone(queue: Queue, store: Store) -> None:
@@ -220,7 +270,7 @@ async def test_a_failed_dispatch_among_many_fails_alone(queue: Queue, store: Sto
             tasks.start_soon(one, order)
     assert len(refused) == 7
     good = {order.run_id for order in orders} | {taken.run_id}
-    assert {order.run_id for order in await queue.claim("h1", 99)} == good == set(await statuses(store))
+    assert {order.run_id for order in await queue.claim("h1", 99, HostOffer())} == good == set(await statuses(store))
     # The failed dispatch left nothing behind: its key is free.
     another = dispatch("else", idempotency_key="bad 3")
     assert await queue.dispatch(another) == another.run_id
@@ -282,7 +332,7 @@ async def test_a_run_that_is_forgotten_leaves_nothing_behind(queue: Queue) -> No
         await queue.dispatch(order)
         await queue.put_control_message(answer(order.run_id))
     await queue.forget([forgotten.run_id])
-    assert await queue.claim("h1", 9) == [other]
+    assert await queue.claim("h1", 9, HostOffer()) == [other]
     assert [order for _, order in await queue.control_messages()] == [answer(other.run_id)]
     again = dispatch("c", idempotency_key="k1")
     assert await queue.dispatch(again) == again.run_id
@@ -294,7 +344,7 @@ async def test_thousands_of_concurrent_dispatches_are_all_stored(queue: Queue, s
     async with anyio.create_task_group() as tasks:
         for order in orders:
             tasks.start_soon(queue.dispatch, order)
-    assert {order.run_id for order in await queue.claim("h1", 9_999)} == {order.run_id for order in orders}
+    assert {order.run_id for order in await queue.claim("h1", 9_999, HostOffer())} == {order.run_id for order in orders}
     assert (await store.list_runs(RunFilter(statuses=("queued",)), limit=1)).total == 2_000
 
 
@@ -356,7 +406,7 @@ async def test_the_queue_outlives_the_program(tmp_path: Path) -> None:
     queue = SqliteQueue(store)
     await queue.dispatch(first)
     await queue.dispatch(second)
-    await queue.claim("h1", 1)
+    await queue.claim("h1", 1, HostOffer())
     await queue.put_control_message(answer(first.run_id))
     await store.close()
 
@@ -364,7 +414,7 @@ async def test_the_queue_outlives_the_program(tmp_path: Path) -> None:
     queue = SqliteQueue(store)
     assert await queue.claimed() == [(first.run_id, "h1")]
     assert await queue.dispatch(dispatch("a", idempotency_key="k1")) == first.run_id
-    assert await queue.claim("h2", 9) == [second]
+    assert await queue.claim("h2", 9, HostOffer()) == [second]
     assert [order for _, order in await queue.control_messages()] == [answer(first.run_id)]
     assert set((await statuses(store)).values()) == {"queued"}
     await store.close()
@@ -379,7 +429,7 @@ async def test_hosts_of_several_processes_never_get_a_run_twice(tmp_path: Path) 
 
     async def host(name: str) -> None:
         own = await SqliteStore.open(path)
-        while taken := await SqliteQueue(own).claim(name, 3):
+        while taken := await SqliteQueue(own).claim(name, 3, HostOffer()):
             got.extend(order.run_id for order in taken)
         await own.close()
 
@@ -394,7 +444,14 @@ async def test_hosts_of_several_processes_never_get_a_run_twice(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("query", "index"),
     [
-        ("SELECT num, body FROM dispatches WHERE host IS NULL ORDER BY num LIMIT 9", "idx_dispatches_free"),
+        (
+            "SELECT rank, num FROM dispatches WHERE host IS NULL AND needs = ? ORDER BY rank, num LIMIT 9",
+            "SEARCH dispatches USING COVERING INDEX idx_dispatches_free (needs=?)",
+        ),
+        (
+            "SELECT min(needs) FROM dispatches WHERE host IS NULL AND needs > ?",
+            "SEARCH dispatches USING COVERING INDEX idx_dispatches_free (needs>?)",
+        ),
         ("SELECT num, run_id, host FROM dispatches WHERE host IS NOT NULL", "idx_dispatches_claimed"),
         ("SELECT id FROM worker_runs WHERE wake_at <= ?", "idx_worker_runs_wake"),
     ],

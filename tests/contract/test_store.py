@@ -27,9 +27,22 @@ from tests.sample_events import GOLDEN_FILES, PARENT_ID, RUN_ID
 
 from shopfloor.errors import InvalidParameter
 from shopfloor.limits import SEARCH_CHUNK_CHARS
-from shopfloor.log import Awaits, CallStarted, Cost, Event, RunError, Session, StepStarted, Usage, new_run_id
-from shopfloor.ports import Channel, RunFilter, RunItem, RunPage, Store, ViewUpdate
-from shopfloor.views import HIT_BEGIN, HIT_END, Notes, SearchChunk
+from shopfloor.log import (
+    AssistantMessage,
+    Awaits,
+    BasedOn,
+    CallStarted,
+    Cost,
+    Event,
+    RunError,
+    RunStarted,
+    Session,
+    StepStarted,
+    Usage,
+    new_run_id,
+)
+from shopfloor.ports import Channel, RunFilter, RunItem, RunOrder, RunPage, StatsDays, Store, ViewUpdate
+from shopfloor.views import HIT_BEGIN, HIT_END, Notes, RankedRun, SearchChunk, StatsRange, build_stats, queued_row
 
 pytestmark = pytest.mark.anyio
 
@@ -81,6 +94,21 @@ async def views_of(store: Store, run_id: str) -> Any:
 
 
 # One run
+
+
+async def test_start_waits_are_the_seconds_in_the_queue_of_the_newest_starts(store: Store) -> None:
+    for second, queued_second in ((100, 99), (200, 150), (300, 290), (400, None)):
+        queued_at = None if queued_second is None else at(queued_second)
+        await store.apply([single_change(run(second=second, queued_at=queued_at))])
+    await store.apply([ViewUpdate(row=queued_row(new_run_id(), queued_start(at(350))), state=b"", timeline=[])])
+    assert sorted(await store.start_waits(at(0), limit=9)) == [1.0, 10.0, 50.0]
+    assert await store.start_waits(at(100), limit=1) == [10.0]
+    assert await store.start_waits(at(299), limit=9) == [10.0]
+    assert await store.start_waits(at(301), limit=9) == []
+
+
+def queued_start(queued_at: str) -> RunStarted:
+    return RunStarted(name="build", kind="worker", attempt=0, host="", queued_at=queued_at)
 
 
 async def test_a_missing_run_is_nowhere(store: Store) -> None:
@@ -151,6 +179,18 @@ async def test_a_run_has_the_notes_of_its_worker(store: Store) -> None:
     (item,) = (await store.list_runs(ALL, limit=1)).items
     assert item.row.notes == Notes(summary="deciding", questions=("Which one?",))
     assert (await item_of(store, item.row.id)).row.notes == item.row.notes
+
+
+async def test_the_runs_based_on_a_run_are_found(store: Store) -> None:
+    earlier, later, other = new_run_id(), new_run_id(), new_run_id()
+    based_on = BasedOn(run_id=earlier, kind="fork", seq=3, events=2)
+    await store.apply([single_change(run("first", run_id=earlier))])
+    await store.apply([single_change(run("then", run_id=later, second=1, based_on=based_on))])
+    await store.apply([single_change(run("else", run_id=other, second=2))])
+    assert await listed_ids(store, based_on=earlier) == [later]
+    assert await listed_ids(store, based_on=later) == []
+    assert (await item_of(store, later)).row.based_on == based_on
+    assert (await item_of(store, earlier)).row.based_on is None
 
 
 async def test_a_waiting_run_lists_its_pending_calls(store: Store) -> None:
@@ -1131,3 +1171,157 @@ async def test_closing_twice_is_closing_once(store: Store) -> None:
     await apply_runs(store, run("a"))
     await store.close()
     await store.close()
+
+
+# Orders, filters, counts and statistics
+
+
+def spending_message(model: str, usd: float | None, tokens: int = 10) -> AssistantMessage:
+    cost = None if usd is None else Cost(usd=usd, source="agent")
+    return AssistantMessage(model=model, usage=Usage(input=tokens), cost=cost, blocks=[])
+
+
+def agent(provider: str) -> StepStarted:
+    return StepStarted(name="s", kind="agent", try_=1, session=Session(provider=provider))
+
+
+async def costly_runs(store: Store) -> list[str]:
+    """Apply runs that cost 1, nothing known, 3 and 2 dollars, in this order, and the last one failed."""
+    failed = {"status": "failed", "error": RunError(code="tool_failed", message="exit code 3")}
+    runs = [
+        run("a", agent("codex"), spending_message("gpt", 1.0), second=1),
+        run("b", agent("codex"), spending_message("gpt", None), second=2),
+        run("c", agent("claude-code"), spending_message("opus", 3.0), second=3),
+        run("d", agent("claude-code"), spending_message("opus", 2.0), second=4, name="other", **failed),
+    ]
+    return await apply_runs(store, *runs)
+
+
+async def all_pages(store: Store, order: RunOrder, **wanted: Any) -> list[str]:
+    """Return the ids of all pages of one run each."""
+    found: list[str] = []
+    cursor: str | None = None
+    while True:
+        page = await store.list_runs(RunFilter(**wanted), limit=1, order=order, cursor=cursor)
+        found += ids(page)
+        cursor = page.next
+        if cursor is None:
+            return found
+
+
+@pytest.mark.req("SF-51")
+async def test_lists_have_orders_and_their_cursors_reach_every_run(store: Store) -> None:
+    a, b, c, d = await costly_runs(store)
+    assert await all_pages(store, "newest") == [d, c, b, a]
+    assert await all_pages(store, "oldest") == [a, b, c, d]
+    assert await all_pages(store, "cost") == [c, d, a, b]
+    assert await all_pages(store, "cost", provider="claude-code") == [c, d]
+    assert await all_pages(store, "cost", search="build") == []
+    assert set(await all_pages(store, "duration")) == {a, b, c, d}
+
+
+async def test_runs_are_ordered_by_duration_and_those_without_one_come_last(store: Store) -> None:
+    slow, quick, open_run = run("slow"), run("quick"), run("open", status=None)
+    for events, duration_ms in ((slow, 9_000), (quick, 10)):
+        ended = msgspec.structs.replace(events[-1].payload, duration_ms=duration_ms)
+        events[-1] = msgspec.structs.replace(events[-1], payload=ended)
+    expected = [slow[0].run_id, quick[0].run_id, open_run[0].run_id]
+    await apply_runs(store, quick, open_run, slow)
+    assert await all_pages(store, "duration") == expected
+    assert await listed_ids(store, min_duration_ms=10, max_duration_ms=8_999) == [quick[0].run_id]
+    assert await listed_ids(store, min_duration_ms=11) == [slow[0].run_id]
+    assert set(await listed_ids(store, max_duration_ms=9_000)) == {slow[0].run_id, quick[0].run_id}
+
+
+async def test_a_cursor_of_another_order_is_refused(store: Store) -> None:
+    await costly_runs(store)
+    cursor = (await store.list_runs(ALL, limit=1, order="cost")).next
+    for order in ("newest", "oldest", "duration"):
+        with pytest.raises(InvalidParameter):
+            await store.list_runs(ALL, limit=1, order=order, cursor=cursor)
+
+
+@pytest.mark.req("SF-51")
+async def test_runs_can_be_found_by_model_provider_error_and_cost(store: Store) -> None:
+    a, b, c, d = await costly_runs(store)
+    assert await listed_ids(store, model="opus") == [d, c]
+    assert await listed_ids(store, provider="codex") == [b, a]
+    assert await listed_ids(store, error_code="tool_failed") == [d]
+    assert await listed_ids(store, min_cost_usd=2.0) == [d, c]
+    assert await listed_ids(store, max_cost_usd=2.0) == [d, a]
+    assert await listed_ids(store, min_cost_usd=2.0, max_cost_usd=2.5, model="opus") == [d]
+    assert await listed_ids(store, model="none") == []
+
+
+async def test_runs_are_counted_by_status_whatever_the_filter_is(store: Store) -> None:
+    await costly_runs(store)
+    await apply_runs(store, run("e", status=None))
+    nothing = dict.fromkeys(("queued", "running", "waiting", "completed", "failed", "cancelled"), 0)
+    assert await store.count_by_status(ALL) == nothing | {"running": 1, "completed": 3, "failed": 1}
+    assert await store.count_by_status(RunFilter(model="opus")) == nothing | {"completed": 1, "failed": 1}
+    assert await store.count_by_status(RunFilter(statuses=("failed",), name="build")) == nothing | {
+        "running": 1,
+        "completed": 3,
+    }
+    assert await store.count_by_status(RunFilter(started_after=at(3))) == nothing | {"failed": 1}
+    assert await store.count_by_status(RunFilter(search="d")) == nothing | {"failed": 1}
+
+
+FIRST_DAY = StatsDays((96, 192, 288), (96, 192))
+"""The day of `at(0)`, which is also today, and the day after it."""
+
+
+@pytest.mark.req("SF-50")
+async def test_statistics_have_top_runs_failures_and_what_has_no_price(store: Store) -> None:
+    a, _, c, d = await costly_runs(store)
+    stored = await store.stats(ALL, FIRST_DAY)
+    stats = build_stats(stored, StatsRange("", "", "UTC"), ["1970-01-02", "1970-01-03"])
+    assert [run.run_id for run in stats.costliest] == [c, d, a]
+    assert stats.costliest[0] == RankedRun(
+        run_id=c, title="c", worker="build", status="completed", cost_usd=3.0, duration_ms=None
+    )
+    assert stats.tiles.unpriced_today == 1
+    assert (stats.tiles.spent_today_usd, stats.tiles.failed_today, stats.tiles.ended_today) == (6.0, 1, 4)
+    assert stats.totals.unpriced_tokens == 10
+    assert stats.days[0].by.model == {"gpt": 1.0, "opus": 5.0}
+    assert stats.days[0].by.provider == {"codex": 1.0, "claude-code": 5.0}
+    assert stats.days[0].by.worker == {"build": 4.0, "other": 2.0}
+    assert (stats.days[1].runs, stats.days[1].cost_usd) == (0, 0.0)
+    (failure,) = stats.failures
+    assert (failure.code, failure.message, failure.total) == ("tool_failed", "exit code 3", 1)
+    assert (failure.workers, failure.per_day) == (["other"], [1, 0])
+    assert failure.last_at == (await item_of(store, d)).row.completed_at
+    only = build_stats(await store.stats(RunFilter(model="gpt"), FIRST_DAY), stats.range, ["1970-01-02", "1970-01-03"])
+    assert (only.totals.runs, only.totals.cost_usd, only.failures) == (2, 1.0, [])
+    unknown = build_stats(await store.stats(RunFilter(search="b"), FIRST_DAY), stats.range, ["a", "b"])
+    assert (unknown.totals.cost_usd, unknown.days[0].by.model) == (None, {"gpt": None})
+
+
+async def test_statistics_count_runs_that_wait_for_a_person_and_since_when(store: Store) -> None:
+    asks = run("ask", tool_call("q1", {}, awaits=Awaits(kind="question")), second=7, status=None)
+    limited = run("limit", tool_call("q2", {}, awaits=Awaits(kind="rate_limit", until=at(900))), status=None)
+    await apply_runs(store, asks, limited)
+    stored = await store.stats(ALL, FIRST_DAY)
+    assert (stored.waiting, stored.longest_waiting_since) == (1, asks[1].timestamp)
+    assert (await store.stats(RunFilter(name="another"), FIRST_DAY)).waiting == 0
+    answered = batched_changes([*asks, msgspec.structs.replace(asks[1], seq=3, payload=tool_result("q1", "yes"))], 3)
+    await store.apply(answered)
+    stored = await store.stats(ALL, FIRST_DAY)
+    assert (stored.waiting, stored.longest_waiting_since) == (0, None)
+
+
+async def test_failures_that_differ_in_ids_are_one_group_with_the_newest_message(store: Store) -> None:
+    messages = ["job 5f3a9c11 of 20260101 is lost", "job 77aa0b2e of 20260202 is lost", "exit code 3", "exit code 4"]
+    await apply_runs(
+        store,
+        *(
+            run("x", status="failed", error=RunError(code="lost", message=message), second=second)
+            for second, message in enumerate(messages)
+        ),
+    )
+    stats = build_stats(await store.stats(ALL, FIRST_DAY), StatsRange("", "", "UTC"), ["a", "b"])
+    assert [(failure.message, failure.total) for failure in stats.failures] == [
+        (messages[1], 2),
+        (messages[2], 1),
+        (messages[3], 1),
+    ]

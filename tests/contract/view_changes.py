@@ -27,7 +27,17 @@ from shopfloor.log import (
     new_run_id,
 )
 from shopfloor.ports import ViewUpdate
-from shopfloor.views import RunRow, SearchState, Timeline, archive, row_fold, search_fold, timeline_fold
+from shopfloor.views import (
+    RunRow,
+    SearchState,
+    StatsState,
+    Timeline,
+    archive,
+    row_fold,
+    search_fold,
+    stats_fold,
+    timeline_fold,
+)
 
 DAY_MS = 24 * 3600 * 1000
 
@@ -105,10 +115,9 @@ class ViewBuilder:
 
     def __init__(self, row: RunRow | None = None, state: bytes = b"") -> None:
         self.row = row or RunRow()
-        known = (
-            msgspec.msgpack.decode(state, type=tuple[Timeline, SearchState]) if state else (Timeline(), SearchState())
-        )
-        self.state, self.search = known
+        new = (Timeline(), SearchState(), StatsState())
+        known = msgspec.msgpack.decode(state, type=tuple[Timeline, SearchState, StatsState]) if state else new
+        self.state, self.search, self.stats = known
         self._events: list[Event] = []
 
     def take(self, events: Sequence[Event]) -> ViewUpdate:
@@ -116,15 +125,17 @@ class ViewBuilder:
         self.state, rows = timeline_fold(self.state, events, self.row.waits)
         self.row = row_fold(self.row, events)
         self.search, found = search_fold(self.search, self.row, events)
+        self.stats, stats = stats_fold(self.stats, events)
         self._events += events
         entries = archive(self._events) if self.row.is_ended else []
         return ViewUpdate(
             row=self.row,
-            state=msgspec.msgpack.encode((self.state, self.search)),
+            state=msgspec.msgpack.encode((self.state, self.search, self.stats)),
             timeline=rows,
             archive=gzip.compress(msgspec.json.encode(entries), mtime=0) if entries else None,
             search=found,
             search_stopped_at=self.search.stopped_at,
+            stats=stats,
         )
 
 

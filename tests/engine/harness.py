@@ -27,10 +27,12 @@ from shopfloor.adapters.memory import (
     MemoryAudit,
     MemoryBlobs,
     MemoryFleetEvents,
+    MemoryHostRegistry,
     MemoryHosts,
     MemoryLogFeed,
     MemoryLogReader,
     MemoryLogs,
+    MemoryProviderHealth,
     MemoryQueue,
     MemoryStorage,
     MemoryStore,
@@ -212,6 +214,8 @@ class MemoryEngineHarness(EngineHarness):
             tokens=MemoryTokens(),
             watchers=MemoryWatchers(),
             fleet_events=MemoryFleetEvents(self._store),
+            provider_health=MemoryProviderHealth(self._store),
+            host_registry=MemoryHostRegistry(self._store, self._queue),
             ingest=Ingest(MemoryLogFeed(self._memory), self._store, bus),
         )
 

@@ -107,7 +107,7 @@ async def test_the_exit_of_a_stopped_command_is_recorded(harness: EngineHarness)
         await engine.wait_until(lambda: len(harness.events(cancelled)) == 4, "its output")
         await engine.cancel(cancelled, "enough")
         await engine.wait_for_outcome(cancelled)
-    for run_id, error in ((late, "the command took longer than 0.2 s"), (cancelled, "enough")):
+    for run_id, error in ((late, "the step 'Do' took longer than its time limit of 0.2 s"), (cancelled, "enough")):
         ended = end_of_step(harness, run_id, "Do")
         assert (ended.error, ended.result) == (error, {"exit_code": 143, "signal": "SIGTERM"})
 

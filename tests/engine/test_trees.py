@@ -6,7 +6,7 @@ import anyio
 import pytest
 from tests.engine.harness import TIMEOUT_SECONDS, EngineHarness
 
-from shopfloor.engine import lifecycle, subruns
+from shopfloor.engine import end_orphan, lifecycle, subruns
 from shopfloor.limits import SUB_RUN_DEPTH
 from shopfloor.log import StepCompleted, ToolCall
 
@@ -108,3 +108,43 @@ async def test_a_worker_that_calls_itself_fails_at_the_maximum_depth(harness: En
         assert len(harness.run_ids()) == SUB_RUN_DEPTH + 1
         codes = [one.error.code for run_id in harness.run_ids() if (one := harness.outcome(run_id)) and one.error]
         assert codes.count("tree_limit") == 1
+
+
+@pytest.mark.storages("memory", "files")
+@pytest.mark.req("HO-8")
+async def test_a_suspended_parent_is_resumed_although_nobody_told_it_that_its_sub_run_ended(harness: EngineHarness):
+    harness.add_worker("leaf", LEAF)
+    harness.add_worker("calls", "steps: {Call: {block: run-worker, worker: leaf}}")
+    async with harness.open(idle_seconds=0.0) as engine:
+        parent = await engine.dispatch("calls")
+        child = await engine.wait_until(lambda: next((run for run in harness.run_ids() if run != parent), None))
+        for run_id in (parent, child):
+            await engine.wait_for_status(run_id, "waiting")
+            await engine.wait_until(lambda run_id=run_id: run_id not in engine.scheduler.live_runs, "its suspension")
+        # As a host that dies right after it has written the outcome.
+        assert await end_orphan(engine.backend, child, cancelled="no longer needed")
+        outcome = await engine.wait_for_outcome(parent)
+    assert outcome.status == "failed"
+    assert sum(event.type == "run.started" for event in harness.events(parent)) == 2
+
+
+@pytest.mark.storages("memory", "files")
+async def test_a_host_that_drains_lets_go_of_what_waits_and_resumes_it_when_it_accepts_runs_again(
+    harness: EngineHarness,
+):
+    harness.add_worker("leaf", LEAF)
+    harness.add_worker("short", SHORT)
+    async with harness.open() as engine:
+        asking = await engine.dispatch("leaf")
+        await engine.wait_for_status(asking, "waiting")
+        engine.scheduler.drain()
+        await engine.wait_until(lambda: not engine.scheduler.live_runs, "its suspension")
+        queued = await engine.dispatch("short")
+        (call,) = [event.payload for event in harness.events(asking) if isinstance(event.payload, ToolCall)]
+        await engine.answer(asking, call.call_id, "yes")
+        await anyio.sleep(1.2)
+        assert harness.events(queued) == []
+        assert harness.outcome(asking) is None
+        await engine.scheduler.undrain()
+        await engine.wait_for_outcome(asking)
+        await engine.wait_for_outcome(queued)

@@ -45,6 +45,12 @@ async def asks(run, TOPIC: str) -> str:
 
 
 @worker
+async def confirms(run, TOPIC: str) -> str:
+    """Runs a command once it is approved."""
+    return (await run.command(["echo", "done:", TOPIC], approve=["command"])).stdout
+
+
+@worker
 async def pairs(run, TOPIC: str) -> str:
     """Asks two questions at once."""
     return " ".join(await asyncio.gather(run.ask("First?"), run.ask("Second?")))

@@ -42,8 +42,13 @@ async def test_a_worker_of_two_projects_is_that_of_the_requests_folder(installat
         for name, folder in folders.items():
             ran = await call(client, "worker_run", {"worker": "twin", "task": "Ada", "cwd": folder})
             assert (ran.is_error, ran.text) == (False, f"{name} greets Ada")
-            await call(client, "worker_wait", {"run_ids": [dispatched := dispatch(cwd=folder)["result"]["jobId"]]})
-            assert (await call(client, "worker_result", {"run_id": dispatched})).text == f"{name} greets Ada"
+            job_id = dispatch(cwd=folder)["result"]["jobId"]
+            while (await call(client, "worker_wait", {"run_ids": [job_id]})).facts["runs"][0]["status"] in (
+                "queued",
+                "running",
+            ):
+                pass
+            assert (await call(client, "worker_result", {"run_id": job_id})).text == f"{name} greets Ada"
         named = await call(client, "worker_run", {"worker": "two/twin", "task": "Ada"})
         assert named.text == "two greets Ada"
         refused = await call(client, "worker_dispatch", {"worker": "twin", "task": "Ada"})

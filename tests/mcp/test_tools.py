@@ -338,6 +338,24 @@ async def test_bad_input_says_what_is_wrong_and_what_to_do(running: Installation
             assert hint in output.facts.get("hint", ""), output.facts
 
 
+@pytest.mark.req("SF-56")
+async def test_an_approval_is_relayed_with_what_would_be_done_and_decided(running: Installation) -> None:
+    async with running.client("stdio") as client:
+        sent = await call(client, "worker_run", {"worker": "confirms", "task": "the dishes"})
+        (question,) = sent.facts["questions"]
+        assert question["kind"] == "approval"
+        assert question["question"] == "approval of command: echo done: 'the dishes'"
+        assert question["options"] == ["approve", "approve for this run", "always approve", "deny"]
+        run_id = sent.facts["run_id"]
+        wrong = await call(client, "worker_answer", {"run_id": run_id, "answer": "perhaps"})
+        assert (wrong.is_error, "approve for this run" in wrong.facts["hint"]) == (True, True)
+        await call(client, "worker_answer", {"run_id": run_id, "answer": "deny: wash them yourself"})
+        (ended,) = (await call(client, "worker_wait", {"run_ids": [run_id]})).facts["runs"]
+        while ended["status"] == "running":
+            (ended,) = (await call(client, "worker_wait", {"run_ids": [run_id]})).facts["runs"]
+        assert (ended["status"], "wash them yourself" in ended["error"]) == ("failed", True)
+
+
 @connections
 async def test_fifty_calls_at_once_each_get_their_own_answer(running: Installation, kind: Kind, mode: str) -> None:
     texts: dict[int, str | None] = {}

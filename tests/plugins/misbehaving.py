@@ -104,7 +104,9 @@ def status(params: dict[str, Any]) -> dict[str, Any] | bytes:
     if behavior == "fails-loudly":
         state.update(status="failed", error="loud " * 500_000)
     if behavior == "odd-cost":
-        state["costUsd"] = -5
+        state.update(costUsd=-5, progress="half")
+    if behavior == "back-to-running":
+        state["progress"] = 0.501
     if behavior == "infinite-cost":
         return json.dumps({"jsonrpc": "2.0", "id": "ID", "result": {**state, "costUsd": "INF"}}).encode()
     if behavior == "endless-summary":

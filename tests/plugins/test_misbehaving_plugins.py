@@ -123,6 +123,14 @@ def test_a_cost_below_zero_is_not_a_cost(server: Server, runs: dict[str, str]) -
     assert not server.wait_for(runs["odd-cost"])["cost_usd"]
 
 
+@pytest.mark.req("FE-58")
+def test_the_progress_of_a_job_is_recorded_in_percent_if_it_is_a_fraction(server: Server, runs: dict[str, str]) -> None:
+    assert server.wait_for(runs["back-to-running"])["progress"] == 1
+    (first, *_) = server.site.payloads(runs["back-to-running"], ToolCall)
+    assert first.input == {"summary": "poll 1", "progress": 0.5}
+    assert server.wait_for(runs["odd-cost"])["progress"] is None
+
+
 def test_the_plugin_and_the_server_work_on_after_all_of_that(server: Server, runs: dict[str, str]) -> None:
     for run_id in runs.values():
         server.wait_for(run_id)

@@ -78,9 +78,9 @@ def ids(stream: Stream) -> str:
 def as_read(line: bytes) -> dict[str, Any]:
     """Decode a line of a transcript, without the version of the price list."""
     event = json.loads(line)
-    cost = event["payload"].get("cost")
-    if cost and cost.get("source") == "genai-prices":
-        cost.pop("prices", None)
+    for cost in (event["payload"].get("cost"), event["payload"].get("sub_cost")):
+        if cost and cost.get("source") == "genai-prices":
+            cost.pop("prices", None)
     return event
 
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shopfloor.adapters.providers import provider
+from shopfloor.adapters.providers.claude.permissions import answer_permission
 from shopfloor.adapters.providers.jsonl import final_report
 from shopfloor.limits import OPEN_BRANCHES
 from shopfloor.log import (
@@ -33,6 +34,8 @@ from shopfloor.ports import (
     AgentExit,
     AgentReport,
     MessageDelta,
+    PermissionRequest,
+    PermissionWithdrawn,
     SessionEnded,
     SubAgentEnded,
     SubAgentStarted,
@@ -916,9 +919,27 @@ def test_informational_messages_are_noted() -> None:
     assert final_report(reports).unparsed == 0
 
 
+def test_a_request_for_permission_and_its_withdrawal_are_reported_and_answered() -> None:
+    asked = {"subtype": "can_use_tool", "tool_name": "Bash", "input": {"command": "ls"}, "tool_use_id": "toolu_1"}
+    request, withdrawn, _ = normalize(
+        stream(
+            {"type": "control_request", "request_id": "r1", "request": asked},
+            {"type": "control_cancel_request", "request_id": "r1"},
+        )
+    )
+    assert request == PermissionRequest(request_id="r1", tool="Bash", tool_input={"command": "ls"}, tool_id="toolu_1")
+    assert withdrawn == PermissionWithdrawn("r1")
+    assert isinstance(request, PermissionRequest)
+    allowed = json.loads(answer_permission(request, None))["response"]
+    assert (allowed["request_id"], allowed["response"]["behavior"]) == ("r1", "allow")
+    assert allowed["response"]["updatedInput"] == {"command": "ls"}
+    denied = json.loads(answer_permission(request, "denied: no"))["response"]["response"]
+    assert denied == {"behavior": "deny", "message": "denied: no"}
+
+
 def test_ignored_records_give_no_reports() -> None:
     records = [
-        {"type": "control_request", "request": {"subtype": "can_use_tool"}},
+        {"type": "control_request", "request": {"subtype": "mcp_message"}},
         {"type": "control_response", "response": {}},
         {"type": "tool_progress", "tool_use_id": "c", "elapsed_time_seconds": 3},
         {"type": "keep_alive"},

@@ -13,6 +13,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from tests.timeouts import TIMEOUT_SECONDS
 
 from shopfloor import Shopfloor
 from shopfloor.client import Client, ClientToolRequest, Question, WorkerResult
+from shopfloor.errors import InvalidParameter, RunNotFound
 
 PAGE = (ROOT / "docs" / "sdk.md").read_text(encoding="utf-8")
 PROGRAMS = [block for block in blocks(PAGE, "python") if "asyncio.run(" in block.text]
@@ -337,3 +339,57 @@ def test_a_url_may_be_a_login_link(up: Server, place: str) -> None:
     if place.endswith("{token}"):
         anyio.run(ask, Client(url))
         anyio.run(ask, Shopfloor(url))
+
+
+# client.runs
+
+
+@pytest.mark.req("SF-52")
+def test_runs_are_listed_awaited_answered_and_cancelled(up: Server) -> None:
+    async def ask(client: Client) -> None:
+        run_id = await client.workers.dispatch("hello", {"NAME": "Ada"}, owner="sdk-runs")
+        done = await client.runs.wait(run_id, timeout_seconds=TIMEOUT_SECONDS)
+        assert (done.status, done.worker, done.owner, done.is_ended) == ("done", "hello", "sdk-runs", True)
+        assert "Ada" in (done.result or "")
+        page = await client.runs.list(owner="sdk-runs", sort="duration", since=datetime.now(UTC) - timedelta(hours=1))
+        assert ([run.id for run in page.runs], page.total, page.next) == ([run_id], 1, None)
+        assert [run.model for run in page.runs] == ["script/hello"]
+        assert [event.type async for event in client.runs.events(run_id)][-1] == "finish"
+
+        paints = await client.workers.dispatch("paints", owner="sdk-runs")
+        while not (waiting := await client.runs.get(paints)).awaits:
+            await anyio.sleep(0.05)
+        assert waiting.asks == ["Which colour? (1. red / 2. green)"]
+        (call,) = waiting.awaits
+        await client.runs.answer(call.run_id, call.call_id, "green")
+        assert "painted it green" in ((await client.runs.wait(paints)).result or "")
+
+        sleeps = await client.workers.dispatch("takes-a-while", owner="sdk-runs")
+        with pytest.raises(TimeoutError):
+            await client.runs.wait(sleeps, timeout_seconds=0.05)
+        await client.runs.cancel(sleeps, reason="enough")
+        assert (await client.runs.wait(sleeps)).status == "cancelled"
+
+        first = await client.runs.list(owner="sdk-runs", sort="oldest", limit=2)
+        rest = await client.runs.list(owner="sdk-runs", sort="oldest", limit=2, cursor=first.next)
+        assert [run.id for run in (*first.runs, *rest.runs)] == [run_id, paints, sleeps]
+        with pytest.raises(RunNotFound):
+            await client.runs.get("no-such-run")
+
+    run(ask, up.login)
+
+
+@pytest.mark.req("SF-50", "SF-52")
+def test_statistics_are_typed(up: Server) -> None:
+    async def ask(client: Client) -> None:
+        run_id = await client.workers.dispatch("hello", {"NAME": "Ada"}, owner="sdk-stats")
+        await client.runs.wait(run_id, timeout_seconds=TIMEOUT_SECONDS)
+        stats = await client.runs.stats(owner="sdk-stats", tz="+05:45")
+        assert (stats.totals.runs, stats.totals.cost_usd, stats.tiles.ended_today) == (1, None, 1)
+        assert stats.totals.unpriced_tokens == stats.totals.tokens > 0
+        assert stats.days[-1].by.provider == {"script": None}
+        assert [slow.run_id for slow in stats.slowest] == [run_id]
+        with pytest.raises(InvalidParameter, match="Mars"):
+            await client.runs.stats(tz="Mars/Base")
+
+    run(ask, up.login)

@@ -16,7 +16,16 @@ from tests.server.test_bad_input import problem
 from tests.server.test_openapi import CHECKS
 from tests.timeouts import TIMEOUT_SECONDS
 
-from shopfloor.adapters.memory import MemoryStore, MemoryTokens, MemoryWatchers
+from shopfloor.adapters.bus import InProcessBus
+from shopfloor.adapters.memory import (
+    MemoryHosts,
+    MemoryProviderHealth,
+    MemoryStorage,
+    MemoryStore,
+    MemoryTokens,
+    MemoryWatchers,
+)
+from shopfloor.fleet import ProviderMonitor
 from shopfloor.limits import WORKER_NAME_MAX_CHARS
 from shopfloor.log import is_run_id
 from shopfloor.ports import Capabilities, ProviderInfo
@@ -156,12 +165,18 @@ def test_providers_are_listed_with_their_inputs(client: httpx.Client) -> None:
 def test_usable_providers_are_named(own_storage: Storage) -> None:
     common: dict[str, Any] = {"install": "set a key", "capabilities": Capabilities()}
     found = [
-        ProviderInfo(name="ready", kind="api", login="KEY", **common),
-        ProviderInfo(name="missing", kind="agent", login="KEY", **common),
+        ProviderInfo(name="openai", kind="api", login="KEY", **common),
+        ProviderInfo(name="codex", kind="agent", login="KEY", **common),
     ]
-    with open_server(own_storage, providers=lambda: found) as server, server.client() as client:
+    health = MemoryProviderHealth(MemoryStore())
+    providers = ProviderMonitor(health, InProcessBus(), MemoryHosts(MemoryStorage()), lambda _: found)
+    with open_server(own_storage, providers=providers) as server, server.client() as client:
         got = client.get("/api/providers").json()
-    assert ([item["name"] for item in got["providers"]], got["usable"]) == (["ready", "missing"], ["ready"])
+        client.post("/api/providers/openai/disable").raise_for_status()
+        disabled = client.get("/api/providers").json()
+    assert ([item["name"] for item in got["providers"]], got["usable"]) == (["codex", "openai"], ["openai"])
+    assert [item["status"] for item in disabled["providers"]] == ["unavailable", "disabled"]
+    assert disabled["usable"] == []
 
 
 # Refusals

@@ -36,7 +36,7 @@ MORE_OF_ITEM = [
         "cost_usd",
     ),
     *("tree_usage", "tree_cost_usd", "error", "pinned", "provider", "model", "children", "waits_for"),
-    *("asks", "interrupted", "interruptions", "search_stopped_at", "snippet"),
+    *("asks", "interrupted", "interruptions", "priority", "progress", "search_stopped_at", "queue_reason", "snippet"),
 ]
 DETAIL_OF_SEED = {
     *("id", "task", "result", "status", "worker_type", "channel_id", "channel_name", "started_at", "completed_at"),
@@ -121,7 +121,10 @@ def test_a_list_item_describes_its_run(client: httpx.Client, runs: RecordedRuns)
         "asks": None,
         "interrupted": False,
         "interruptions": 0,
+        "priority": 0,
+        "progress": None,
         "search_stopped_at": None,
+        "queue_reason": None,
         "snippet": None,
     }
 

@@ -204,3 +204,25 @@ def test_a_log_that_cannot_be_deleted_is_a_storage_error(storage: Storage):
     storage.log_path(run_id).mkdir(parents=True)
     with pytest.raises(StorageError, match="cannot delete"):
         anyio.run(LocalLogs(storage).delete, run_id)
+
+
+def test_a_child_whose_input_stays_open_gets_more_of_it_until_it_is_closed(host: LocalHost):
+    large = b"x" * 200_000 + b"\n"
+
+    async def main() -> tuple[bytes, Exit]:
+        command = Command(argv=["cat"], cwd="/", stdin=b"first\n", keeps_stdin_open=True)
+        async with LocalProcesses(host).start(command, run_id=new_run_id()) as child:
+            child.release()
+            read = b""
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(child.write, large)
+                while not read.endswith(large):
+                    piece = await child.read()
+                    assert piece is not None
+                    read += piece.data
+            child.close_stdin()
+            assert await child.read() is None
+            await child.write(b"too late\n")
+            return read, await child.wait()
+
+    assert anyio.run(main) == (b"first\n" + large, Exit(0))

@@ -1,28 +1,39 @@
 /** The routes of the page: everything it shows has an address. */
-import { createRootRoute, createRoute, createRouter, redirect } from "@tanstack/react-router";
-import { NotFound } from "@/components/ui/NotFound";
+import { createRootRoute, createRoute, createRouter, lazyRouteComponent } from "@tanstack/react-router";
+import { PageFrame } from "@/components/PageFrame";
 import { RunsPage } from "@/components/RunsPage";
+import { NotFound } from "@/components/ui/NotFound";
 import { ALL_OWNERS, type AddressParams, STATUSES, paramsOf } from "@/views/addressParameters";
+import { overviewParamsOf } from "@/views/overviewParameters";
 
 export { ALL_OWNERS, STATUSES, type AddressParams, paramsOf };
 
-const rootRoute = createRootRoute({ notFoundComponent: NotFound });
+const rootRoute = createRootRoute({ component: PageFrame, notFoundComponent: NotFound });
 
-const homeRoute = createRoute({
-  getParentRoute: () => rootRoute,
+/** The list of runs stays where it is while the right column changes between the overview and a run. */
+const runsRoute = createRoute({ getParentRoute: () => rootRoute, id: "runs", component: RunsPage });
+
+const overviewRoute = createRoute({
+  getParentRoute: () => runsRoute,
   path: "/",
-  beforeLoad: () =>
-    redirect({ to: "/agents/$agentId/workers", params: { agentId: ALL_OWNERS }, replace: true, throw: true }),
+  validateSearch: (raw: Record<string, unknown>) => ({ ...paramsOf(raw), ...overviewParamsOf(raw) }),
 });
 
 export const workersRoute = createRoute({
-  getParentRoute: () => rootRoute,
+  getParentRoute: () => runsRoute,
   path: "/agents/$agentId/workers",
   validateSearch: paramsOf,
-  component: RunsPage,
 });
 
-export const router = createRouter({ routeTree: rootRoute.addChildren([homeRoute, workersRoute]) });
+const fleetRoute = createRoute({
+  getParentRoute: () => rootRoute,
+  path: "/fleet",
+  component: lazyRouteComponent(() => import("@/components/fleet/FleetPage"), "FleetPage"),
+});
+
+export const router = createRouter({
+  routeTree: rootRoute.addChildren([runsRoute.addChildren([overviewRoute, workersRoute]), fleetRoute]),
+});
 
 declare module "@tanstack/react-router" {
   interface Register {

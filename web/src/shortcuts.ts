@@ -2,14 +2,14 @@
  * Keyboard shortcuts. A shortcut belongs to a zone: `list` and `detail` shortcuts work while that column is active,
  * `page` shortcuts everywhere. While a field has the focus or a dialog is open, no shortcut fires.
  */
-import { useEffect, useRef, useSyncExternalStore } from "react";
+import { useEffect, useRef } from "react";
 
 export type Zone = "list" | "detail" | "page";
 type Handlers = Record<string, (event: KeyboardEvent) => void>;
 
 const registered: { zone: Zone; handlers: { current: Handlers } }[] = [];
 const listeners = new Set<() => void>();
-/** How long after a `g` a second `g` makes `gg`. */
+/** How long after a `g` another key makes a sequence: `gg`, `gr`. */
 const SEQUENCE_MS = 700;
 let zone: Exclude<Zone, "page"> = "list";
 let lastKey = { key: "", timestamp: 0 };
@@ -20,14 +20,13 @@ export function enterZone(next: Exclude<Zone, "page">): void {
   for (const listener of listeners) listener();
 }
 
-export const useZone = () =>
-  useSyncExternalStore(
-    (listener) => {
-      listeners.add(listener);
-      return () => void listeners.delete(listener);
-    },
-    () => zone,
-  );
+/** Call a function with the active zone, now and whenever it changes, until the returned function is called. */
+export function watchZone(onZone: (zone: Exclude<Zone, "page">) => void): () => void {
+  const listener = () => onZone(zone);
+  listeners.add(listener);
+  listener();
+  return () => void listeners.delete(listener);
+}
 
 /** Register shortcuts while the component is mounted: `{ j: …, gg: …, "?": …, Escape: … }`. */
 export function useShortcuts(zone: Zone, handlers: Handlers): void {
@@ -44,14 +43,20 @@ export function useShortcuts(zone: Zone, handlers: Handlers): void {
 
 /**
  * Whether the user types or chooses something. A click on the text of a dialog leaves the focus outside of it, so check
- * for open dialogs too.
+ * for open dialogs and menus too.
  */
 function isTyping(target: EventTarget | null): boolean {
-  if (document.querySelector("dialog[open]") !== null) return true;
+  if (document.querySelector("dialog[open], [popover]:popover-open") !== null) return true;
   return (
     target instanceof HTMLElement && (target.isContentEditable || target.closest("input, textarea, select") !== null)
   );
 }
+
+/** Return the handlers of a key in the active zone. The component that was mounted last wins. */
+const findHandlers = (key: string) =>
+  registered.findLast(
+    (candidate) => (candidate.zone === zone || candidate.zone === "page") && key in candidate.handlers.current,
+  );
 
 function onKeyDown(event: KeyboardEvent): void {
   if (
@@ -70,13 +75,11 @@ function onKeyDown(event: KeyboardEvent): void {
     event.target.closest("button, a, summary")
   )
     return;
-  const isSecond = event.key === "g" && lastKey.key === "g" && event.timeStamp - lastKey.timestamp < SEQUENCE_MS;
-  lastKey = isSecond ? { key: "", timestamp: 0 } : { key: event.key, timestamp: event.timeStamp };
-  const key = isSecond ? "gg" : event.key;
-  // The component that was mounted last wins.
-  const match = registered.findLast(
-    (candidate) => (candidate.zone === zone || candidate.zone === "page") && key in candidate.handlers.current,
-  );
+  const isSecond = lastKey.key === "g" && event.timeStamp - lastKey.timestamp < SEQUENCE_MS;
+  const sequence = `g${event.key}`;
+  const key = isSecond && findHandlers(sequence) ? sequence : event.key;
+  lastKey = key === sequence ? { key: "", timestamp: 0 } : { key, timestamp: event.timeStamp };
+  const match = findHandlers(key);
   if (!match) return;
   event.preventDefault();
   match.handlers.current[key]?.(event);

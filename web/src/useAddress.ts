@@ -1,7 +1,6 @@
 /** Hooks that read and change the address of the page. */
-import { useNavigate, useRouter } from "@tanstack/react-router";
+import { useNavigate, useParams, useRouter, useSearch } from "@tanstack/react-router";
 import { useCallback } from "react";
-import { workersRoute } from "@/router";
 import {
   withChange,
   ALL_OWNERS,
@@ -11,44 +10,93 @@ import {
   paramsOf,
   selectRun,
 } from "@/views/addressParameters";
+import {
+  DEFAULT_RANGE,
+  type OverviewParams,
+  overviewParamsOf,
+  type Range,
+  type Stack,
+  STACKS,
+} from "@/views/overviewParameters";
 
 export { filterOf, type Address };
 
+const LIST_PATH = "/agents/$agentId/workers";
+
+/** Return what the address says. The overview has the same filters as a list, and the fleet has none. */
 export function useAddress(): Address {
-  const { agentId } = workersRoute.useParams();
+  const { agentId = ALL_OWNERS } = useParams({ strict: false });
   // The router keeps parameters that `paramsOf` leaves out.
-  const params = paramsOf({ ...workersRoute.useSearch() });
+  const params = paramsOf({ ...useSearch({ strict: false }) });
   return { ...params, owner: agentId === ALL_OWNERS ? undefined : agentId };
 }
 
-/** Return a function that changes the address. Undefined values are removed; `replace` adds no history entry. */
+/** Whether the address is that of the overview, and not of a list. */
+export const useIsOverview = () => useParams({ strict: false }).agentId === undefined;
+
+/**
+ * Return a function that changes the address. Undefined values are removed; `replace` adds no history entry. The address
+ * of a run is in a list, so selecting one leaves the overview; other changes stay on the page.
+ */
 export function useChangeAddress(): (
   change: Partial<{ [K in keyof AddressParams]: AddressParams[K] | undefined }>,
   replace?: boolean,
 ) => void {
-  const navigate = useNavigate({ from: workersRoute.fullPath });
+  const navigate = useNavigate();
+  const { agentId } = useParams({ strict: false });
   return useCallback(
-    (change, replace = false) =>
+    (change, replace = false) => {
+      const searchOf = (before: object) => withChange(paramsOf({ ...before }), change);
+      void (agentId !== undefined || change.worker !== undefined
+        ? navigate({
+            to: LIST_PATH,
+            params: { agentId: agentId ?? ALL_OWNERS },
+            search: searchOf,
+            replace,
+            resetScroll: false,
+          })
+        : navigate({
+            to: "/",
+            search: (before) => ({ ...overviewParamsOf({ ...before }), ...searchOf(before) }),
+            replace,
+            resetScroll: false,
+          }));
+    },
+    [navigate, agentId],
+  );
+}
+
+/** Return the range and the stacking of the overview, and a function that changes them. */
+export function useOverviewAddress(): [{ range: Range; by: Stack }, (change: OverviewParams) => void] {
+  const { range = DEFAULT_RANGE, by = STACKS[0] } = overviewParamsOf({ ...useSearch({ strict: false }) });
+  const navigate = useNavigate();
+  const change = useCallback(
+    (params: OverviewParams) =>
       void navigate({
-        search: (before) => withChange(paramsOf({ ...before }), change),
-        replace,
+        to: "/",
+        search: (before) => ({
+          ...paramsOf({ ...before }),
+          ...overviewParamsOf({ ...overviewParamsOf({ ...before }), ...params }),
+        }),
+        replace: true,
         resetScroll: false,
       }),
     [navigate],
   );
+  return [{ range, by }, change];
 }
 
 /** Return a function that builds the address of a run in the current list; the same function until the list changes. */
 export function useRunHref(): (runId: string) => string {
   const router = useRouter();
-  const { agentId } = workersRoute.useParams();
-  const { worker, event, find, ...list } = workersRoute.useSearch();
+  const { agentId = ALL_OWNERS } = useParams({ strict: false });
+  const { worker, event, find, ...list } = paramsOf({ ...useSearch({ strict: false }) });
   const listJson = JSON.stringify(list);
   return useCallback(
     (runId) => {
       const list = paramsOf(JSON.parse(listJson) as Record<string, unknown>);
       return router.buildLocation({
-        to: workersRoute.to,
+        to: LIST_PATH,
         params: { agentId },
         search: withChange(list, selectRun(runId, list.q)),
       }).href;

@@ -3,16 +3,19 @@ import { withChange, filterOf, isFiltered, paramsOf } from "../src/views/address
 
 describe("what an address says", () => {
   test("all of it", () => {
-    const params = { worker: "id", event: 7, q: "words", status: "failed", of: "repair", channel: "C1", tree: true };
+    const params = { worker: "id", event: 7, q: "words", status: "failed", of: "repair", channel: "C1", flat: true };
     expect(paramsOf(params)).toEqual(params);
+    const more = { model: "opus", provider: "anthropic", error: "timeout", since: "2026-11-06T00:00:00.000Z" };
+    expect(paramsOf(more)).toEqual(more);
+    expect(paramsOf({ until: "2026-11-06" })).toEqual({ until: "2026-11-06T00:00:00.000Z" });
   });
 
   test("as people write it", () => {
-    expect(paramsOf({ event: "7", q: 123, of: true, tree: "true" })).toEqual({
+    expect(paramsOf({ event: "7", q: 123, of: true, flat: "true" })).toEqual({
       event: 7,
       q: "123",
       of: "true",
-      tree: true,
+      flat: true,
     });
   });
 
@@ -30,16 +33,18 @@ describe("what an address says", () => {
     [{ status: "all" }],
     [{ status: "DONE" }],
     [{ status: ["done"] }],
-    [{ tree: false }],
-    [{ tree: "no" }],
+    [{ since: "yesterday" }],
+    [{ since: 2026 }],
+    [{ flat: false }],
+    [{ flat: "no" }],
     [{ unknown: 1 }],
   ])("what makes no sense is left out: %j", (params) => expect(paramsOf(params)).toEqual({}));
 });
 
 test("what is taken out of an address leaves nothing there", () => {
-  const before = { worker: "a", event: 7, q: "words", tree: true };
-  expect(withChange(before, { worker: "b", event: undefined })).toEqual({ worker: "b", q: "words", tree: true });
-  expect(withChange(before, { q: "", tree: false })).toEqual({ worker: "a", event: 7 });
+  const before = { worker: "a", event: 7, q: "words", flat: true };
+  expect(withChange(before, { worker: "b", event: undefined })).toEqual({ worker: "b", q: "words", flat: true });
+  expect(withChange(before, { q: "", flat: false })).toEqual({ worker: "a", event: 7 });
   expect(withChange({}, { status: "done" })).toEqual({ status: "done" });
 });
 
@@ -50,16 +55,18 @@ describe("which runs a list is of", () => {
       status: "done",
       worker: "repair",
       channel: "C1",
+      roots: true,
     });
   });
 
-  test("in a tree, those that no run called; a search looks at all", () => {
-    expect(filterOf({ owner: undefined, tree: true })).toEqual({ roots: true });
-    expect(filterOf({ owner: undefined, tree: true, q: "words" })).toEqual({ q: "words" });
+  test("those that no run called, unless all are wanted; a search looks at all", () => {
+    expect(filterOf({ owner: undefined })).toEqual({ roots: true });
+    expect(filterOf({ owner: undefined, flat: true })).toEqual({});
+    expect(filterOf({ owner: undefined, q: "words" })).toEqual({ q: "words" });
   });
 
-  test("whose they are, and the tree, leave nothing out that could be cleared", () => {
-    expect(isFiltered({ owner: "ada", tree: true, worker: "chosen" })).toBe(false);
+  test("whose they are, and whether sub-runs are listed, leave nothing out that could be cleared", () => {
+    expect(isFiltered({ owner: "ada", flat: true, worker: "chosen" })).toBe(false);
     for (const one of [{ q: "w" }, { status: "done" }, { of: "w" }, { channel: "c" }] as const)
       expect(isFiltered({ owner: undefined, ...one })).toBe(true);
   });

@@ -11,13 +11,18 @@ describe("a terminal's colours", () => {
       ["red", "var(--ansi-red)", null],
       [" b", null, null],
     ]);
-    expect(spanTuples("\u001b[92;44mx\u001b[0m")).toEqual([["x", "var(--ansi-bright-green)", "var(--ansi-blue)"]]);
     expect(spanTuples("\u001b[38;5;9mx\u001b[38;5;208my\u001b[38;5;240mz")).toEqual([
       ["x", "var(--ansi-bright-red)", null],
       ["y", "rgb(255, 135, 0)", null],
       ["z", "rgb(88, 88, 88)", null],
     ]);
     expect(spanTuples("\u001b[38;2;1;2;3mx")).toEqual([["x", "rgb(1, 2, 3)", null]]);
+  });
+
+  it("can be read on a background of the terminal's: its colors are made for the page's background", () => {
+    expect(spanTuples("\u001b[92;44mx\u001b[0m")).toEqual([["x", "var(--bg-sunken)", "var(--ansi-blue)"]]);
+    expect(spanTuples("\u001b[7mx\u001b[0m")).toEqual([["x", "var(--bg-sunken)", "var(--ansi-white)"]]);
+    expect(spanTuples("\u001b[38;5;208;48;5;240mx")).toEqual([["x", "rgb(255, 135, 0)", "rgb(88, 88, 88)"]]);
   });
 
   it("come with bold and the like", () => {

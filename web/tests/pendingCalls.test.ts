@@ -1,7 +1,15 @@
 import { describe, expect, it } from "vitest";
 import type { LogEvent, Page } from "@/api";
 import { rowsOf } from "@/views/transcriptRows";
-import { answerOf, isAnswerable, isBrokenJson, optionsOf, questionOf, reasonOf } from "@/views/pendingCalls";
+import {
+  approvalOf,
+  answerOf,
+  isAnswerable,
+  isBrokenJson,
+  optionsOf,
+  questionOf,
+  reasonOf,
+} from "@/views/pendingCalls";
 import { searchReducer } from "@/components/transcript/useTranscriptSearch";
 import { noteText } from "@/components/transcript/labels";
 
@@ -128,5 +136,26 @@ describe("an attempt", () => {
   it("is told where another was cut off, and not where a run went on after it was answered", () => {
     expect(attempts(worked)).toEqual([3]);
     expect(attempts(question)).toEqual([]);
+  });
+});
+
+describe("an approval", () => {
+  const input = {
+    tool: "Edit",
+    input: { file_path: "/srv/app.py", old_string: "a", new_string: "b" },
+    pattern: "Edit",
+    diff: "@@ -1 +1 @@\n-a\n+b",
+    options: ["approve", "approve for this run", "always approve", "deny"],
+  };
+
+  it("asks for the tool and shows what would be done", () => {
+    expect(questionOf({ kind: "approval", input })).toBe("Allow Edit?");
+    expect(approvalOf(input)).toEqual({ question: "Allow Edit?", detail: "/srv/app.py", diff: "@@ -1 +1 @@\n-a\n+b" });
+    expect(approvalOf({ tool: "publish", input: { word: "x" } }).detail).toContain('"word"');
+  });
+
+  it("is answered with text, also with a reason", () => {
+    expect(answerOf("deny: not today", "approval")).toBe("deny: not today");
+    expect(isBrokenJson("[no", "approval")).toBe(false);
   });
 });

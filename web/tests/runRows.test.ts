@@ -3,8 +3,7 @@ import type { Run } from "../src/api/types";
 import { channelOptions, findWorkers, totalText, workerOptions } from "../src/views/filterOptions";
 import {
   type Branch,
-  CARD_PX,
-  HIT_CARD_PX,
+  cardNote,
   taskHits,
   heightOf,
   indexOf,
@@ -35,7 +34,32 @@ describe("the rows of a list", () => {
 
   test("are higher where something was found", () => {
     const [plain, found] = rowsOf([run("a"), run("b", { snippet: "[b]" })], new Set(), NONE);
-    expect([heightOf(plain), heightOf(found)]).toEqual([CARD_PX, HIT_CARD_PX]);
+    expect([heightOf(plain), heightOf(found)]).toEqual([48, 82]);
+  });
+});
+
+describe("the second line of a card", () => {
+  const card = (change: Parameters<typeof aRun>[0]) =>
+    cardNote(run("a", { name: "triage", model: "m-1", channel_id: "c", channel_name: "#dev", ...change }), null);
+
+  test("tells what executes the run, and where it came from", () => {
+    expect(card({ status: "done" })).toEqual({ text: "triage · m-1 · #dev", tone: null });
+    expect(card({ status: "running", model: null })).toEqual({ text: "triage · #dev", tone: null });
+  });
+
+  test("tells why to look at it, if there is a reason", () => {
+    expect(card({ status: "waiting", asks: ["Which\none?"] })).toEqual({ text: "Which one? · #dev", tone: "waiting" });
+    expect(card({ status: "waiting", asks: null, waits_for: ["run"] }).text).toBe("waits for a sub-run · #dev");
+    const error = { code: "command_failed", message: "exit 1:\nno key" };
+    expect(card({ status: "failed", error })).toEqual({ text: "exit 1: no key · #dev", tone: "failed" });
+    expect(cardNote(run("a", { status: "queued", queue_reason: "no free slot" }), null).text).toBe(
+      "no free slot · page",
+    );
+  });
+
+  test("names the owner where the list has the runs of all, unless the worker has the same name", () => {
+    expect(cardNote(run("a", { status: "done", name: "x" }), "ada").text).toBe("x · page · ada");
+    expect(cardNote(run("a", { status: "done", name: "x" }), "x").text).toBe("x · page");
   });
 });
 
@@ -207,7 +231,7 @@ describe("where the searched words stand", () => {
         depth: 0,
         isExpanded: false,
       }),
-    ).toBe(CARD_PX);
+    ).toBe(48);
   });
 
   test("is told as far as it is beyond the task", () => {

@@ -41,6 +41,11 @@ const of = (spans: Span[], ended: number | null): Spans => ({
   last_seq: seq,
   started_at: at(0),
   ended_at: ended === null ? null : at(ended),
+  files_changed: 0,
+  lines_added: 0,
+  lines_removed: 0,
+  calls_failed: 0,
+  context_tokens: null,
 });
 const chart = (spans: Span[], ended: number | null, now: number | null = null, waits = false) =>
   chartOf(lanesOf(of(spans, ended)), now === null ? null : BEGAN + now, waits);

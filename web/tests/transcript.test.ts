@@ -22,7 +22,7 @@ import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import type { EventOf, LogEvent, Page } from "@/api";
 import { asText } from "@/views/json";
-import { isSameRow, canExpand, type Row, type Rows } from "@/views/rowTypes";
+import { type CallRow, isSameRow, canExpand, type Row, type Rows } from "@/views/rowTypes";
 import { rowShowing, rowsOf } from "@/views/transcriptRows";
 import archives from "./golden/archives.json";
 
@@ -67,14 +67,22 @@ interface RowContent {
   results: [number, string, string][];
 }
 
+/** The calls that a row shows: its own, those that only read, or the one that started a sub-run. */
+function callsIn(row: Row): readonly CallRow[] {
+  if (row.kind === "sub-run") return row.toolCall ? [row.toolCall] : [];
+  return row.kind === "reads" ? row.calls : row.kind === "call" ? [row] : [];
+}
+
 function contentOf(rows: Rows): RowContent {
   const content: RowContent = { texts: [], thoughts: [], calls: [], results: [] };
   const result = ({ seq, payload }: EventOf<"tool.result">) =>
     content.results.push([seq, payload.call_id, payload.error ?? asText(payload.output)]);
   for (const row of rows.values()) {
     if (row.kind === "output") content.texts.push(...row.pieces.map((piece) => piece.text));
-    if (row.kind === "call") content.calls.push(row.call.payload.call_id);
-    if (row.kind === "call" && row.result) result(row.result);
+    for (const { call, result: end } of callsIn(row)) {
+      content.calls.push(call.payload.call_id);
+      if (end) result(end);
+    }
     if (row.kind === "result") result(row.result);
     if (!("blocks" in row)) continue;
     for (const block of row.blocks) {

@@ -14,9 +14,12 @@ from typing import Any, Final, cast
 import msgspec
 
 from shopfloor.cli import jsonc_text, toml_text
+from shopfloor.cli.limits import (
+    CONFIG_ATTEMPTS,
+    CONFIG_BYTES,
+)
 from shopfloor.error_factories import storage_error
 from shopfloor.errors import ConfigInvalid, UsageError
-from shopfloor.limits import CONFIG_ATTEMPTS, CONFIG_BYTES
 
 SERVER_NAME: Final = "shopfloor"
 _MARK: Final = "<!-- `shopfloor mcp install claude-code` wrote this file, and the next install overwrites it. -->"

@@ -24,6 +24,7 @@ from shopfloor.client import Client
 from shopfloor.errors import ConflictError, RunEnded, UsageError
 from shopfloor.limits import PREVIEW_CHARS
 from shopfloor.ports import one_shot_job
+from shopfloor.views import APPROVAL
 
 EXAMPLES = """\
   shopfloor answer last --list                   list the pending calls
@@ -31,10 +32,13 @@ EXAMPLES = """\
   shopfloor answer 5f3a call_1 '["a", "b"]'      one of several; JSON or text
   ./search.sh | shopfloor answer 5f3a call_1 -   read the value from stdin
   shopfloor answer 5f3a call_1 --error 'no network'
+  shopfloor answer last approve                  approve a command or a call
+  shopfloor answer last 'deny: not on a Friday'  deny it, with a reason
 
-If a question has options, the value is one of them or its number. The calls of
-sub-runs can be answered through the id of the parent run. The first answer
-counts."""
+An approval holds for this call: `approve for this run` and `always approve`
+hold longer (`shopfloor approvals` lists the latter). If a question has options,
+the value is one of them or its number. The calls of sub-runs can be answered
+through the id of the parent run. The first answer counts."""
 _USAGE = ("shopfloor answer [OPTIONS] RUN [CALL] VALUE", "shopfloor answer [OPTIONS] RUN --list")
 
 
@@ -105,10 +109,13 @@ def _next_step(args: Namespace, call: dict[str, Any], calls: list[dict[str, Any]
 
 def _parse_value(text: str, call: dict[str, Any]) -> Any:
     text = read_stdin().rstrip("\n") if text == "-" else text
-    options = question_options(call) if call["kind"] == "question" else []
+    options = question_options(call) if call["kind"] in ("question", APPROVAL) else []
     if not options:
         return parse_json_or_text(text)
     answer = resolve_option(text, options)
+    if call["kind"] == APPROVAL:
+        # The server knows the other words, and reads the reason of a denial.
+        return answer
     if answer not in options:
         numbered = ", ".join(f"{number}. {option}" for number, option in enumerate(options, start=1))
         raise UsageError(

@@ -9,11 +9,14 @@ from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn, Protocol, cast
 
+from shopfloor.cli.limits import (
+    UNPARSED_LINE_WARNINGS,
+)
 from shopfloor.cli.style import escape_controls
 from shopfloor.error_factories import missing_working_directory
 from shopfloor.errors import InvalidEvent, UsageError
-from shopfloor.limits import LONGEST_SPAN_SECONDS, UNPARSED_LINE_WARNINGS
-from shopfloor.log import Entry, Event, decode
+from shopfloor.limits import LONGEST_SPAN_SECONDS, MAX_PRIORITY
+from shopfloor.log import Entry, Event, decode, parse_duration
 from shopfloor.record import Problem, Storage
 
 RUN_HELP: Final = "run id, its first characters, or `last`"
@@ -227,6 +230,29 @@ def positive_int(text: str) -> int:
     return number
 
 
+def priority(text: str) -> int:
+    """Parse the priority of a run. Used as the type of an option."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = MAX_PRIORITY + 1
+    if abs(number) > MAX_PRIORITY:
+        raise argparse.ArgumentTypeError(f"must be a whole number from {-MAX_PRIORITY} to {MAX_PRIORITY}, got {text!r}")
+    return number
+
+
+def label(text: str) -> tuple[str, str]:
+    """Parse a label, NAME=VALUE. Used as the type of an option."""
+    from shopfloor.ports import label_problem
+
+    name, _, value = text.partition("=")
+    if label_problem(name, value):
+        raise argparse.ArgumentTypeError(
+            f"must be NAME=VALUE of letters, digits, `.`, `_`, `/` and `-`, e.g. gpu=yes, got {text!r}"
+        )
+    return name, value
+
+
 def port_number(text: str) -> int:
     """Parse a port number; 0 means any free port."""
     if not (text.isascii() and text.isdecimal() and int(text) <= _LAST_PORT):
@@ -246,6 +272,14 @@ def duration_seconds(text: str) -> float:
     seconds = int(number) * _UNITS[unit]
     if seconds > LONGEST_SPAN_SECONDS:
         raise argparse.ArgumentTypeError(f"must not be longer than a thousand years, got {text!r}")
+    return seconds
+
+
+def timeout_seconds(text: str) -> float:
+    """Parse a time limit: seconds, or a duration such as 45s, 10m or 2h."""
+    seconds = parse_duration(text)
+    if seconds is None or seconds > LONGEST_SPAN_SECONDS:
+        raise argparse.ArgumentTypeError(f"must be a time limit such as 90, 45s, 10m or 2h, got {text!r}")
     return seconds
 
 

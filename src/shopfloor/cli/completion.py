@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import shlex
 from argparse import ArgumentParser, Namespace
 from typing import Any, NamedTuple, cast
@@ -85,12 +84,13 @@ def _commands() -> list[_Command]:
     found: list[_Command] = []
     for name, target in {**{name: name for name in COMMANDS}, **ALIASES}.items():
         made = find_command(target).parser(target, COMMANDS[target])
-        actions = cast("list[argparse.Action]", made._actions)  # noqa: SLF001 - argparse has no other list of options
+        actions = made._actions  # noqa: SLF001 - argparse has no other list of options
         inner: list[str] = []
         options = {word for action in actions for word in action.option_strings if word.startswith("--")}
         for action in actions:
-            if isinstance(action.choices, dict):
-                parts = cast("dict[str, ArgumentParser]", action.choices)
+            choices: Any = action.choices
+            if isinstance(choices, dict):
+                parts = cast("dict[str, ArgumentParser]", choices)
                 inner += parts
                 options |= {word for part in parts.values() for word in _options(part)}
         positionals = [str(action.metavar) for action in actions if not action.option_strings]

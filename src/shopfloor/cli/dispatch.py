@@ -6,10 +6,11 @@ import json
 import sys
 from argparse import ArgumentParser, Namespace
 from contextlib import aclosing
+from typing import cast
 
 import anyio
 
-from shopfloor.cli.arguments import QUIET_HELP, Parser, storage_from_args
+from shopfloor.cli.arguments import QUIET_HELP, Parser, label, priority, storage_from_args
 from shopfloor.cli.client_session import run_with_client
 from shopfloor.cli.links import run_link
 from shopfloor.cli.outcome_notice import add_on_outcome_option, reject_on_outcome
@@ -17,6 +18,7 @@ from shopfloor.cli.renderer import render_options_from_args
 from shopfloor.cli.run_options import (
     add_run_options,
     add_task_argument,
+    add_timeout_option,
     find_worker_info,
     has_server,
     known_workers,
@@ -30,7 +32,9 @@ from shopfloor.cli.server_process import UP_COMMAND, offer_server
 from shopfloor.cli.watch import EventStream, RunWatcher
 from shopfloor.client import Client, Start, WorkerResult
 from shopfloor.errors import ShopfloorError, UsageError
-from shopfloor.limits import QUEUED_POLL_SECONDS
+from shopfloor.limits import MAX_PRIORITY, QUEUED_POLL_SECONDS
+from shopfloor.ports import CLAIMED, WAITS_FOR_SLOT
+from shopfloor.wiring import provider_names
 
 EXAMPLES = """\
   shopfloor dispatch hello -i NAME=Ada    print the run id and return
@@ -44,6 +48,7 @@ _ADVANCED = (
     "--task",
     "--workers",
     "--plugins",
+    "--approve-timeout",
     "--owner",
     "--channel",
     "--channel-name",
@@ -66,15 +71,36 @@ def parser(name: str, summary: str) -> ArgumentParser:
         metavar="KEY",
         help="if a run with this key exists, print its id instead of creating one",
     )
+    parser.add_argument(
+        "--priority",
+        metavar="N",
+        type=priority,
+        help=f"queued runs with a higher priority start first, {-MAX_PRIORITY} to {MAX_PRIORITY} (default: 0)",
+    )
+    parser.add_argument(
+        "--label",
+        metavar="NAME=VALUE",
+        type=label,
+        action="append",
+        default=[],
+        help="only on a host with this label, e.g. gpu=yes (repeatable)",
+    )
     parser.add_argument("-q", "--quiet", action="store_true", help=QUIET_HELP)
     add_on_outcome_option(parser)
-    add_run_options(parser)
+    add_timeout_option(add_run_options(parser))
     return parser
 
 
 def run(args: Namespace) -> int:
     """Dispatch the run that the arguments describe."""
     reject_on_outcome(args)
+    if args.timeout is not None:
+        if args.worker not in provider_names():
+            raise UsageError(
+                "--timeout can only be used with the worker of a provider",
+                hint="set `timeout` on the steps of the worker; `shopfloor providers` lists the providers",
+            )
+        args.input.append(f"timeout={args.timeout!r}")
     return dispatch(args, key=args.idempotency_key, wait=args.wait)
 
 
@@ -91,21 +117,24 @@ def dispatch(args: Namespace, *, key: str | None = None, wait: bool = False) -> 
             hint=f"start one with `{UP_COMMAND}`, or use `shopfloor run`",
         )
 
-    async def request(client: Client) -> str:
+    async def request(client: Client) -> tuple[str, str | None]:
         worker = find_worker_info(args.worker, await known_workers(client))
         body = {
             "worker": args.worker,
             "input": parse_worker_input(args, worker),
             **run_request_fields(args),
             "idempotency_key": key,
+            "priority": args.priority,
+            "labels": dict(args.label) or None,
         }
         response = await client.api.post(
             "/api/runs", {name: value for name, value in body.items() if value is not None}
         )
-        return str(response["run_id"])
+        run_id = str(response["run_id"])
+        return run_id, None if args.quiet or not served else await _obstacle(client, run_id)
 
     try:
-        run_id = run_with_client(args, request, workers=worker_settings_from_args(args))
+        run_id, obstacle = run_with_client(args, request, workers=worker_settings_from_args(args))
     except ShopfloorError as error:
         raise with_worker_hint(error, args, served=served) from error
     if args.on_outcome:
@@ -113,18 +142,27 @@ def dispatch(args: Namespace, *, key: str | None = None, wait: bool = False) -> 
 
         anyio.run(add_run_hook, storage_from_args(args), run_id, args.on_outcome)
     if wait:
+        if obstacle is not None:
+            print(f"shopfloor: queued: {obstacle}", file=sys.stderr)
         return _watch(args, run_id)
     if args.json:
         print(json.dumps({"run_id": run_id, "link": run_link(storage_from_args(args), run_id)}), flush=True)
         return 0
     print(run_id, flush=True)
     if not args.quiet:
-        status = "dispatched" if served else f"queued, but no server is running; `{UP_COMMAND}` starts one"
+        dispatched = "dispatched" if obstacle is None else f"queued: {obstacle}"
+        status = dispatched if served else f"queued, but no server is running; `{UP_COMMAND}` starts one"
         short = run_id[:8]
         link = run_link(storage_from_args(args), run_id)
         parts = [status, f"shopfloor status {short}", f"shopfloor result {short} --wait", *([link] if link else [])]
         print(f"shopfloor: {' · '.join(parts)}", file=sys.stderr)
     return 0
+
+
+async def _obstacle(client: Client, run_id: str) -> str | None:
+    """Return why a queued run does not start soon; None if nothing keeps it from starting."""
+    reason = cast("str | None", (await client.api.run(run_id)).get("queue_reason"))
+    return None if reason is None or reason.startswith((WAITS_FOR_SLOT, CLAIMED)) else reason
 
 
 def _watch(args: Namespace, run_id: str) -> int:

@@ -12,14 +12,13 @@ from pathlib import Path
 import msgspec
 
 from shopfloor.cli.arguments import Parser, storage_from_args
-from shopfloor.cli.providers import provider_lines, server_differences
+from shopfloor.cli.providers import find_listed, local_providers, provider_lines
 from shopfloor.cli.style import Style
 from shopfloor.error_factories import storage_error
 from shopfloor.errors import ShopfloorError, StorageError
 from shopfloor.limits import DISK_LOW_WATER_BYTES
 from shopfloor.record import Storage, make_folder
 from shopfloor.version import __version__
-from shopfloor.wiring import find_providers
 
 EXAMPLES = """\
   shopfloor doctor
@@ -54,11 +53,8 @@ def run(args: Namespace) -> int:
         if result.hint:
             print(f"    {result.hint}")
     print("\nAgents and model APIs")
-    providers = find_providers()
-    lines = [line for provider in providers for line in provider_lines(provider, style)]
-    if server_results and server_results[0].state == "ok":
-        lines += server_differences(storage, providers, style)
-    for line in lines:
+    providers, differences = (local_providers(), list[str]()) if is_wrong else find_listed(storage, style)
+    for line in [*(line for provider in providers for line in provider_lines(provider, style)), *differences]:
         print(line)
     return 1 if any(result.state == "wrong" for result in results) else 0
 

@@ -10,7 +10,8 @@ from shopfloor.cli.server_process import stop_server
 EXAMPLES = """\
   shopfloor down   stop the server, and wait until it has ended
 
-The server interrupts the runs that it executes; the next server resumes them.
+The server interrupts the runs that it executes; other hosts, or the next
+server, resume them. To let them end first: shopfloor hosts drain.
 Runs of `shopfloor run` in other terminals continue."""
 
 

@@ -20,9 +20,13 @@ GROUPS: dict[str, dict[str, str]] = {
     "Run": {
         "run": "Run a worker, an agent or a command here, and record it",
         "resume": "Continue a run that was interrupted or answered",
+        "rerun": "Run a worker again, with the same input or some of it changed",
+        "reply": "Continue the session of an agent with a new prompt",
+        "fork": "Start a run with the steps of another run up to an event",
         "dispatch": "Hand a run to the server, which executes it in the background",
         "waiting": "List what waits for you: questions, approvals and tool calls",
         "answer": "Answer a question or a tool call that a run is waiting for",
+        "approvals": "List and revoke the calls that workers may make without asking",
         "cancel": "Cancel a run",
         "workers": "List, show, check and create workers",
         "providers": "List the agents and model APIs that can be used",
@@ -30,6 +34,8 @@ GROUPS: dict[str, dict[str, str]] = {
     },
     "Inspect": {
         "list": "List and search runs, newest first",
+        "queue": "Show which runs have not started, and why",
+        "stats": "Show what runs cost, per day, model, provider or worker, and what failed",
         "status": "Show the status, cost and timeline of a run",
         "result": "Print the output of a run",
         "show": "Print the transcript of a run",
@@ -41,6 +47,8 @@ GROUPS: dict[str, dict[str, str]] = {
     "Serve": {
         "up": "Start the server: the web page, the API, and dispatched runs",
         "down": "Stop the server",
+        "host": "Execute dispatched runs beside the server, without the page and the API",
+        "hosts": "List the hosts that execute runs, and drain one",
         "projects": "List, add and remove folders whose workers the server runs",
         "open": "Open the page in a browser, at a run",
         "login": "Print a one-time link that logs a browser in",

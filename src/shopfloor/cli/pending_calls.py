@@ -20,7 +20,14 @@ from shopfloor.cli.tool_commands import parse_json_or_text
 from shopfloor.client import CallResult, Question, RequestedCall
 from shopfloor.errors import ShopfloorError
 from shopfloor.limits import PREVIEW_CHARS
-from shopfloor.views import DEFINITION_CHANGED, RATE_LIMIT, definition_wait_message, describe_pending_call
+from shopfloor.views import (
+    APPROVAL,
+    APPROVAL_OPTIONS,
+    DEFINITION_CHANGED,
+    RATE_LIMIT,
+    definition_wait_message,
+    describe_pending_call,
+)
 
 if TYPE_CHECKING:
     from shopfloor.client import Client
@@ -56,6 +63,8 @@ def _prompt(call: PendingCall) -> str:
     if isinstance(call, Question):
         options = "".join(f"\n  {number}. {option}" for number, option in enumerate(call.options or (), start=1))
         kind = "number or text of an option" if call.options else "answer"
+        if tuple(call.options or ()) == APPROVAL_OPTIONS:
+            kind = "number of an option, or `deny: REASON`"
         return escape_controls(f"{call.question}{options}\n{kind} (empty: leave it waiting): ")
     args = json.dumps(call.args, ensure_ascii=False)
     return escape_controls(f"tool call {call.tool_name} {args}\nresult as JSON or text (empty: leave it waiting): ")
@@ -63,6 +72,8 @@ def _prompt(call: PendingCall) -> str:
 
 def _is_invalid_option(typed: str, options: Sequence[str] | None) -> bool:
     """Return whether the text is neither an option nor the number of an option."""
+    if tuple(options or ()) == APPROVAL_OPTIONS and typed.lower().startswith("deny:"):
+        return False
     return bool(options) and bool(typed) and resolve_option(typed, options) not in (options or ())
 
 
@@ -121,7 +132,9 @@ def pending_call_lines(
         else:
             yield f"{prefix}waits for {call_summary(call)}"
             name = f"{escape_controls(call['call_id'])} " if len(unanswered) > 1 else ""
-            yield f"  shopfloor answer {waiting_id[:8]} {name}'TEXT'"
+            approve = "approve    (or: 'approve for this run', 'always approve', 'deny: REASON')"
+            value = approve if call["kind"] == APPROVAL else "'TEXT'"
+            yield f"  shopfloor answer {waiting_id[:8]} {name}{value}"
 
 
 def unread_answer_text(question: str) -> str:

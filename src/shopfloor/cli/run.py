@@ -19,6 +19,7 @@ from shopfloor.cli.run_options import (
     add_masking_options,
     add_run_options,
     add_task_argument,
+    add_timeout_option,
     calling_agent,
     masking_from_args,
 )
@@ -39,7 +40,7 @@ EXAMPLES = """\
   shopfloor run hello -i NAME=Ada
   shopfloor run --provider claude-code 'fix the failing test'
   shopfloor run --provider codex --read-only --max-budget 0.50 - < task.md
-  shopfloor run --command 'pytest -q'"""
+  shopfloor run --command 'pytest -q' --timeout 10m"""
 DETAILS = """\
   shopfloor run hello -i NAME=@name.txt > greeting.txt
       read an input from a file; lists and objects are written as JSON
@@ -52,6 +53,8 @@ DETAILS = """\
       print the events of the run, one JSON object per line
   shopfloor run --provider claude-code --resume 5f3a 'now the docs'
       continue the agent session of an earlier run, in the folder of that run
+  shopfloor run --provider claude-code --approve 'Bash(git push*)' 'release it'
+      ask before such a command; `shopfloor answer` approves or denies it
   shopfloor run --command 'sort | uniq -c' < words.txt
       the command gets stdin, unless stdin is a terminal
   shopfloor run --command ./deploy --mask-env API_KEY
@@ -72,7 +75,8 @@ the exit code of the command or of the error."""
 _ADVANCED = (
     *("--on-outcome", "--no-notify"),
     *("--input-json", "--task", "--workers", "--plugins", "--owner", "--channel", "--channel-name"),
-    *("--tools", "--sandbox", "--grace", "--durability", "--mask-env", "--mask-keys", "--debug"),
+    *("--tools", "--sandbox", "--approve", "--approve-timeout"),
+    *("--grace", "--durability", "--mask-env", "--mask-keys", "--debug"),
 )
 _WORKER_OPTIONS = {
     "input": "-i",
@@ -80,6 +84,8 @@ _WORKER_OPTIONS = {
     "task": "--task",
     "workers": "--workers",
     "plugins": "--plugins",
+    "approve": "--approve",
+    "approve_timeout": "--approve-timeout",
     "tool": "--tool",
     "detach": "--detach",
     "json": "--json",
@@ -94,6 +100,7 @@ _PROVIDER_OPTIONS = {
     "resume": "--resume",
 }
 _NOT_WITH_PROVIDERS = {"input": "-i", "input_json": "--input-json", "workers": "--workers", "tool": "--tool"}
+_TIMEOUT_OPTION = {"timeout": "--timeout"}
 _COMMAND_OPTIONS = {"grace": "--grace", "durability": "--durability"}
 
 
@@ -123,6 +130,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
     )
     workers.add_argument("--detach", action="store_true", help="let the server run it, and print the run id")
     workers.add_argument("--json", action="store_true", help="print the events as JSON, one per line")
+    add_timeout_option(parser.add_argument_group("Options for --provider and --command"))
     _add_provider_options(parser)
     _add_command_options(parser)
     add_masking_options(parser)
@@ -181,6 +189,7 @@ def run(args: Namespace) -> int:
         return record_command(args)
     _reject_options(args, _COMMAND_OPTIONS, "--command")
     # A bare command starts faster because it does not load the client.
+    _reject_options(args, _TIMEOUT_OPTION, "--provider and --command")
     from shopfloor.cli.run_worker import run_worker
 
     return run_worker(args)
@@ -234,6 +243,7 @@ def _command_request(args: Namespace, ports: CommandPorts) -> CommandRequest:
     return CommandRequest(
         run_id=new_run_id(),
         command=command,
+        timeout_seconds=args.timeout,
         host=ports.host,
         owner=args.owner or "command",
         channel_id=args.channel,

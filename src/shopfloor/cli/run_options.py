@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 from argparse import ArgumentParser, Namespace
@@ -13,11 +14,19 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
-from shopfloor.cli.arguments import PLUGINS_OPTION, WORKERS_OPTION, OptionGroup, resolve_folder, storage_from_args
+from shopfloor.cli.arguments import (
+    PLUGINS_OPTION,
+    WORKERS_OPTION,
+    OptionGroup,
+    resolve_folder,
+    storage_from_args,
+    timeout_seconds,
+)
 from shopfloor.cli.client_session import is_remote
 from shopfloor.decoding import convert
 from shopfloor.errors import InputError, InvalidInput, ShopfloorError, UsageError, WorkerNotFound
 from shopfloor.log import ClientInfo, Masking
+from shopfloor.ports import run_fields
 from shopfloor.views import describe_inputs, input_from_task
 from shopfloor.wiring import WorkerSettings
 
@@ -61,6 +70,13 @@ class WorkerInfo(msgspec.Struct, frozen=True):
     client_tools: list[str] = []
 
 
+def add_timeout_option(group: OptionGroup) -> None:
+    """Add the option for the time limit of an agent, a model or a command."""
+    group.add_argument(
+        "--timeout", metavar="DURATION", type=timeout_seconds, help="time limit of each try, e.g. 90, 45s, 10m or 2h"
+    )
+
+
 def add_task_argument(parser: ArgumentParser) -> None:
     """Add the argument TASK, as `args.text`."""
     parser.add_argument("text", metavar="TASK", nargs="?", help="task for a worker with one text input (- for stdin)")
@@ -81,6 +97,16 @@ def add_run_options(parser: ArgumentParser) -> OptionGroup:
     group.add_argument("--task", metavar="TEXT", help="task to show in lists (default: made from the input)")
     group.add_argument("--workers", **WORKERS_OPTION)
     group.add_argument("--plugins", **PLUGINS_OPTION)
+    group.add_argument(
+        "--approve",
+        metavar="PATTERN",
+        action="append",
+        default=[],
+        help="ask before these calls: Bash, 'Bash(git push*)', command (repeatable)",
+    )
+    group.add_argument(
+        "--approve-timeout", metavar="SECONDS", type=float, help="deny a call that has no answer after this time"
+    )
     origin = parser.add_argument_group("Origin of the run")
     origin.add_argument("--owner", metavar="NAME", help="owner of the run (default: the worker)")
     origin.add_argument("--channel", metavar="ID", default="cli", help="where it comes from, e.g. discord:123:456")
@@ -153,7 +179,16 @@ def _parse_input_json(text: str | None) -> dict[str, Any]:
 
 def run_request_fields(args: Namespace) -> dict[str, Any]:
     """Return the other fields of the request for a run."""
+    for pattern in args.approve:
+        if re.fullmatch(run_fields.APPROVAL_PATTERN, pattern) is None:
+            raise UsageError(
+                f"--approve: {pattern!r} is not a pattern of calls", hint="e.g. Bash, 'Bash(git push*)' or command"
+            )
+    if args.approve_timeout is not None and not 0 < args.approve_timeout < float("inf"):
+        raise UsageError(f"--approve-timeout must be a number of seconds above 0, got {args.approve_timeout:g}")
     return {
+        "approve": args.approve,
+        "approve_timeout": args.approve_timeout,
         "task": args.task,
         "owner": args.owner,
         "channel_id": args.channel,

@@ -112,6 +112,7 @@ def run_provider(args: Namespace) -> int:
         "max_turns": args.max_turns,
         "max_budget": args.max_budget,
         "resume": _resumed_run_id(args),
+        "timeout": args.timeout,
     }
     args.worker = args.provider
     args.input_json = json.dumps({name: value for name, value in worker_input.items() if value is not None})

@@ -19,7 +19,7 @@ from shopfloor.cli.arguments import (
 )
 from shopfloor.cli.client_session import is_remote, read_remote_log
 from shopfloor.cli.links import run_link
-from shopfloor.cli.style import Style, escape_controls, format_client, write_json
+from shopfloor.cli.style import Style, escape_controls, format_based_on, format_client, format_later_runs, write_json
 from shopfloor.cli.transcript import TranscriptFormatter, outcome_text
 from shopfloor.errors import TranscriptBroken
 from shopfloor.log import Entry, Event, RunCompleted, RunStarted
@@ -65,9 +65,10 @@ def run(args: Namespace) -> int:
     log_status = _read_status(args, path) if needs_status else None
     storage = storage_from_args(args)
     link = run_link(storage, path.stem) if path.parent == storage.transcripts else None
+    later = _find_later_runs(args, path)
     ends = list(ReadWarnings().decode_events([first, last]))
     if len(ends) == 2:  # noqa: PLR2004 - the first event and the last
-        for line in _header(ends[0], ends[1], style, log_status, link):
+        for line in _header(ends[0], ends[1], style, log_status, later=later, link=link):
             print(line)
     _print_lines(TranscriptFormatter(style, full=args.full), warnings, entries, args.limit)
     for line in log_status.lines if log_status else ():
@@ -105,7 +106,23 @@ def _read_status(args: Namespace, path: Path) -> LogStatus:
     return read_log_status(args, path)
 
 
-def _header(first: Event, last: Event, style: Style, log_status: LogStatus | None, link: str | None) -> Iterator[str]:
+def _find_later_runs(args: Namespace, path: Path) -> list[tuple[str, str]]:
+    """Return the runs based on this one; none for a log outside of the storage."""
+    from shopfloor.wiring import find_later_runs
+
+    storage = storage_from_args(args)
+    return find_later_runs(storage, path.stem) if path.parent == storage.transcripts else []
+
+
+def _header(
+    first: Event,
+    last: Event,
+    style: Style,
+    log_status: LogStatus | None,
+    *,
+    later: list[tuple[str, str]],
+    link: str | None,
+) -> Iterator[str]:
     yield style.paint(f"run {escape_controls(first.run_id)}", "bold")
     started, ended = first.payload, last.payload
     rows: list[tuple[str, str | None]] = []
@@ -116,13 +133,14 @@ def _header(first: Event, last: Event, style: Style, log_status: LogStatus | Non
             ("worker", " · ".join(part for part in parts if part)),
             ("client", format_client(started.client)),
             ("task", started.task),
+            ("earlier", format_based_on(started.based_on)),
         ]
     rows.append(("parent", first.parent_run_id))
     if isinstance(ended, RunCompleted):
         rows.append(("status", outcome_text(ended)))
     elif log_status is not None:
         rows.append(("status", log_status.status))
-    rows += [("started", first.timestamp), ("page", link)]
+    rows += [("started", first.timestamp), ("then", format_later_runs(later)), ("page", link)]
     for name, value in rows:
         if value:
             yield f"  {style.paint(name.ljust(8), 'dim')}{escape_controls(value)}"

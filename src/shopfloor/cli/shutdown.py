@@ -15,7 +15,10 @@ from types import FrameType
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
 
-from shopfloor.limits import FORCED_EXIT_SECONDS, LOOP_STALL_SECONDS
+from shopfloor.cli.limits import (
+    FORCED_EXIT_SECONDS,
+)
+from shopfloor.limits import LOOP_STALL_SECONDS
 
 
 @contextmanager

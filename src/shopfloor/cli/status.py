@@ -18,13 +18,15 @@ from shopfloor.cli.style import (
     escape_controls,
     escape_json_for_terminal,
     format_age,
+    format_based_on,
     format_client,
     format_duration,
+    format_later_runs,
     one_line,
 )
 from shopfloor.decoding import convert
 from shopfloor.limits import PREVIEW_CHARS
-from shopfloor.log import ClientInfo, RunStarted, ToolCall, ToolResult
+from shopfloor.log import BasedOn, ClientInfo, RunStarted, ToolCall, ToolResult
 from shopfloor.record import Problem, has_active_host, read
 from shopfloor.views import WaitState, display_status, wait_state_step
 from shopfloor.wiring import open_api
@@ -154,12 +156,17 @@ def _facts(detail: dict[str, Any]) -> list[tuple[str, str]]:
             if part
         ),
         "hint": error.get("hint") if error else _RESUME_HINT if detail["interrupted"] else None,
+        "queued": detail.get("queue_reason"),
+        "priority": detail["priority"] or None,
+        "progress": None if detail["progress"] is None or detail["completed_at"] else f"{detail['progress']:.0%}",
         "attempt": str(detail["attempt"]) if detail["interruptions"] else None,
         "started": f"{detail['started_at']} ({format_age(detail['started_at'])})",
         "owner": detail["agent_id"],
         "channel": detail["channel_name"],
         "client": format_client(convert(detail.get("client"), ClientInfo | None)),
         "parent": detail["parent_run_id"],
+        "earlier": format_based_on(convert(detail.get("based_on"), BasedOn | None)),
+        "then": format_later_runs([(run["run_id"], run["kind"]) for run in detail.get("continued_by") or ()]),
         "summary": one_line(detail["summary"] or "", PREVIEW_CHARS),
         "cost": _cost(detail),
         "tokens": _tokens(detail),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from shopfloor.log import ClientInfo
+from shopfloor.log import BasedOn, ClientInfo
 
 _CODES: Final = {"bold": "1", "dim": "2", "italic": "3", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _VISIBLE: Final = {number: 0x2400 + number for number in range(32) if chr(number) not in "\n\t"} | {
@@ -82,6 +83,21 @@ def format_duration(ms: int | None) -> str:
     return f"{seconds}.{rest // 100} s" if seconds else f"{rest} ms"
 
 
+def format_cost(usd: float | None) -> str:
+    """Return an amount in dollars: `$12.34`, with four digits below a dollar; empty for None."""
+    if usd is None:
+        return ""
+    return f"${usd:,.2f}" if abs(usd) >= 1 or not usd else f"${usd:.4f}"
+
+
+def format_count(number: int) -> str:
+    """Return a number in at most five characters: `950`, `41.2k`, `3.1M`."""
+    for size, unit in ((1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k")):
+        if number >= size:
+            return f"{number / size:.1f}{unit}"
+    return str(number)
+
+
 def format_age(timestamp: str) -> str:
     """Return the time since `timestamp` in one unit: `just now`, `5 min`, `3 h`, `12 d`."""
     try:
@@ -100,3 +116,17 @@ def format_client(client: ClientInfo | None) -> str | None:
         return None
     program = f"{client.name} {client.version}" if client.version else client.name
     return f"{program} · session {client.session_id}" if client.session_id else program
+
+
+def format_based_on(based_on: BasedOn | None) -> str | None:
+    """Return how a run was made from an earlier one: `fork of 5f3a… at event 17`; None without one."""
+    if based_on is None:
+        return None
+    word = "to" if based_on.kind == "reply" else "of"
+    at = f" at event {based_on.seq:,}" if based_on.seq is not None else ""
+    return f"{based_on.kind} {word} {based_on.run_id}{at}"
+
+
+def format_later_runs(runs: Sequence[tuple[str, str]]) -> str | None:
+    """Return the runs based on a run, given as pairs of id and kind; None without any."""
+    return ", ".join(f"{kind} {run_id[:8]}" for run_id, kind in runs) or None

@@ -9,8 +9,14 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any
 
+from shopfloor.cli.limits import (
+    FOLD_HEAD_LINES,
+    FOLD_LINE_CHARS,
+    FOLD_TAIL_LINES,
+    FULL_LINE_CHARS,
+)
 from shopfloor.cli.style import Style, escape_controls, format_duration, one_line
-from shopfloor.limits import FOLD_HEAD_LINES, FOLD_LINE_CHARS, FOLD_TAIL_LINES, FULL_LINE_CHARS, PREVIEW_CHARS
+from shopfloor.limits import PREVIEW_CHARS
 from shopfloor.log import (
     INTERRUPTED_STOP,
     AssistantMessage,
@@ -33,7 +39,7 @@ from shopfloor.log import (
     UnknownPayload,
     UserMessage,
 )
-from shopfloor.views import PartialMessages, WaitState, format_note, wait_state_step
+from shopfloor.views import APPROVAL, PartialMessages, WaitState, describe_approval, format_note, wait_state_step
 
 _COLUMN = 21
 
@@ -252,7 +258,9 @@ class TranscriptFormatter:
                 return [self._step_end(event.path, step), *self._ended_processes(step)]
             case ToolCall() as call:
                 waits = f" (waits for {escape_controls(call.awaits.kind)})" if call.awaits else ""
-                arguments = one_line(_json(call.input), PREVIEW_CHARS)
+                is_approval = call.awaits is not None and call.awaits.kind == APPROVAL
+                text = describe_approval(call.input).removeprefix("approval ") if is_approval else _json(call.input)
+                arguments = one_line(text, PREVIEW_CHARS)
                 return [self._paint(f"→ {escape_controls(call.name)}", "bold") + f" {arguments}{waits}"]
             case ToolResult() as result:
                 return self._tool_result(result)

@@ -7,8 +7,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from shopfloor.cli.arguments import Parser, ReadWarnings, add_color_option, add_run_argument, log_path_from_args
-from shopfloor.cli.style import Style, escape_controls, format_duration, one_line
+from shopfloor.cli.arguments import (
+    Parser,
+    ReadWarnings,
+    add_color_option,
+    add_run_argument,
+    log_path_from_args,
+    storage_from_args,
+)
+from shopfloor.cli.style import (
+    Style,
+    escape_controls,
+    format_based_on,
+    format_duration,
+    format_later_runs,
+    one_line,
+)
 from shopfloor.errors import TranscriptBroken
 from shopfloor.limits import PREVIEW_CHARS, TREE_SIBLINGS
 from shopfloor.log import is_run_id
@@ -59,9 +73,25 @@ def run(args: Namespace) -> int:
     rows = list(tree(path.stem, load, siblings=None if args.full else TREE_SIBLINGS))
     if any(known.outline.open_calls and not known.outline.is_ended for known in runs.values()):
         _mark_answered(args, path, runs)
+    for line in _trail(args, path, runs[path.stem].outline if path.stem in runs else None):
+        print(style.paint(line, "dim"))
     for row in rows:
         print(_branch(row.guides) + _label(row, style, runs))
     return 0
+
+
+def _trail(args: Namespace, path: Path, run: Outline | None) -> list[str]:
+    """Return the lines that name the run that this one is based on, and the runs that are based on this one."""
+    from shopfloor.wiring import find_later_runs
+
+    storage = storage_from_args(args)
+    later = find_later_runs(storage, path.stem) if path.parent == storage.transcripts else []
+    parts = [format_based_on(run.based_on) if run is not None else None, format_later_runs(later)]
+    return [f"{name} {text}" for name, text in zip(("earlier:", "then:"), map(_one_line, parts), strict=True) if text]
+
+
+def _one_line(text: str | None) -> str | None:
+    return text and one_line(text, PREVIEW_CHARS)
 
 
 def _mark_answered(args: Namespace, path: Path, runs: Mapping[str, _Run]) -> None:

@@ -20,18 +20,23 @@ from shopfloor.cli.arguments import (
     WORKERS_OPTION,
     Parser,
     duration_seconds,
+    label,
     port_number,
     positive_int,
     storage_from_args,
 )
 from shopfloor.cli.client_session import is_remote, run_with_client
+from shopfloor.cli.limits import (
+    MALLOC_ARENAS,
+    MALLOC_MMAP_BYTES,
+)
 from shopfloor.cli.main import restore_gc_thresholds
 from shopfloor.cli.outcome_notice import desktop_min_seconds
 from shopfloor.cli.shutdown import schedule_exit_if_tasks_remain
 from shopfloor.client import Client
 from shopfloor.engine import Cancellation, CommandRequest, StepCommand, run_command, shell_argv
 from shopfloor.errors import UsageError
-from shopfloor.limits import HOST_SLOTS, MALLOC_ARENAS, MALLOC_MMAP_BYTES, SERVER_PORT
+from shopfloor.limits import HOST_SLOTS, SERVER_PORT
 from shopfloor.log import new_run_id
 from shopfloor.record import Storage
 from shopfloor.wiring import (
@@ -107,6 +112,14 @@ def parser(name: str, summary: str) -> ArgumentParser:
         help=f"execute at most N runs at once (default: $SHOPFLOOR_SLOTS or {HOST_SLOTS})",
     )
     parser.add_argument(
+        "--label",
+        metavar="NAME=VALUE",
+        type=label,
+        action="append",
+        default=[],
+        help="label of this host, for runs that require it, e.g. gpu=yes (repeatable)",
+    )
+    parser.add_argument(
         "--detach",
         action="store_true",
         help="run in the background, with its log in server.log of the storage",
@@ -121,7 +134,9 @@ def run(args: Namespace) -> int:
     logging.basicConfig(level=logging.WARNING, format="shopfloor: %(message)s", stream=sys.stderr)
     return_freed_memory()
     storage = storage_from_args(args)
-    workers = WorkerSettings.from_names(args.workers, plugins=args.plugins, slots=args.slots or _slots())
+    workers = WorkerSettings.from_names(
+        args.workers, plugins=args.plugins, slots=args.slots or slots_setting(), labels=dict(args.label)
+    )
     port = _port() if args.port is None else args.port
     if args.detach:
         from shopfloor.cli.server_process import start_server
@@ -176,7 +191,8 @@ def _print_rest(url: str, found: str, how_to_stop: str) -> None:
     print(f"  the API is described at {url}/api/docs; {how_to_stop}", flush=True)
 
 
-def _slots() -> int:
+def slots_setting() -> int:
+    """Return how many runs to execute at once, from the environment. Raises UsageError."""
     text = os.environ.get("SHOPFLOOR_SLOTS") or str(HOST_SLOTS)
     try:
         return positive_int(text)

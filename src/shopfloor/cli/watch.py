@@ -12,6 +12,10 @@ import anyio
 
 from shopfloor.cli import pending_calls
 from shopfloor.cli.client_session import API_COMPLETED, wait_for_outcome
+from shopfloor.cli.limits import (
+    FOLLOW_SILENCE_SECONDS,
+    PROGRESS_REDRAW_SECONDS,
+)
 from shopfloor.cli.output_writer import OutputWriter
 from shopfloor.cli.pending_calls import (
     PendingCall,
@@ -42,9 +46,17 @@ from shopfloor.client import (
     failure_of,
 )
 from shopfloor.errors import ExecutionCancelled, ServerUnreachable, ShopfloorError, exit_code_of
-from shopfloor.limits import FOLLOW_SILENCE_SECONDS, PREVIEW_CHARS, PROGRESS_REDRAW_SECONDS
+from shopfloor.limits import PREVIEW_CHARS
 from shopfloor.ports import OutputChunk
-from shopfloor.views import CLIENT_TOOL, DEFINITION_CHANGED, finish, split_call_id
+from shopfloor.views import (
+    APPROVAL,
+    APPROVAL_OPTIONS,
+    CLIENT_TOOL,
+    DEFINITION_CHANGED,
+    approval_question,
+    finish,
+    split_call_id,
+)
 
 EventStream = AsyncGenerator[StreamEvent | UnknownEvent]
 WAITING_EXIT = 75
@@ -99,12 +111,14 @@ class RunWatcher:
     def add_open_questions(self, run_id: str, calls: Sequence[dict[str, Any]]) -> None:
         """Add the open questions of a run that is resumed. The run requests its client tools again by itself."""
         for call in calls:
-            if call["kind"] == "question" and waiting_run_id(call, run_id) == run_id and not call.get("answered"):
+            is_approval = call["kind"] == APPROVAL
+            is_own = waiting_run_id(call, run_id) == run_id and not call.get("answered")
+            if is_own and (is_approval or call["kind"] == "question"):
                 arguments: dict[str, Any] = call["input"] or {}
                 self._pending[call["call_id"]] = Question(
                     execution_id=run_id,
                     call_id=call["call_id"],
-                    question=str(arguments.get("question", "")),
+                    question=approval_question(arguments) if is_approval else str(arguments.get("question", "")),
                     options=question_options(call) or None,
                 )
 
@@ -358,6 +372,10 @@ def error_lines(code: str, message: str, hint: str | None) -> list[str]:
 def _to_api_call(call: PendingCall) -> dict[str, Any]:
     """Return a pending call as the API describes it."""
     if isinstance(call, Question):
+        if tuple(call.options or ()) == APPROVAL_OPTIONS:
+            described = call.question.removeprefix("approval of ").partition(": ")
+            fields = {"tool": described[0], "input": {"command": described[2]}}
+            return {"call_id": call.call_id, "kind": APPROVAL, "name": APPROVAL, "input": fields}
         arguments = {"question": call.question, "options": call.options}
         return {"call_id": call.call_id, "kind": "question", "name": "ask", "input": arguments}
     below, call_id = split_call_id(call.tool_call_id)

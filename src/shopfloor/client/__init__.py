@@ -12,6 +12,7 @@ from shopfloor.client.address import (
 from shopfloor.client.api import Api, failure_of
 from shopfloor.client.client import Client
 from shopfloor.client.fleet import GAP, FleetUpdate, follow_events, newest_events
+from shopfloor.client.runs import PendingCall, Run, RunFailure, RunList, RunsApi
 from shopfloor.client.sse import to_sse
 from shopfloor.client.tools import CallResult, Handler, ToolHandlers, executed
 from shopfloor.client.transport import App, AppTransport, Response, Transport, TransportError
@@ -31,6 +32,7 @@ from shopfloor.views import (
     ReasoningStart,
     RequestedCall,
     Start,
+    Stats,
     StreamEvent,
     TextDelta,
     TextEnd,
@@ -69,6 +71,7 @@ __all__ = [
     "Handler",
     "HttpTransport",
     "Notice",
+    "PendingCall",
     "PlainTransport",
     "Question",
     "ReasoningDelta",
@@ -76,8 +79,13 @@ __all__ = [
     "ReasoningStart",
     "RequestedCall",
     "Response",
+    "Run",
+    "RunFailure",
+    "RunList",
+    "RunsApi",
     "Signal",
     "Start",
+    "Stats",
     "StreamEvent",
     "TextDelta",
     "TextEnd",

@@ -160,6 +160,35 @@ class Api:
         """Return the detail of a run, whether it has a log yet or not."""
         return await self.get("/api/agents/workers/detail", worker_id=run_id)
 
+    async def rerun(
+        self,
+        run_id: str,
+        input: dict[str, Any] | None = None,  # noqa: A002 - the field of the API
+        *,
+        idempotency_key: str | None = None,
+    ) -> str:
+        """Run the worker of a run again, with these inputs changed; return the id of the new run."""
+        return await self._start_based_on(run_id, "rerun", {"input": input, "idempotency_key": idempotency_key})
+
+    async def reply(self, run_id: str, text: str, *, idempotency_key: str | None = None) -> str:
+        """Continue the session of an agent with a new prompt; return the id of the new run."""
+        return await self._start_based_on(run_id, "reply", {"text": text, "idempotency_key": idempotency_key})
+
+    async def fork(self, run_id: str, at: int, *, idempotency_key: str | None = None) -> str:
+        """Start a run with the events of a run up to the `seq` `at`; return the id of the new run."""
+        return await self._start_based_on(run_id, "fork", {"at": at, "idempotency_key": idempotency_key})
+
+    async def approvals(self) -> list[dict[str, Any]]:
+        """Return the calls that workers may make without asking, newest first."""
+        return cast("list[dict[str, Any]]", (await self.get("/api/approvals"))["approvals"])
+
+    async def revoke_approval(self, rule_id: str) -> dict[str, Any]:
+        """Revoke a rule by the beginning of its id; return the rule."""
+        return await self.delete(f"/api/approvals/{quote(rule_id, safe='')}")
+
+    async def _start_based_on(self, run_id: str, action: str, body: dict[str, Any]) -> str:
+        return str((await self.post(f"/api/runs/{require_run_id(run_id)}/{action}", body))["run_id"])
+
     @asynccontextmanager
     async def open_response(
         self, method: str, path: str, body: bytes | None = None, **params: Any

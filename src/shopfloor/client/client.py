@@ -9,6 +9,7 @@ from typing import Literal, Self
 from shopfloor.client.address import parse_server_url
 from shopfloor.client.api import Api
 from shopfloor.client.fleet import FleetUpdate, follow_events
+from shopfloor.client.runs import RunsApi
 from shopfloor.client.transport import Transport
 from shopfloor.client.workers import WorkersApi
 
@@ -23,6 +24,7 @@ class Client:
         address = parse_server_url(base_url, api_key)
         self.api = Api(address.url, address.token, transport=transport)
         self.workers = WorkersApi(self.api)
+        self.runs = RunsApi(self.api, self.workers)
 
     def events(
         self,

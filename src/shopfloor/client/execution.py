@@ -155,6 +155,10 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel", om
     detach: bool = False
     cwd: str | None = None
     client: ClientInfo | None = None
+    approve: list[str] = []
+    approve_timeout: float | None = None
+    priority: int = 0
+    labels: dict[str, str] = {}
 
 
 class ContinueRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, tag="continue"):

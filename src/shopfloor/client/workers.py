@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from typing import Any, Protocol
 
@@ -71,6 +71,10 @@ class WorkersApi:
         idempotency_key: str | None = None,
         cwd: str | None = None,
         client: ClientInfo | None = None,
+        approve: Sequence[str] = (),
+        approve_timeout: float | None = None,
+        priority: int = 0,
+        labels: Mapping[str, str] | None = None,
     ) -> AsyncGenerator[StreamEvent | UnknownEvent]:
         """Run a worker and yield its events. A stream that pauses for a question continues once it is answered.
 
@@ -87,6 +91,10 @@ class WorkersApi:
             detach=detach,
             cwd=cwd,
             client=client,
+            approve=list(approve),
+            approve_timeout=approve_timeout,
+            priority=priority,
+            labels=dict(labels or {}),
         )
         return self._stream_events(slug, first, tools, signal)
 
@@ -119,6 +127,16 @@ class WorkersApi:
         async with aclosing(self._stream_events(slug, first, tools, signal)) as events:
             async for event in events:
                 yield event
+
+    def follow(
+        self, slug: str, run_id: str, *, tools: ToolHandlers | None = None, signal: Signal | None = None
+    ) -> AsyncGenerator[StreamEvent | UnknownEvent]:
+        """Yield the events of a run that was started by another request, such as a rerun, from its first event.
+
+        Closing the stream before its end cancels the run, as for `execute`.
+        """
+        first = ResumedRun(execution_id=require_run_id(run_id), after=0)
+        return self._stream_events(slug, first, tools, signal)
 
     async def generate(
         self,
@@ -176,8 +194,13 @@ class WorkersApi:
         channel_name: str | None = None,
         idempotency_key: str | None = None,
         client: ClientInfo | None = None,
+        priority: int = 0,
+        labels: Mapping[str, str] | None = None,
     ) -> str:
-        """Start a run of a worker without waiting for it. Return the run's id."""
+        """Start a run of a worker without waiting for it. Return the run's id.
+
+        Queued runs with a higher `priority` (-100 to 100) start first. `labels` are those that the host must have.
+        """
         options = {
             "task": task,
             "owner": owner,
@@ -185,6 +208,8 @@ class WorkersApi:
             "channel_name": channel_name,
             "idempotency_key": idempotency_key,
             "client": client,
+            "priority": priority or None,
+            "labels": dict(labels) if labels else None,
         }
         fields = {name: value for name, value in options.items() if value is not None}
         response = await self._api.post("/api/runs", {"worker": slug, "input": input or {}, **fields})

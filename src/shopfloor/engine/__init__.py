@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from shopfloor.engine.cancellation import Cancellation
     from shopfloor.engine.command_run import CommandOutcome, CommandRequest, run_command
     from shopfloor.engine.engine_ports import StoragePorts
+    from shopfloor.engine.error_mapping import tolerate_temporary_errors
     from shopfloor.engine.hook_delivery import HookDelivery
     from shopfloor.engine.ingest import Ingest, pack
     from shopfloor.engine.maintenance import (
@@ -101,6 +102,7 @@ __all__ = [
     "run_command",
     "run_maintenance",
     "shell_argv",
+    "tolerate_temporary_errors",
     "tool",
     "transcribe",
     "worker",
@@ -153,6 +155,7 @@ __getattr__ = _lazy_getattr(
             "check_agent_options",
         ),
         "engine_ports": ("StoragePorts",),
+        "error_mapping": ("tolerate_temporary_errors",),
         "steps.agent": ("AgentResult",),
         "steps.shell_process": (
             "StepCommand",

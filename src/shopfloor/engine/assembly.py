@@ -21,18 +21,23 @@ from shopfloor.engine.scheduler import Scheduler
 from shopfloor.engine.subruns import SubRuns
 from shopfloor.engine.workers.catalog import WorkerCatalog
 from shopfloor.limits import HOST_SLOTS
-from shopfloor.ports import Models, Plugins
+from shopfloor.ports import HostOffer, Models, Offers, Plugins
 
 
 class RunEngine(msgspec.Struct, frozen=True, kw_only=True):
     """An assembled engine. It executes runs while `scheduler.run` is running."""
 
+    host_id: str
     service: RunService
     scheduler: Scheduler
     resumption: Resumption
     ports: StoragePorts
     catalog: WorkerCatalog
     plugins: Plugins
+    offer: Callable[[], HostOffer]
+    """What this host offers to runs."""
+    offers: Offers
+    """What each live host offers to runs."""
     warm_up: Callable[[], None]
     """Imports the modules that are slow to load. Blocks."""
 
@@ -48,13 +53,18 @@ def assemble(
     cwd: str,
     policy: ClaimPolicy | None = None,
     slots: int = HOST_SLOTS,
+    offer: Callable[[], HostOffer] = HostOffer,
+    offers: Offers = tuple,
     **limits: float,
 ) -> RunEngine:
-    """Construct an engine. Each part receives only parts constructed before it. `limits` are passed to `Lifecycle`."""
+    """Construct an engine. Each part receives only parts constructed before it. `limits` are passed to `Lifecycle`.
+
+    `offer` is what this host offers to runs, `offers` what all live hosts do.
+    """
     registry = RunRegistry(host_id, policy or ClaimPolicy.QUEUED)
     definitions = Definitions(catalog)
     resumption = Resumption(registry, ports, catalog, definitions)
-    service = RunService(registry, ports, catalog, resumption, agents.check)
+    service = RunService(registry, ports, catalog, resumption, agents=agents, definitions=definitions, offers=offers)
     sub_runs = SubRuns(registry, ports, service)
     step_context = StepContext(
         models=models,
@@ -68,18 +78,21 @@ def assemble(
     )
     inbox = Inbox(registry, ports, resumption)
     lifecycle = Lifecycle(registry, ports, definitions, sub_runs, step_context, resumption=resumption, **limits)
-    scheduler = Scheduler(registry, ports, inbox, lifecycle, slots=slots)
+    scheduler = Scheduler(registry, ports, inbox, lifecycle, slots=slots, offer=offer)
 
     def warm_up() -> None:
         import_module("shopfloor.engine.interpreter")
         models.warm_up()
 
     return RunEngine(
+        host_id=host_id,
         service=service,
         scheduler=scheduler,
         resumption=resumption,
         ports=ports,
         catalog=catalog,
         plugins=plugins,
+        offer=offer,
+        offers=offers,
         warm_up=warm_up,
     )

@@ -10,13 +10,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import anyio
-import msgspec
+import anyio.lowlevel
 
 from shopfloor.engine.abandonable_task import AbandonableTask
 from shopfloor.engine.cancellation import Cancellation
-from shopfloor.engine.error_mapping import NON_RETRYABLE, as_run_failed, failure_from_record
-from shopfloor.engine.replay_state import ConversationEvent, ReplayState, StepKey, StepRecord, elapsed_ms
+from shopfloor.engine.error_mapping import as_run_failed, failure_from_record
+from shopfloor.engine.replay_state import ConversationEvent, ReplayState, StepKey, StepRecord, elapsed_ms, seconds_since
 from shopfloor.engine.slot_usage import Slot, SlotPool, SlotUsage
+from shopfloor.engine.step_try import StepFunction, StepPolicy, StepResult, StepTry
 from shopfloor.errors import (
     DatabaseDamaged,
     DatabaseLost,
@@ -34,20 +35,15 @@ from shopfloor.limits import ABANDON_SECONDS, STORAGE_FULL_TIMEOUT_SECONDS, STOR
 from shopfloor.log import (
     CallCompleted,
     CallStarted,
-    Cost,
-    Covers,
     Delta,
-    EndedProcess,
     Entry,
     Event,
-    Limit,
     Masking,
     Payload,
     Process,
     Session,
     StepCompleted,
     StepStarted,
-    Usage,
 )
 from shopfloor.ports import Log
 
@@ -67,42 +63,6 @@ class Finished(Exception):
         super().__init__(failed or "finished")
         self.output = output
         self.failed = failed
-
-
-class StepResult(msgspec.Struct, frozen=True):
-    """The result of a step, with its usage and cost."""
-
-    value: Any
-    usage: Usage | None = None
-    cost: Cost | None = None
-    session: Session | None = None
-    limits: list[Limit] | None = None
-    sub_usage: Usage | None = None
-    sub_cost: Cost | None = None
-    covers: Covers | None = None
-    ended_processes: list[EndedProcess] | None = None
-    failure_reason: str | None = None
-    """For a command: why its exit is a failure, such as `exit code 3`. Recorded as the error, without a code."""
-
-
-class StepTry(msgspec.Struct):
-    """One try of a step that is being executed."""
-
-    step_key: StepKey
-    name: str
-    kind: str
-    try_: int
-    started_monotonic: float | None
-    """None if a crash interrupted the try: how long it took is not known then."""
-    branches: list[str] | None = None
-    resumed: bool = False
-    """Whether an earlier attempt has started this try, according to the log."""
-    result: StepResult | None = None
-    """The result so far, recorded if the step fails or is interrupted."""
-
-
-StepFunction = Callable[[StepTry], Awaitable[StepResult]]
-"""The work of a step. Called once per try."""
 
 
 async def _cancel_alone(attempt: Attempt, reason: str) -> None:
@@ -265,28 +225,33 @@ class Attempt:
         name: str,
         kind: str,
         retry: Retry | None = None,
+        timeout_seconds: float | None = None,
         repeatable: bool = False,
         starts_itself: bool = False,
         branches: list[str] | None = None,
+        session: Session | None = None,
     ) -> Any:
         """Execute a step and return its result. A step that the log has as completed is not executed again.
 
         `repeatable`: the step can be resumed after a crash interrupted it. `starts_itself`: the work appends its own
-        start event, once it knows the content.
+        start event, once it knows the content. `timeout_seconds` limits each try, from its start in the log; the work
+        is cancelled then, and must end soon.
         """
+        policy = StepPolicy(retry=retry, timeout_seconds=timeout_seconds)
         record = self.replay_state.steps.get(step_key)
         if record is not None and record.done is not None and record.done.error is None:
             return record.done.result
         resumed = repeatable and record is not None and record.done is None
-        try_ = record.try_ if record is not None and resumed else await self._next_try(step_key, record, retry)
+        try_ = record.try_ if record is not None and resumed else await self._next_try(step_key, record, policy)
         while True:
             started = record.started_monotonic if record is not None and resumed else time.monotonic()
-            step_try = StepTry(step_key, name, kind, try_, started, branches, resumed)
-            if not resumed and not starts_itself:
+            step_try = StepTry(step_key, name, kind, try_, started, branches, resumed, policy, session)
+            if record is not None and resumed:
+                step_try.start_timer(seconds_since(record.started_at))
+            elif not starts_itself:
                 await self.begin(step_try)
             try:
-                with self._track_branch():
-                    result = await work(step_try)
+                result = await self._within_time_limit(step_try, work)
             except anyio.get_cancelled_exc_class():
                 with anyio.CancelScope(shield=True):
                     await self._end_interrupted(step_try, repeatable=repeatable)
@@ -304,22 +269,48 @@ class Attempt:
                 raise  # The coroutine is being closed: nothing can be awaited.
             except BaseException as error:  # noqa: BLE001 - any error of a worker ends only its own run
                 failure = as_run_failed(error)
-                await self.end(step_try, error=failure)
-                try_, resumed = await self._wait_for_retry(retry, try_, failure), False
+                await self.end(step_try, error=failure, is_decided=True)
+                try_, resumed = await self._wait_for_retry(policy, try_, failure), False
             else:
                 await self.end(step_try, result)
                 return result.value
 
+    async def _within_time_limit(self, step_try: StepTry, work: StepFunction) -> StepResult:
+        """Do the work of a try. Raises `StepTimeout` if it was stopped at its time limit."""
+        if step_try.time_limit is None:
+            with self._track_branch():
+                return await work(step_try)
+        # A suspended run would not notice the end of its time limit.
+        with self._track_branch(), self.slot_usage.prevent_suspension(), step_try.time_limit:
+            # A resumed try may have used up its time: then it starts no process any more.
+            await anyio.lowlevel.checkpoint()
+            return await work(step_try)
+        record = self.replay_state.steps.get(step_try.step_key)
+        if record is not None and record.done is not None and record.done.error is None:
+            # The work was done just before it was stopped.
+            return StepResult(record.done.result)
+        raise step_try.timeout_error()
+
     async def begin(self, step_try: StepTry, process: Process | None = None, session: Session | None = None) -> None:
         """Append `step.started` for this try."""
         name, kind, try_, branches = step_try.name, step_try.kind, step_try.try_, step_try.branches
+        session = session or step_try.session
         started = StepStarted(name=name, kind=kind, try_=try_, process=process, session=session, branches=branches)
         await self.append(started, step_try.step_key)
+        step_try.start_timer()
 
     async def end(
-        self, step_try: StepTry, result: StepResult | None = None, error: ShopfloorError | None = None
+        self,
+        step_try: StepTry,
+        result: StepResult | None = None,
+        error: ShopfloorError | None = None,
+        *,
+        is_decided: bool = False,
     ) -> None:
-        """Append the end of this try. Does nothing if the try has ended already or the attempt is abandoned."""
+        """Append the end of this try. Does nothing if the try has ended already or the attempt is abandoned.
+
+        `is_decided`: the step itself failed, and its retry policy decides what follows, which is recorded too.
+        """
         record = self.replay_state.steps.get(step_try.step_key)
         if (
             record is None
@@ -339,6 +330,7 @@ class Attempt:
             error_code=coded.code if coded else None,
             error_hint=coded.hint if coded else None,
             retryable=coded.retryable if isinstance(coded, RunFailed) else None,
+            decision=step_try.policy.decide(step_try.try_, error) if error is not None and is_decided else None,
             result=step_result.value,
             usage=step_result.usage,
             cost=step_result.cost,
@@ -354,44 +346,47 @@ class Attempt:
         with anyio.CancelScope(shield=True):
             await self.append(payload, step_try.step_key, child_run_id=record.child_run_id)
 
-    async def _next_try(self, step_key: StepKey, record: StepRecord | None, retry: Retry | None) -> int:
+    async def _next_try(self, step_key: StepKey, record: StepRecord | None, policy: StepPolicy) -> int:
         """Return the number of the next try of a step that has not completed. Raises if there must be none."""
         if record is None:
             return 1
         if record.done is None:
-            return await self._retry_interrupted(step_key, record, retry)
+            return await self._retry_interrupted(step_key, record, policy)
         if record.stopped_by is not None:
             # An earlier attempt stopped this step because another step failed: raise that failure again.
             raise failure_from_record(record.stopped_by)
-        return await self._wait_for_retry(retry, record.try_, failure_from_record(record.done))
+        return await self._wait_for_retry(policy, record.try_, failure_from_record(record.done))
 
-    async def _retry_interrupted(self, step_key: StepKey, record: StepRecord, retry: Retry | None) -> int:
+    async def _retry_interrupted(self, step_key: StepKey, record: StepRecord, policy: StepPolicy) -> int:
         """End a try that a crash interrupted, and return the number of the next one.
 
         Raises `OutcomeUnknown` unless the retry policy allows the step to be executed twice.
         """
-        step_try = StepTry(step_key, record.name, record.kind, record.try_, None)
+        step_try = StepTry(step_key, record.name, record.kind, record.try_, None, policy=policy)
         unknown = OutcomeUnknown(
             f"a crash interrupted the step {record.name!r}: its outcome is unknown",
             hint="check the effects of the step; `retry: {always: true}` repeats interrupted steps",
         )
-        await self.end(step_try, error=unknown)
-        if retry is None or not retry.always or record.try_ > retry.limit:
+        await self.end(step_try, error=unknown, is_decided=True)
+        if policy.decide(record.try_, unknown).action != "retry":
             raise unknown
         return record.try_ + 1
 
-    async def _wait_for_retry(self, retry: Retry | None, try_: int, failure: RunFailed) -> int:
+    async def _wait_for_retry(self, policy: StepPolicy, try_: int, failure: RunFailed) -> int:
         """Wait for the backoff and return the number of the next try. Raises `failure` if there is no retry left."""
-        if retry is None or try_ > retry.limit or (isinstance(failure, NON_RETRYABLE) and not retry.always):
+        decision = policy.decide(try_, failure)
+        if decision.action != "retry":
             raise failure
-        await self.pause(min(retry.delay * retry.factor ** (try_ - 1), retry.max_delay))
+        await self.pause(decision.delay_seconds or 0.0)
         return try_ + 1
 
     async def _end_interrupted(self, step_try: StepTry, *, repeatable: bool) -> None:
         """Record the end of an interrupted step, unless the step stays open to be resumed by another attempt."""
         match self.interruption:
             case "cancelled":
-                await self.end(step_try, error=StepFailed(self.cancellation.reason or "cancelled"))
+                # The code tells a conversation that was cancelled from one that failed.
+                kind = StepFailed if step_try.session is None else ExecutionCancelled
+                await self.end(step_try, error=kind(self.cancellation.reason or "cancelled"))
             case "failed":
                 await self.end(step_try, error=self.failure)
             case "stopped" if not repeatable:

@@ -26,6 +26,7 @@ class CommandRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     run_id: str
     command: StepCommand
+    timeout_seconds: float | None = None
     host: str
     owner: str = COMMAND
     channel_id: str = "cli"
@@ -57,7 +58,9 @@ async def run_command(
     async with logs.open(request.run_id) as log:
         # The step stops its command itself, after the grace period of the request: never abandon the step.
         attempt = Attempt(ReplayState(request.run_id), log, cancellation=cancellation, interrupt_grace_seconds=math.inf)
-        step = CommandStepRunner(attempt, processes, request.command, echo=echo)
+        step = CommandStepRunner(
+            attempt, processes, request.command, timeout_seconds=request.timeout_seconds, echo=echo
+        )
         # Errors are raised after the task group, which would wrap them in an exception group.
         ended: RunCompleted | ShopfloorError | None = None
         async with anyio.create_task_group() as tasks:

@@ -9,7 +9,19 @@ import msgspec
 from shopfloor.engine.agents.request import AgentRuntime
 from shopfloor.engine.attempt import Attempt, StepResult, StepTry
 from shopfloor.engine.plugin_jobs import FindJobClaims
-from shopfloor.ports import Audit, Blobs, Hosts, LogReader, Logs, Models, Plugins, Processes, Queue, Store
+from shopfloor.ports import (
+    Audit,
+    Blobs,
+    Hosts,
+    LogReader,
+    Logs,
+    Models,
+    Plugins,
+    Processes,
+    ProviderHealth,
+    Queue,
+    Store,
+)
 
 
 class StoragePorts(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,6 +34,7 @@ class StoragePorts(msgspec.Struct, frozen=True, kw_only=True):
     reader: LogReader
     audit: Audit
     blobs: Blobs
+    provider_health: ProviderHealth
 
 
 class CallWorker(Protocol):
@@ -46,3 +59,9 @@ class StepContext(msgspec.Struct, frozen=True, kw_only=True):
     """The working directory of the run."""
     has_memory: bool = False
     """Whether the worker's memory is added to its system prompts."""
+    approve: tuple[str, ...] = ()
+    """The patterns of calls that a person has to approve: of the run and of its worker."""
+    approve_timeout: float | None = None
+    """Seconds after which a call without a decision is denied; None: the default."""
+    own_tools: frozenset[str] = frozenset()
+    """The tools that the engine executes for the worker."""

@@ -15,6 +15,7 @@ import msgspec
 
 from shopfloor.errors import (
     AgentMissing,
+    ApprovalDenied,
     AuthenticationFailed,
     BudgetExceeded,
     OutcomeUnknown,
@@ -28,7 +29,15 @@ from shopfloor.errors import (
 )
 from shopfloor.log import CallCompleted, RunError, StepCompleted
 
-NON_RETRYABLE = (AuthenticationFailed, RequestRejected, OutcomeUnknown, AgentMissing, BudgetExceeded, TurnsExceeded)
+NON_RETRYABLE = (
+    AuthenticationFailed,
+    RequestRejected,
+    OutcomeUnknown,
+    AgentMissing,
+    ApprovalDenied,
+    BudgetExceeded,
+    TurnsExceeded,
+)
 """Failures that a retry is not expected to fix."""
 CANCELLATION_EXCEPTIONS = (asyncio.CancelledError, GeneratorExit)
 """Exceptions that stop the code of a worker. Any other one, even `SystemExit`, only ends the run of that worker."""

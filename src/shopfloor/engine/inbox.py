@@ -128,8 +128,8 @@ class Inbox:
             if isinstance(last.payload, RunCompleted):
                 self._cancel_seen_at.pop(run_id, None)
                 return True
-            if host is not None and host != self._registry.host_id and await self._ports.hosts.is_alive(host):
-                await self._interrupt_host(message, host)
+            if host != self._registry.host_id and await self._ports.reader.has_active_host(run_id, host):
+                await self._interrupt_host(message, host or "")
                 # A run that another host executes needs no resume.
                 return message.kind == "resume"
         if not await is_resumable(self._ports.reader, run_id):

@@ -14,6 +14,7 @@ import msgspec
 
 from shopfloor.decoding import json_decoder
 from shopfloor.engine.error_mapping import is_temporary
+from shopfloor.engine.replay_state import AGENT
 from shopfloor.errors import InvalidEvent
 from shopfloor.limits import (
     ANNOUNCEMENT_BYTES,
@@ -33,14 +34,18 @@ from shopfloor.views import (
     ArchiveEntry,
     FleetEvent,
     FleetEventState,
+    ProviderObservation,
     RunRow,
     SearchState,
+    StatsState,
     Timeline,
     archive,
     fleet_event_step,
     notifications_of,
+    provider_observations,
     row_fold,
     search_fold,
+    stats_fold,
     timeline_fold,
 )
 
@@ -54,9 +59,10 @@ class _FoldState(msgspec.Struct, frozen=True):
     timeline: Timeline
     search: SearchState
     fleet: FleetEventState
+    stats: StatsState
 
 
-_NEW = _FoldState(Timeline(), SearchState(), FleetEventState())
+_NEW = _FoldState(Timeline(), SearchState(), FleetEventState(), StatsState())
 _decode_state = json_decoder(_FoldState).decode
 
 
@@ -87,8 +93,9 @@ class _FollowedLog:
         self.short = short if is_short and not row.is_ended else None
         timeline, timeline_rows = timeline_fold(self.state.timeline, events, waits)
         search, search_chunks = search_fold(self.state.search, row, events)
-        fleet, fleet_events = _fleet_fold(self.state.fleet, events)
-        self.state = _FoldState(timeline, search, fleet)
+        fleet, fleet_events, observations = _fleet_fold(self.state.fleet, events, row)
+        stats, stat_changes = stats_fold(self.state.stats, events)
+        self.state = _FoldState(timeline, search, fleet, stats)
         return ViewUpdate(
             row=row,
             state=b"" if row.is_ended else _encode(self.state),
@@ -98,15 +105,22 @@ class _FollowedLog:
             search_stopped_at=search.stopped_at,
             fleet_events=fleet_events,
             notifications=notifications_of(row, events),
+            stats=stat_changes,
+            observations=observations,
         )
 
 
-def _fleet_fold(state: FleetEventState, events: list[Event]) -> tuple[FleetEventState, list[FleetEvent]]:
+def _fleet_fold(
+    state: FleetEventState, events: list[Event], row: RunRow
+) -> tuple[FleetEventState, list[FleetEvent], list[ProviderObservation]]:
     fleet_events: list[FleetEvent] = []
+    observations: list[ProviderObservation] = []
+    run_provider = row.worker_type if row.kind == AGENT else None
     for event in events:
+        observations += provider_observations(state, event, run_provider)
         state, more = fleet_event_step(state, event)
         fleet_events += more
-    return state, fleet_events
+    return state, fleet_events, observations
 
 
 def pack(entries: list[ArchiveEntry]) -> bytes | None:
@@ -337,7 +351,7 @@ class Ingest:
     async def _store_updates(self, changes: list[ViewUpdate]) -> None:
         if changes:
             await self._store.apply(changes)
-            if any(change.fleet_events for change in changes):
+            if any(change.fleet_events or change.observations for change in changes):
                 self._bus.notify_fleet()
             await self.publish_rows(*(change.row.id for change in changes))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import ChainMap
 from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, ClassVar, cast
@@ -15,7 +16,7 @@ from shopfloor.engine.engine_ports import StepContext
 from shopfloor.engine.error_mapping import CANCELLATION_EXCEPTIONS
 from shopfloor.engine.replay_state import PLUGIN_JOB, StepKey
 from shopfloor.engine.run import Run
-from shopfloor.engine.steps.conversation import Thread, as_markdown
+from shopfloor.engine.steps.conversation import Thread, as_markdown, session_id_of
 from shopfloor.engine.steps.model import add_message
 from shopfloor.engine.steps.plugin import JobRequest, PluginResult, PluginStepRunner
 from shopfloor.engine.steps.tool_definitions import build_tools
@@ -52,7 +53,7 @@ from shopfloor.engine.workers.templating import (
 )
 from shopfloor.errors import StepFailed
 from shopfloor.limits import LOOP_ITERATIONS, OPEN_BRANCHES
-from shopfloor.log import TextBlock
+from shopfloor.log import TextBlock, parse_duration
 from shopfloor.views import preview
 
 _TERMINAL = "terminal"
@@ -135,11 +136,13 @@ class BlockRun(Run):
         """Return the system prompt of a thread with what the worker remembers."""
         return await self._with_memory(system, model)
 
-    async def reply(
-        self, thread: Thread, *, name: str, schema: dict[str, Any] | None, prompt: str | None, retry: Retry | None
-    ) -> Any:
-        """Let the model answer in a thread, after `prompt` if set. Return its text, or with `schema` its value."""
-        return await self._reply(thread, name=name, schema=schema, prompt=prompt, retry=retry)
+    async def start_thread(self, thread: Thread) -> None:
+        """Name a conversation after this block, which starts it."""
+        thread.session_id = session_id_of(self._outer_key)
+
+    async def reply(self, thread: Thread, **options: Any) -> Any:
+        """Let the model answer in a thread, with the options of `Run._reply`."""
+        return await self._reply(thread, **options)
 
 
 class Scope(msgspec.Struct, frozen=True):
@@ -197,7 +200,7 @@ class Interpreter:
     async def _start_thread(self, name: str, step: StartThread, scope: Scope) -> None:
         system = self._prompt(step.system, step.input, scope) if step.system is not None else None
         model = str(fill(step.model, scope.values))
-        scope.threads[step.thread] = Thread(
+        thread = scope.threads[step.thread] = Thread(
             model=model,
             system=await scope.run.with_memory(system, model),
             tools=step.tools,
@@ -207,7 +210,7 @@ class Interpreter:
             backup_model=None if step.backup_model is None else str(fill(step.backup_model, scope.values)),
             messages=[],
         )
-        await scope.run.block(name, "start-thread", _do_nothing)
+        await scope.run.block(name, "start-thread", lambda block: block.start_thread(thread))
 
     async def _add_message(self, name: str, step: AddMessage, scope: Scope) -> None:
         thread = self._thread(step.thread, scope)
@@ -217,7 +220,15 @@ class Interpreter:
     async def _next_message(self, name: str, step: NextMessage, scope: Scope) -> None:
         thread = self._thread(step.thread, scope)
         prompt = None if thread.messages else BEGIN
-        value = await scope.run.reply(thread, name=name, schema=step.schema, prompt=prompt, retry=step.retry)
+        value = await scope.run.reply(
+            thread,
+            name=name,
+            schema=step.schema,
+            prompt=prompt,
+            approve=step.approve,
+            retry=step.retry,
+            timeout_seconds=_time_limit(step, scope),
+        )
         self._set(step.output, value, scope)
 
     async def _serialize(self, name: str, step: SerializeThread, scope: Scope) -> None:
@@ -250,7 +261,9 @@ class Interpreter:
     # Steps with effects.
 
     async def _call_tool(self, name: str, step: CallTool, scope: Scope) -> None:
-        value = await scope.run.tool(step.tool, lambda: fill(step.input, scope.values), name=name, retry=step.retry)
+        value = await scope.run.tool(
+            step.tool, lambda: fill(step.input, scope.values), name=name, approve=step.approve, retry=step.retry
+        )
         self._set(step.output, value, scope)
 
     async def _command(self, name: str, step: CommandStep, scope: Scope) -> None:
@@ -267,8 +280,9 @@ class Interpreter:
             cwd=cwd,
             env={key: as_argument(f"`{key}`", fill(value, scope.values)) for key, value in step.env.items()},
             variables=variables,
-            timeout=step.timeout,
+            timeout_seconds=_time_limit(step, scope),
             allow_failure=step.allow_failure,
+            approve=step.approve,
             retry=step.retry,
         )
         # Without trailing newlines, like `$(…)` in a shell.
@@ -290,13 +304,20 @@ class Interpreter:
             max_budget=fill(step.max_budget, values),
             cwd=fill(step.cwd, values),
             resume=fill(step.resume, values),
+            approve=step.approve,
             retry=step.retry,
+            timeout_seconds=_time_limit(step, scope),
         )
         self._set(step.output, result.data if result.data is not None else result.text, scope)
 
     async def _operation(self, name: str, step: Operation, scope: Scope) -> None:
         value = await scope.run.operation(
-            step.plugin, step.tool, lambda: fill(step.input, scope.values), name=name, retry=step.retry
+            step.plugin,
+            step.tool,
+            lambda: fill(step.input, scope.values),
+            name=name,
+            approve=step.approve,
+            retry=step.retry,
         )
         self._set(step.output, value, scope)
 
@@ -426,6 +447,19 @@ def _has_recorded_start(steps: dict[str, Step]) -> bool:
     """Return whether starting these steps always appends an event: a conditional `terminal` step may append none."""
     first = next(iter(steps.values()), None)
     return first is not None and not (isinstance(first, Terminal) and first.when is not None)
+
+
+def _time_limit(step: NextMessage | CommandStep | Agent, scope: Scope) -> float | None:
+    """Return the time limit of a step in seconds; None if it has none."""
+    value: Any = fill(step.timeout, scope.values)
+    if value is None or value == "":
+        return None
+    seconds = parse_duration(value) if isinstance(value, str) else value
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < math.inf:
+        raise StepFailed(
+            f"invalid time limit {value!r}", hint="use seconds, or a duration such as `90s`, `10m` or `2h`"
+        )
+    return float(seconds)
 
 
 async def _do_nothing(block: BlockRun) -> None:

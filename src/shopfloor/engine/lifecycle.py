@@ -17,6 +17,7 @@ from shopfloor.engine.attempt import Attempt, Finished, StepTry
 from shopfloor.engine.definitions import Definitions, definition_wait_call, definition_wait_result
 from shopfloor.engine.engine_ports import StepContext, StoragePorts
 from shopfloor.engine.error_mapping import as_run_failed, to_run_error
+from shopfloor.engine.fork import copy_events
 from shopfloor.engine.maintenance import end_orphan
 from shopfloor.engine.partial_message_writer import end_partial_messages
 from shopfloor.engine.registry import Claim, RunRegistry
@@ -26,7 +27,7 @@ from shopfloor.engine.slot_usage import Slot
 from shopfloor.engine.subruns import SubRuns
 from shopfloor.engine.watchdog import current_run
 from shopfloor.engine.workers.catalog import Worker
-from shopfloor.engine.workers.definition import Definition
+from shopfloor.engine.workers.definition import BUILTIN_TOOL_NAMES, Definition
 from shopfloor.engine.workers.definition_changes import DefinitionChange
 from shopfloor.engine.workers.python import accepted_arguments
 from shopfloor.errors import (
@@ -231,12 +232,8 @@ class Lifecycle:
                 return True
             if replay_state.first is None and queued is None:
                 return False
-            host, is_caller_process, masked = (
-                self._registry.host_id,
-                self._registry.is_caller_process,
-                self._ports.logs.masks,
-            )
-            started = build_run_started(replay_state, queued, host=host, is_caller=is_caller_process, masked=masked)
+            host, is_caller, masked = self._registry.host_id, self._registry.is_caller_process, self._ports.logs.masks
+            started = build_run_started(replay_state, queued, host=host, is_caller=is_caller, masked=masked)
             definition = self._definitions.read(replay_state.first or started)
             self._definitions.forget(run_id)
             worker = None
@@ -257,8 +254,10 @@ class Lifecycle:
             )
             self._registry.live_attempts[run_id] = attempt
             current_run.set(run_id)
+            outcome: RunCompleted | None = None
             try:
                 await self._start(attempt, started, claim)
+                self._registry.observer.run_started(run_id, replay_state.first or started)
                 if isinstance(worker, DefinitionChange) and definition is not None and attempt.interruption is None:
                     await attempt.append(definition_wait_call(worker))
                     self._definitions.add_waiting(run_id, definition)
@@ -273,6 +272,7 @@ class Lifecycle:
                 )
             finally:
                 del self._registry.live_attempts[run_id]
+                self._registry.observer.run_left(run_id, outcome)
         if outcome is not None:
             await self._resumption.notify_parent(run_id, parent)
         elif attempt.interruption == "suspended" and (
@@ -285,6 +285,8 @@ class Lifecycle:
     async def _start(self, attempt: Attempt, started: RunStarted, claim: Claim) -> None:
         """Append the start of the attempt, and interrupt an attempt that must not execute."""
         await attempt.append(started)
+        if claim.cancel_reason is None:
+            await copy_events(attempt, self._ports.reader)
         await end_partial_messages(attempt)
         if attempt.replay_state.attempt == 1 and claim.has_started:
             attempt.fail(
@@ -323,7 +325,12 @@ class Lifecycle:
         if first is None or definition is None:
             raise StepFailed("the log has no readable definition: the run cannot be resumed")
         step_context = replace(
-            self._step_context, cwd=first.cwd or self._step_context.cwd, has_memory=definition.memory
+            self._step_context,
+            cwd=first.cwd or self._step_context.cwd,
+            has_memory=definition.memory,
+            approve=tuple(dict.fromkeys([*(first.approve or ()), *definition.approve])),
+            approve_timeout=first.approve_timeout or definition.approve_timeout,
+            own_tools=frozenset(definition.tools) | BUILTIN_TOOL_NAMES,
         )
         worker_input = first.input or {}
         if not isinstance(worker, Worker) or worker.function is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 import anyio
@@ -146,15 +146,21 @@ async def maintain_until_lost(
     return failure
 
 
-async def resume_or_end_orphans(ports: StoragePorts, resumption: Resumption | None = None) -> int:
+async def resume_or_end_orphans(
+    ports: StoragePorts, resumption: Resumption | None = None, *, excluded: Collection[str] = ()
+) -> int:
     """Resume or end every open run whose host is gone; return how many runs changed.
 
     Resumable runs are resumed by `resumption`; without it they stay as they are. The others are ended. Runs that wait
-    for an answer from outside need no host, and are resumed here only when their time-out is due.
+    for an answer from outside need no host, and are resumed here only when their time-out is due. Runs of the hosts
+    in `excluded` are left alone.
     """
     changed = 0
     for run in await ports.store.runs_needing_host():
-        if not await is_orphan(ports.reader, run.id, run.host):
+        if run.host in excluded or not await is_orphan(ports.reader, run.id, run.host):
+            continue
+        if run.host is not None and not await ports.hosts.is_alive(run.host) and not await ports.hosts.reap(run.host):
+            # A process of the run is still running: its step must not be executed a second time meanwhile.
             continue
         if not await is_resumable(ports.reader, run.id):
             is_ended = await end_orphan(ports, run.id)
@@ -166,13 +172,33 @@ async def resume_or_end_orphans(ports: StoragePorts, resumption: Resumption | No
     if resumption is not None:
         for run_id in await ports.store.due_runs(now()):
             await resumption.resume_if_allowed(run_id)
+        for run_id in await ports.store.overdue_parents():
+            # The process that ended the sub-run notifies its parent, unless that process died before.
+            if not await ports.reader.has_writer(run_id):
+                await resumption.resume_if_allowed(run_id)
     return changed
 
 
-async def requeue_abandoned(ports: StoragePorts, resumption: Resumption | None = None) -> None:
-    """Requeue the runs that lost hosts had claimed but not started, unless a server must not execute them."""
+async def requeue_abandoned(
+    ports: StoragePorts, resumption: Resumption | None = None, *, excluded: Collection[str] = ()
+) -> None:
+    """Requeue the runs that lost hosts had claimed but not started, unless a server must not execute them.
+
+    Claims of the hosts in `excluded` are left alone.
+    """
+    claimed = [
+        (run_id, host)
+        for run_id, host in await ports.queue.claimed()
+        if host not in excluded and not await ports.hosts.is_alive(host)
+    ]
+    await requeue_claims(ports, claimed, resumption)
+
+
+async def requeue_claims(
+    ports: StoragePorts, claimed: Sequence[tuple[str, str]], resumption: Resumption | None = None
+) -> None:
+    """Requeue these runs, each with the host that had claimed it, unless a server must not execute them."""
     queue = ports.queue
-    claimed = [claim for claim in await queue.claimed() if not await ports.hosts.is_alive(claim[1])]
     # A log without a definition is from a host that died before it could write the first event.
     started_ids = [run_id for run_id, _ in claimed if await is_resumable(ports.reader, run_id)]
     await queue.mark_started(started_ids)
@@ -182,6 +208,13 @@ async def requeue_abandoned(ports: StoragePorts, resumption: Resumption | None =
     )
 
 
+CheckHosts = Callable[[], Awaitable[Collection[str]]]
+
+
+async def _exclude_none() -> Collection[str]:
+    return ()
+
+
 async def run_maintenance(
     ports: StoragePorts,
     ingest: Ingest,
@@ -189,16 +222,20 @@ async def run_maintenance(
     plugins: Plugins,
     *,
     retention_seconds: float | None = None,
+    check_hosts: CheckHosts = _exclude_none,
 ) -> None:
-    """Run all maintenance tasks until cancelled. Runs older than `retention_seconds` are deleted; None keeps all."""
+    """Run all maintenance tasks until cancelled. Runs older than `retention_seconds` are deleted; None keeps all.
+
+    `check_hosts` is called before runs of lost hosts are resumed, and returns the hosts whose runs are left alone.
+    """
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(ingest.run)
-        tasks.start_soon(_resume_or_end_orphans_forever, ports, resumption)
+        tasks.start_soon(_resume_or_end_orphans_forever, ports, resumption, check_hosts)
         if retention_seconds is not None:
             tasks.start_soon(_prune_forever, ports, plugins, retention_seconds)
 
 
-async def _resume_or_end_orphans_forever(ports: StoragePorts, resumption: Resumption) -> None:
+async def _resume_or_end_orphans_forever(ports: StoragePorts, resumption: Resumption, check_hosts: CheckHosts) -> None:
     idle_at = time.monotonic() + INTAKE_IDLE_SECONDS
     while True:
         await anyio.sleep(HOST_CHECK_SECONDS)
@@ -208,8 +245,9 @@ async def _resume_or_end_orphans_forever(ports: StoragePorts, resumption: Resump
             await ports.queue.recover(is_idle=is_idle)
             if is_idle:
                 idle_at = time.monotonic() + INTAKE_IDLE_SECONDS
-            await requeue_abandoned(ports, resumption)
-            await resume_or_end_orphans(ports, resumption)
+            excluded = await check_hosts()
+            await requeue_abandoned(ports, resumption, excluded=excluded)
+            await resume_or_end_orphans(ports, resumption, excluded=excluded)
 
 
 async def _prune_forever(ports: StoragePorts, plugins: Plugins, retention_seconds: float) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
+from typing import Protocol
 
 import anyio
 import msgspec
@@ -13,8 +14,26 @@ import msgspec
 from shopfloor.engine.attempt import Attempt
 from shopfloor.engine.slot_usage import Slot
 from shopfloor.errors import ShopfloorError
-from shopfloor.log import AssistantMessage
+from shopfloor.log import AssistantMessage, RunCompleted, RunStarted
 from shopfloor.ports import QueuedRun
+
+
+class RunObserver(Protocol):
+    """Is told which runs this process executes. Must not block or raise."""
+
+    def run_started(self, run_id: str, first: RunStarted) -> None:
+        """Note that an attempt has started. `first` is the first event of the run's log."""
+        ...
+
+    def run_left(self, run_id: str, outcome: RunCompleted | None) -> None:
+        """Note that the attempt is over. `outcome` is what it has recorded; None if the run stays open."""
+        ...
+
+
+class _NoObserver:
+    def run_started(self, run_id: str, first: RunStarted) -> None: ...
+
+    def run_left(self, run_id: str, outcome: RunCompleted | None) -> None: ...
 
 
 class ClaimPolicy(Enum):
@@ -61,7 +80,10 @@ class RunRegistry:
 
     def __init__(self, host_id: str, policy: ClaimPolicy) -> None:
         self.host_id = host_id
-        self.policy = policy
+        self._policy = policy
+        self.is_draining = False
+        """Whether this host claims no more runs, and lets other hosts resume those that it does not execute."""
+        self.observer: RunObserver = _NoObserver()
         self.wake_up = asyncio.Event()
         """Set when the queue has something new, or a slot may be free."""
         self.live_attempts: dict[str, Attempt] = {}
@@ -72,6 +94,11 @@ class RunRegistry:
         self._ready: list[Claim] = []
         self._has_ready = asyncio.Event()
         self._is_closed = False
+
+    @property
+    def policy(self) -> ClaimPolicy:
+        """Which runs this process claims now."""
+        return ClaimPolicy.CANCELLED if self.is_draining else self._policy
 
     @property
     def is_caller_process(self) -> bool:

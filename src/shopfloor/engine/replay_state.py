@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import AsyncIterator
 from typing import Any, Final, NamedTuple, cast
@@ -33,6 +34,7 @@ from shopfloor.log import (
 )
 from shopfloor.ports import LogReader
 from shopfloor.views import (
+    APPROVAL,
     DEFINITION_CHANGED,
     SUBMIT_RESULT,
     PartialMessages,
@@ -106,6 +108,23 @@ def seconds_since(timestamp: str) -> float:
     return (ms_between(timestamp, now()) or 0) / 1000
 
 
+class ApprovalRecord(msgspec.Struct):
+    """A request for approval."""
+
+    step_key: StepKey
+    pattern: str
+    """The pattern because of which the call has to be approved."""
+    digest: str
+    """The digest of the tool and its input, by which a repeated call is recognized."""
+    answered_attempt: int | None = None
+    """The attempt in which the decision was recorded."""
+
+
+def call_digest(tool: str, tool_input: Any) -> str:
+    """Return the digest of a call."""
+    return hashlib.sha256(msgspec.json.encode((tool, tool_input), order="deterministic")).hexdigest()
+
+
 class ReplayState(msgspec.Struct):
     """The state that the next attempt needs, built by applying every event of the log in order."""
 
@@ -116,6 +135,8 @@ class ReplayState(msgspec.Struct):
     """When the first attempt started; empty if this is the first attempt."""
     attempt: int = 0
     last_seq: int = 0
+    events: int = 0
+    """The number of events, without the starts of attempts."""
     steps: dict[StepKey, StepRecord] = {}
     conversation: dict[StepKey, list[ConversationEvent]] = {}
     """The messages and tool calls of each step, oldest first."""
@@ -124,6 +145,10 @@ class ReplayState(msgspec.Struct):
     stale_calls: set[str] = set()
     """Open calls to the outside whose step has ended. Another try of the step makes them again."""
     results: dict[str, ToolResult] = {}
+    approvals: dict[str, ApprovalRecord] = {}
+    """The approvals that were requested, by their ids."""
+    approved_patterns: set[str] = set()
+    """The patterns whose calls need no more approvals in this run."""
     submitted_result: str | None = None
     """The text that the worker last submitted as its result."""
     failed: tuple[StepKey, int] | None = None
@@ -143,7 +168,7 @@ class ReplayState(msgspec.Struct):
 
     def apply(self, event: Event) -> None:
         """Update the state with the next event of the log."""
-        self.last_seq = event.seq
+        self.last_seq, self.events = event.seq, self.events + 1
         # Any later event shows that the loop went on, so this run did not cause the loss of the host.
         was_blocked, self.is_blocked = self.is_blocked, is_loop_blocked(event.payload)
         self.waits = wait_state_step(self.waits, event)
@@ -152,7 +177,7 @@ class ReplayState(msgspec.Struct):
         step_key = StepKey(event.path, event.iteration)
         match event.payload:
             case RunStarted() as started:
-                self.attempt = started.attempt
+                self.attempt, self.events = started.attempt, self.events - 1
                 self.blocked_attempts = self.blocked_attempts + 1 if was_blocked else 0
                 if self.first is None:
                     self.first, self.parent_run_id, self.started_at = started, event.parent_run_id, event.timestamp
@@ -178,13 +203,9 @@ class ReplayState(msgspec.Struct):
             case (UserMessage() | AssistantMessage()) as message:
                 self._note_message(step_key, message)
             case ToolCall() as call:
-                self.conversation.setdefault(step_key, []).append(call)
-                self.calls[call.call_id] = (step_key, call)
-                self.stale_calls.discard(call.call_id)
+                self._note_call(step_key, call)
             case ToolResult() as result:
-                self.conversation.setdefault(step_key, []).append(result)
-                self._note_submission(self.calls.pop(result.call_id, None), result)
-                self.results[result.call_id] = result
+                self._note_result(step_key, result)
             case _:
                 pass
 
@@ -202,6 +223,30 @@ class ReplayState(msgspec.Struct):
                 started = self.steps[step_key].session
                 process = step.session.process or (started and started.process)
                 self.steps[step_key].session = msgspec.structs.replace(step.session, process=process)
+
+    def _note_call(self, step_key: StepKey, call: ToolCall) -> None:
+        # An approval is not part of the conversation with a model.
+        if call.awaits is not None and call.awaits.kind == APPROVAL:
+            self.approvals[call.call_id] = _approval_record(step_key, call)
+        else:
+            self.conversation.setdefault(step_key, []).append(call)
+        self.calls[call.call_id] = (step_key, call)
+        self.stale_calls.discard(call.call_id)
+
+    def _note_result(self, step_key: StepKey, result: ToolResult) -> None:
+        if result.call_id in self.approvals:
+            self._note_approval(result)
+        else:
+            self.conversation.setdefault(step_key, []).append(result)
+        self._note_submission(self.calls.pop(result.call_id, None), result)
+        self.results[result.call_id] = result
+
+    def _note_approval(self, result: ToolResult) -> None:
+        output: Any = result.output
+        approval = self.approvals[result.call_id]
+        approval.answered_attempt = self.attempt
+        if isinstance(output, dict) and cast("dict[str, Any]", output).get("scope") in ("run", "always"):
+            self.approved_patterns.add(approval.pattern)
 
     def _note_submission(self, call: tuple[StepKey, ToolCall] | None, result: ToolResult) -> None:
         is_accepted = result.name == SUBMIT_RESULT and result.fidelity == "router" and result.output == SUBMITTED
@@ -267,6 +312,8 @@ class ReplayState(msgspec.Struct):
                 self.steps[step_key].open_calls.pop(call_id, None)
             case _:
                 pass
+        if isinstance(payload, UserMessage) and payload.session is not None and (known := self.steps[step_key].session):
+            self.steps[step_key].session = msgspec.structs.replace(known, process=payload.session.process)
         if not isinstance(payload, AssistantMessage):
             return
         session_id = payload.session_id or (payload.note and payload.note.ready and payload.note.ready.session_id)
@@ -294,6 +341,13 @@ class ReplayState(msgspec.Struct):
     def open_steps(self) -> list[tuple[StepKey, StepRecord]]:
         """Return the steps without an end, inner steps after outer ones."""
         return [(step_key, step) for step_key, step in self.steps.items() if step.done is None]
+
+
+def _approval_record(step_key: StepKey, call: ToolCall) -> ApprovalRecord:
+    arguments: Any = call.input
+    fields = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else {}
+    digest = call_digest(str(fields.get("tool")), fields.get("input"))
+    return ApprovalRecord(step_key, str(fields.get("pattern")), digest)
 
 
 def _is_inner_step(step_key: StepKey, outer: StepKey) -> bool:

@@ -58,10 +58,10 @@ class Resumption:
 
     async def refusal_reason(self, run_id: str) -> str | None:
         """Return why a server must not resume this run; None if it may. The same for all runs of a tree."""
-        starts = await self._read_starts(run_id)
+        starts = await self.read_starts(run_id)
         root = starts[0].root_run_id if starts else None
         if root is not None and root != run_id:
-            starts = await self._read_starts(root) or starts
+            starts = await self.read_starts(root) or starts
         if not starts:
             return None
         folders: list[str] = []
@@ -91,7 +91,8 @@ class Resumption:
 
     async def resume_if_allowed(self, run_id: str) -> bool:
         """Resume a run without a host. Return False if this process has claimed the run or must not resume it."""
-        if run_id in self._registry.claims or self._definitions.is_waiting_for_definition(run_id):
+        is_waiting = self._definitions.is_waiting_for_definition(run_id)
+        if run_id in self._registry.claims or is_waiting or self._registry.is_draining:
             return False
         is_allowed = await self.refusal_reason(run_id) is None
         if is_allowed:
@@ -118,7 +119,12 @@ class Resumption:
             self._ended_parent = parent
         elif parent in self._registry.claims:
             self._registry.resume(parent)
-        elif last is not None and self._registry.policy is ClaimPolicy.QUEUED:
+        elif (
+            last is not None
+            and self._registry.policy is ClaimPolicy.QUEUED
+            # If another process executes the parent, that process reads the log of its sub-run.
+            and not await self._ports.reader.has_writer(parent)
+        ):
             await self.resume_if_allowed(parent)
 
     async def claim_abandoned(self, run_id: str, cancel_reason: str | None = None) -> bool:
@@ -136,7 +142,7 @@ class Resumption:
 
     async def resume_here(self, run_id: str) -> None:
         """Resume a run in this process. Raises if that is not possible."""
-        starts = await self._read_starts(run_id)
+        starts = await self.read_starts(run_id)
         if not starts:
             raise RunNotFound(f"the run {run_id} cannot be resumed: the beginning of its log is missing or unreadable")
         first, newest = starts[0], starts[-1]
@@ -180,7 +186,7 @@ class Resumption:
                 hint="run the worker again; pass secrets in environment variables",
             )
 
-    async def _read_starts(self, run_id: str) -> Sequence[RunStarted]:
+    async def read_starts(self, run_id: str) -> Sequence[RunStarted]:
         """Return the first events of the attempts of a run; for a queued run, its queued event."""
         last = await last_event(self._ports.reader, run_id)
         seq = last.seq if last is not None else 0

@@ -12,6 +12,7 @@ import msgspec
 
 from shopfloor.decoding import convert
 from shopfloor.engine.agents.request import AgentOptions
+from shopfloor.engine.approvals import ApprovalGate, ApprovalRules
 from shopfloor.engine.attempt import ROOT_KEY, Attempt, StepResult, StepTry
 from shopfloor.engine.engine_ports import StepContext
 from shopfloor.engine.replay_state import StepKey
@@ -25,6 +26,7 @@ from shopfloor.engine.steps.shell_process import StepCommand, shell_argv
 from shopfloor.engine.steps.tool_definitions import Tool, ToolContext, build_tool
 from shopfloor.engine.steps.tools import Tools, call_function
 from shopfloor.engine.worker_memory import COMPACT_PROMPT, Memory, WorkerMemory, add_memories, compactable
+from shopfloor.engine.workers.approval_patterns import check_patterns
 from shopfloor.engine.workers.definition import Retry, path_segment
 from shopfloor.engine.workers.python import PythonTool
 from shopfloor.errors import DefinitionChanged, RunFailed, StepFailed, ToolFailed
@@ -61,6 +63,9 @@ class Run:
         self._attempt = attempt
         self._step_context = step_context
         self._tools = dict(tools or {})
+        self._gate = ApprovalGate(
+            attempt, ApprovalRules(step_context.blobs), step_context.approve, step_context.approve_timeout
+        )
         self._outer_key = step_key
         self._step_counts: Counter[str] = Counter()
 
@@ -116,11 +121,14 @@ class Run:
         thinking: Literal["low", "medium", "high"] | None = None,
         temperature: float | None = None,
         backup_model: str | None = None,
+        approve: Sequence[str] = (),
         retry: Retry | None = None,
+        timeout_seconds: float | None = None,
     ) -> Any:
         """Ask a model; return its text, or with `schema` its value. The tools that the model calls are executed.
 
-        A tool is a function with `@tool`, or the name of a tool of the worker.
+        A tool is a function with `@tool`, or the name of a tool of the worker. `approve` has patterns of calls that a
+        person has to approve. Raises `StepTimeout` if the last try took longer than `timeout_seconds`.
         """
         functions = {
             tool.name: build_tool(tool.name, tool.definition, tool) for tool in tools if not isinstance(tool, str)
@@ -135,7 +143,16 @@ class Run:
             backup_model=backup_model,
             messages=[],
         )
-        return await self._reply(thread, name=name, tools=functions, schema=schema, prompt=prompt, retry=retry)
+        return await self._reply(
+            thread,
+            name=name,
+            tools=functions,
+            schema=schema,
+            prompt=prompt,
+            approve=approve,
+            retry=retry,
+            timeout_seconds=timeout_seconds,
+        )
 
     async def _reply(
         self,
@@ -145,12 +162,15 @@ class Run:
         tools: Mapping[str, Tool] | None = None,
         schema: dict[str, Any] | None = None,
         prompt: str | None = None,
+        approve: Sequence[str] = (),
         retry: Retry | None = None,
+        timeout_seconds: float | None = None,
     ) -> Any:
         """Let the model answer in a thread, after `prompt` if set. `tools` are added to those of the worker."""
-        known = self._all_tools(tools)
+        known = self._all_tools(tools, approve)
         step = ModelStepRunner(self._attempt, self._step_context.models, known, thread, schema=schema, prompt=prompt)
-        return await step.run(self._next_step_key(name, "next-message"), name=name, retry=retry)
+        step_key = self._next_step_key(name, "next-message")
+        return await step.run(step_key, name=name, retry=retry, timeout_seconds=timeout_seconds)
 
     async def command(
         self,
@@ -160,13 +180,16 @@ class Run:
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
         variables: Mapping[str, str] | None = None,
-        timeout: float | None = None,  # noqa: ASYNC109 - the command is stopped in stages, not cancelled
+        timeout_seconds: float | None = None,
         allow_failure: bool = False,
+        approve: Sequence[str] = (),
         retry: Retry | None = None,
     ) -> CommandResult:
         """Run a shell script, or a program with a list of arguments; return its `stdout` and `exit_code`.
 
-        `variables` are environment variables that are recorded with the command; those in `env` are not.
+        With `approve=["command"]`, or a pattern that the command matches, a person has to approve it first.
+        `variables` are environment variables that are recorded with the command; those in `env` are not. Raises
+        `StepTimeout` if the last try took longer than `timeout_seconds`.
         """
         command = StepCommand(
             argv=shell_argv(line) if isinstance(line, str) else list(line),
@@ -175,7 +198,14 @@ class Run:
             variables=dict(variables or {}),
         )
         processes = self._step_context.processes
-        step = CommandStepRunner(self._attempt, processes, command, timeout=timeout, allow_failure=allow_failure)
+        step = CommandStepRunner(
+            self._attempt,
+            processes,
+            command,
+            timeout_seconds=timeout_seconds,
+            allow_failure=allow_failure,
+            gate=self._step_gate(approve),
+        )
         return await step.run(self._next_step_key(name, "command"), name=name, retry=retry)
 
     async def agent(
@@ -194,10 +224,17 @@ class Run:
         max_budget: float | None = None,
         cwd: str | None = None,
         resume: str | None = None,
+        approve: Sequence[str] = (),
         retry: Retry | None = None,
+        timeout_seconds: float | None = None,
     ) -> AgentResult:
-        """Hand a task to an agent; return its `text`, and the `session_id` that `resume` takes to continue."""
+        """Hand a task to an agent; return its `text`, and the `session_id` that `resume` takes to continue.
+
+        `approve` has patterns of calls that a person has to approve, for agents that can ask. Raises `StepTimeout` if
+        the last try took longer than `timeout_seconds`.
+        """
         name = name or provider
+        gate = self._step_gate(approve)
         fields = {
             "provider": provider,
             "prompt": prompt,
@@ -211,13 +248,15 @@ class Run:
             "max_budget": max_budget,
             "cwd": self._folder(cwd),
             "resume": resume,
+            "approve": gate.agent_patterns({*self._step_context.own_tools}) if gate is not None else [],
         }
         try:
             options = convert(fields, AgentOptions)
         except msgspec.ValidationError as error:
             raise StepFailed(f"invalid options for the agent step {name!r}: {error}") from error
-        step = AgentStepRunner(self._attempt, self._step_context.agents, options)
-        return await step.run(self._next_step_key(name, "agent"), name=name, retry=retry)
+        step = AgentStepRunner(self._attempt, self._step_context.agents, options, gate=gate)
+        step_key = self._next_step_key(name, "agent")
+        return await step.run(step_key, name=name, retry=retry, timeout_seconds=timeout_seconds)
 
     async def worker(
         self,
@@ -250,6 +289,7 @@ class Run:
         *,
         name: str | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - it lasts over restarts
+        approve: Sequence[str] = (),
         retry: Retry | None = None,
     ) -> Any:
         """Call a tool of the worker; wait for the result if the tool is executed by the client.
@@ -261,7 +301,7 @@ class Run:
 
         async def execute(step_try: StepTry) -> StepResult:
             arguments = given() if callable(given) else given
-            result = await self._all_tools().call(
+            result = await self._all_tools(approve=approve).call(
                 self._attempt, step_key, tool, arguments, try_=step_try.try_, timeout_seconds=timeout
             )
             if result.error is not None:
@@ -277,6 +317,7 @@ class Run:
         given: Mapping[str, Any] | Callable[[], Any] | None = None,
         *,
         name: str | None = None,
+        approve: Sequence[str] = (),
         retry: Retry | None = None,
     ) -> Any:
         """Call a tool of a plugin; return its text, or its content if that is not only text.
@@ -286,7 +327,9 @@ class Run:
         """
         name, context = name or tool, self._step_context
         request = OperationRequest(plugin=plugin, tool=tool, arguments=given or {})
-        step = OperationStepRunner(self._attempt, context.plugins, context.blobs, request)
+        step = OperationStepRunner(
+            self._attempt, context.plugins, context.blobs, request, gate=self._step_gate(approve)
+        )
         return await step.run(self._next_step_key(name, OPERATION), name=name, retry=retry)
 
     async def ask(
@@ -313,6 +356,16 @@ class Run:
         """Record in one line what the worker is doing, for the timeline."""
         await self._call_builtin(UPDATE_SUMMARY, {"summary": text})
 
+    async def progress(self, done: float, total: float = 1, *, summary: str | None = None) -> None:
+        """Record how far the run is, for lists: `done` of `total`, e.g. of the files to read. `summary` says more.
+
+        Raises `StepFailed` unless `done` is between 0 and `total`.
+        """
+        if not 0 <= done <= total or not total:
+            raise StepFailed(f"the progress must be between 0 and {total:g}, got {done:g}")
+        text = summary or f"{done:g} of {total:g}"
+        await self._call_builtin(UPDATE_SUMMARY, {"summary": text, "progress": round(done / total, 4)})
+
     async def record_decision(self, question: str, decision: str, reasoning: str) -> None:
         """Record a decision that the worker made because the task left it open."""
         fields = {"question": question, "decision": decision, "reasoning": reasoning}
@@ -336,8 +389,14 @@ class Run:
         if result.error is not None:
             raise ToolFailed(f"the tool {tool!r} failed: {result.error}")
 
-    def _all_tools(self, more: Mapping[str, Tool] | None = None) -> Tools:
-        return Tools({**self._tools, **(more or {})}, self._step_context.blobs)
+    def _all_tools(self, more: Mapping[str, Tool] | None = None, approve: Sequence[str] = ()) -> Tools:
+        return Tools({**self._tools, **(more or {})}, self._step_context.blobs, self._step_gate(approve))
+
+    def _step_gate(self, approve: Sequence[str]) -> ApprovalGate | None:
+        """Return the gate of a step with these patterns of its own; None if no call needs an approval."""
+        check_patterns(approve)
+        gate = self._gate.with_patterns(tuple(approve))
+        return gate if gate.patterns else None
 
     async def _with_memory(self, system: str | None, model: str | None = None) -> str | None:
         """Return a system prompt with what the worker remembers. `model` condenses the memories if there are many."""

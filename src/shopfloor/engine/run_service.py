@@ -2,41 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import anyio
 import msgspec
 
+from shopfloor.engine.agents.request import AgentRuntime
+from shopfloor.engine.approvals import ApprovalRules, parse_approval
+from shopfloor.engine.definitions import Definitions, definition_of
+from shopfloor.engine.earlier_runs import check_replyable, check_reusable, reply_request, rerun_request
 from shopfloor.engine.engine_ports import StoragePorts
+from shopfloor.engine.fork import plan_fork
 from shopfloor.engine.registry import Claim, RunRegistry
 from shopfloor.engine.replay_state import AGENT, ReplayState, read_replay_state
 from shopfloor.engine.resumption import Resumption
 from shopfloor.engine.workers.catalog import BUILTIN, EXAMPLE_WORKERS, PLUGIN, Worker, WorkerCatalog
+from shopfloor.engine.workers.definition_changes import DefinitionChange
 from shopfloor.engine.workers.inputs import input_schema, validate_input
 from shopfloor.engine.workers.plugin_workers import DESCRIPTION, job_description
 from shopfloor.engine.workers.provider_workers import PROMPT
 from shopfloor.errors import (
     ConflictError,
+    DefinitionChanged,
     RunEnded,
     RunNotFound,
     RunRunning,
     StorageFull,
     TranscriptBroken,
     UnknownCall,
+    WorkerNotFound,
 )
-from shopfloor.limits import OPEN_BRANCHES, PREVIEW_CHARS
-from shopfloor.log import MASK, RunStarted, ToolResult, decode, new_run_id, now
+from shopfloor.limits import CONTINUED_RUNS, OPEN_BRANCHES, PREVIEW_CHARS
+from shopfloor.log import MASK, BasedOn, Requirements, RunStarted, ToolResult, decode, new_run_id, now
 from shopfloor.ports import (
     ANSWER_ID_PREFIX,
+    ApprovalRule,
     CallResult,
     ControlMessage,
+    Offers,
     QueuedRun,
+    RunFilter,
+    RunItem,
     RunOrigin,
     RunRequest,
     WorkerInfo,
     child_on_path_to,
+    merge_requirements,
     one_shot_job,
+    require_enabled,
+    unoffered_providers,
 )
 from shopfloor.views import as_text, input_from_task, join_call_id, split_call_id
 
@@ -50,14 +64,18 @@ class RunService:
         ports: StoragePorts,
         catalog: WorkerCatalog,
         resumption: Resumption,
-        check_agent: Callable[[str, dict[str, Any]], None],
+        *,
+        agents: AgentRuntime,
+        definitions: Definitions,
+        offers: Offers = tuple,
     ) -> None:
-        """Create the service. `check_agent` raises if the agent of a provider worker does not support the input."""
+        self._offers = offers
         self._registry = registry
         self._ports = ports
         self._catalog = catalog
         self._resumption = resumption
-        self._check_agent = check_agent
+        self._agents = agents
+        self._definitions = definitions
 
     def find_worker(self, name: str, /, *, folder: str | None = None) -> WorkerInfo:
         """Return the worker that a request with this name and folder would run."""
@@ -72,8 +90,11 @@ class RunService:
         return [_worker_info(worker) for worker in self._catalog.provider_workers()]
 
     async def dispatch(self, request: RunRequest, origin: RunOrigin | None = None) -> str:
-        """Validate and store a new run; return its id."""
-        return await self.enqueue(self.build_queued_run(request, origin))
+        """Validate and store a new run; return its id. Raises `ProviderDisabled` if it needs a disabled provider."""
+        worker = self._find_worker(request)
+        queued = self._build_queued_run(worker, request, origin)
+        await require_enabled(self._ports.provider_health, worker.providers)
+        return await self.enqueue(queued)
 
     async def enqueue(self, queued: QueuedRun) -> str:
         """Store a run, for any host or, in the process of the caller, for this host only. Return its id."""
@@ -104,13 +125,19 @@ class RunService:
 
     def build_queued_run(self, request: RunRequest, origin: RunOrigin | None = None) -> QueuedRun:
         """Build the run to be queued. Raises if the worker is unknown or the input is invalid."""
-        worker = self._catalog.get(request.worker, preferred_folder=request.cwd)
+        return self._build_queued_run(self._find_worker(request), request, origin)
+
+    def _find_worker(self, request: RunRequest) -> Worker:
+        return self._catalog.get(request.worker, preferred_folder=request.cwd)
+
+    def _build_queued_run(self, worker: Worker, request: RunRequest, origin: RunOrigin | None) -> QueuedRun:
         worker_input = validate_input(worker.definition, _complete_input(worker, request))
         is_provider_worker = worker.worker_type != BUILTIN and not worker.is_plugin
         if is_provider_worker:
-            self._check_agent(worker.worker_type, worker_input)
-        if self._ports.logs.headroom_bytes() < 0:
-            raise StorageFull("the disk is nearly full: new runs are refused", hint="free some space, then try again")
+            self._agents.check(worker.worker_type, worker_input, approve=request.approve)
+        else:
+            self._agents.check_approvals(worker.definition, request.approve)
+        self._check_disk()
         origin = origin or RunOrigin()
         run_id, parent = origin.run_id or new_run_id(), origin.parent_run_id
         started = RunStarted(
@@ -134,8 +161,117 @@ class RunService:
             origin=worker.absolute_origin,
             cwd=request.cwd or (worker.project.folder if worker.project else None),
             client_wait_seconds=origin.client_wait_seconds,
+            based_on=origin.based_on,
+            approve=request.approve or None,
+            approve_timeout=request.approve_timeout,
+            priority=request.priority,
+            requires=self._requirements(worker, request),
         )
         return QueuedRun(run_id=run_id, started=started)
+
+    def _requirements(self, worker: Worker, request: RunRequest) -> Requirements | None:
+        """Return what the host of the run must have.
+
+        A provider that the worker uses and no live host has is left out: the run then starts and fails with the error
+        that says how to install it, instead of waiting. What the worker declares in `requires` is never left out.
+        """
+        used = set(worker.providers) - unoffered_providers(worker.providers, self._offers())
+        declared = worker.definition.requires
+        return merge_requirements(
+            Requirements(providers=list(used)),
+            declared and Requirements(labels=declared.labels, providers=declared.providers),
+            Requirements(labels=request.labels),
+        )
+
+    async def rerun(
+        self, run_id: str, changed_input: dict[str, Any] | None = None, *, idempotency_key: str | None = None
+    ) -> str:
+        """Store a new run of the same worker, as it is now, with the same input except `changed_input`."""
+        _, first = await self._read_earlier_run(run_id)
+        request = rerun_request(run_id, first, changed_input or {}, idempotency_key)
+        return await self._dispatch_again(request, first, BasedOn(run_id=run_id, kind="rerun"))
+
+    async def reply(self, run_id: str, text: str, *, idempotency_key: str | None = None) -> str:
+        """Store a new run that continues the session of an agent with a new prompt."""
+        run, first = await self._read_earlier_run(run_id)
+        request = reply_request(run_id, first, text, idempotency_key)
+        capabilities = self._agents.provider(run.row.worker_type).capabilities
+        replay_state = await read_replay_state(self._ports.reader, run_id)
+        is_active = run_id in self._registry.claims or await self._ports.reader.has_active_host(run_id, run.row.host)
+        check_replyable(run, replay_state, capabilities, is_active=is_active)
+        if not capabilities.fork_session:
+            await self._reject_continued(run_id)
+        return await self._dispatch_again(request, first, BasedOn(run_id=run_id, kind="reply"))
+
+    async def _reject_continued(self, run_id: str) -> None:
+        """Raise if another reply continues the session of this run: the session has moved on with that run."""
+        page = await self._ports.store.list_runs(RunFilter(based_on=run_id), limit=CONTINUED_RUNS)
+        replies = [item.row.id for item in page.items if item.row.based_on and item.row.based_on.kind == "reply"]
+        if replies:
+            raise ConflictError(
+                f"the session of the run {run_id} continues in the run {replies[0]}",
+                hint=f"reply to that run: `shopfloor reply {replies[0][:8]} 'text'`",
+            )
+
+    async def fork(self, run_id: str, seq: int, *, idempotency_key: str | None = None) -> str:
+        """Store a new run that starts with the events of a run up to `seq`, and continues from there."""
+        _, first = await self._read_earlier_run(run_id)
+        based_on = await plan_fork(self._ports.reader, run_id, seq)
+        if MASK in as_text([first.input, first.definition]):
+            raise ConflictError(
+                f"the run {run_id} cannot be forked: parts of its record are masked", hint="use `shopfloor rerun`"
+            )
+        definition = definition_of(first)
+        change = self._definitions.look_up(definition) if definition is not None else None
+        if isinstance(change, DefinitionChange):
+            raise DefinitionChanged(change.message, hint="restore the worker, or use `shopfloor rerun`")
+        self._check_disk()
+        new_id = new_run_id()
+        started = msgspec.structs.replace(
+            first,
+            attempt=0,
+            host="",
+            client=None,
+            root_run_id=new_id,
+            queued_at=now(),
+            parent=None,
+            idempotency_key=idempotency_key,
+            client_wait_seconds=None,
+            based_on=based_on,
+            executor=None,
+            import_source=None,
+            format=None,
+        )
+        return await self.enqueue(QueuedRun(run_id=new_id, started=started))
+
+    async def _read_earlier_run(self, run_id: str) -> tuple[RunItem, RunStarted]:
+        """Return a run that a new one can be made from, and its first event. Raises the reason if there is none."""
+        run, starts = await self._ports.store.get_run(run_id), await self._resumption.read_starts(run_id)
+        if run is None:
+            raise RunNotFound(f"there is no run {run_id}", hint="`shopfloor list` lists the runs")
+        if not starts or (not starts[0].attempt and run.row.attempt):
+            raise TranscriptBroken(
+                f"the beginning of the log of the run {run_id} cannot be read",
+                hint=f"`shopfloor verify {run_id[:8]}` names the line",
+            )
+        parent, masks = run.row.parent_run_id, self._ports.logs.masks
+        return run, check_reusable(run_id, starts, parent=parent, masks=masks)
+
+    async def _dispatch_again(self, request: RunRequest, first: RunStarted, based_on: BasedOn) -> str:
+        try:
+            worker = self._catalog.get(request.worker, preferred_folder=request.cwd)
+        except WorkerNotFound as error:
+            hint = f"the run had it from {first.origin}; --workers names a folder of workers" if first.origin else None
+            raise WorkerNotFound(error.message, hint=hint or error.hint) from error
+        if first.task is not None and based_on.kind == "rerun":
+            # A task that was made from the input is made again: the input may have changed.
+            is_generated = first.task == _describe_task(worker, first.input or {})
+            request = msgspec.structs.replace(request, task=None if is_generated else first.task)
+        return await self.dispatch(request, RunOrigin(based_on=based_on))
+
+    def _check_disk(self) -> None:
+        if self._ports.logs.headroom_bytes() < 0:
+            raise StorageFull("the disk is nearly full: new runs are refused", hint="free some space, then try again")
 
     async def answer(self, run_id: str, results: list[CallResult]) -> None:
         """Store the results of calls of a run or of its descendants.
@@ -174,6 +310,7 @@ class RunService:
             raise RunNotFound(f"there is no run {run_id} that waits for an answer")
         if replay_state.first.worker_type == PLUGIN:
             raise one_shot_job(run_id)
+        results = [parse_approval(result) if result.call_id in replay_state.approvals else result for result in results]
         for result in results:
             call_id = result.call_id
             if call_id in replay_state.definition_wait_calls:
@@ -199,6 +336,14 @@ class RunService:
             )
             for result in new
         ]
+
+    async def approval_rules(self) -> list[ApprovalRule]:
+        """Return the calls that workers may make without asking, newest first."""
+        return await ApprovalRules(self._ports.blobs).list()
+
+    async def revoke_approval(self, rule_id: str) -> ApprovalRule:
+        """Delete a rule: the calls are asked for again."""
+        return await ApprovalRules(self._ports.blobs).revoke(rule_id)
 
     async def _list_pending_calls(self, replay_state: ReplayState) -> list[str]:
         """Return the ids of the pending calls of a run and the runs below it, as `answer` of that run takes them."""
@@ -299,16 +444,21 @@ def _complete_input(worker: Worker, request: RunRequest) -> dict[str, Any]:
 
 
 def _describe_task(worker: Worker, worker_input: dict[str, Any]) -> str:
-    """Describe the run in one line, for lists: the worker and its input."""
+    """Return a title for the run: the worker and the values of its input, such as `Hello · Jon`."""
     if worker.is_plugin:
         return job_description(worker_input)
     if worker.worker_type != BUILTIN:
-        return str(worker_input[PROMPT])
-    inputs = ", ".join(f"{name}={as_text(value)}" for name, value in worker_input.items() if value is not None)
+        return str(worker_input.get(PROMPT))
+    # A text speaks for itself; a number or a flag needs its name; a value that is left at its default says nothing.
+    inputs = ", ".join(
+        value if isinstance(value, str) else f"{name}={as_text(value)}"
+        for name, value in worker_input.items()
+        if value not in (None, "") and (len(worker_input) == 1 or value != worker.definition.input[name].default)
+    )
     line = (
-        f"{worker.definition.name or worker.definition.slug}: {inputs}"
+        f"{worker.definition.name or worker.definition.slug} · {inputs}"
         if inputs
-        else (worker.definition.description or worker.definition.slug)
+        else (worker.definition.description or worker.definition.name or worker.definition.slug)
     )
     return line if len(line) <= PREVIEW_CHARS else f"{line[: PREVIEW_CHARS - 1]}…"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 import anyio
@@ -13,13 +13,14 @@ from shopfloor.engine.engine_ports import StoragePorts
 from shopfloor.engine.error_mapping import is_shortage, is_temporary, to_run_error, tolerate_temporary_errors
 from shopfloor.engine.inbox import Inbox
 from shopfloor.engine.lifecycle import Lifecycle
-from shopfloor.engine.registry import Claim, ClaimPolicy, RunRegistry
+from shopfloor.engine.maintenance import requeue_claims
+from shopfloor.engine.registry import Claim, ClaimPolicy, RunObserver, RunRegistry
 from shopfloor.engine.slot_usage import Slot, SlotPool
 from shopfloor.engine.watchdog import Watchdog
 from shopfloor.errors import LogBusy, RunEnded, ShopfloorError, StorageError, StoreError, UnexpectedError
 from shopfloor.limits import HOST_SLOTS, INBOX_POLL_SECONDS, RUN_RETRY_SECONDS
 from shopfloor.log import RunError
-from shopfloor.ports import QueuedRun
+from shopfloor.ports import HostOffer, QueuedRun
 
 _log = logging.getLogger("shopfloor.engine")
 
@@ -28,8 +29,17 @@ class Scheduler:
     """The executor of the runs that it claims from the queue, and of those that other parts add to the registry."""
 
     def __init__(
-        self, registry: RunRegistry, ports: StoragePorts, inbox: Inbox, lifecycle: Lifecycle, *, slots: int = HOST_SLOTS
+        self,
+        registry: RunRegistry,
+        ports: StoragePorts,
+        inbox: Inbox,
+        lifecycle: Lifecycle,
+        *,
+        slots: int = HOST_SLOTS,
+        offer: Callable[[], HostOffer] = HostOffer,
     ) -> None:
+        """Create a scheduler that claims the runs that `offer` satisfies at that time."""
+        self._offer = offer
         self._registry = registry
         self._ports = ports
         self._inbox = inbox
@@ -47,9 +57,40 @@ class Scheduler:
         return bool(self._registry.claims)
 
     @property
+    def live_runs(self) -> frozenset[str]:
+        """The runs that have an attempt in this process, including those that only wait."""
+        return frozenset(self._registry.live_attempts)
+
+    @property
     def is_executing(self) -> bool:
         """Whether a run is being executed. Runs that only wait do not count."""
         return any(not attempt.slot_usage.is_suspendable for attempt in self._registry.live_attempts.values())
+
+    def set_observer(self, observer: RunObserver) -> None:
+        """Tell `observer` which runs this process executes."""
+        self._registry.observer = observer
+
+    def drain(self) -> None:
+        """Claim no more runs, and suspend those that only wait. Other runs continue to their end."""
+        self._registry.is_draining = True
+        for attempt in list(self._registry.live_attempts.values()):
+            if attempt.slot_usage.is_suspendable and attempt.interruption is None:
+                attempt.interrupt("suspended")
+
+    async def undrain(self) -> None:
+        """Claim runs again, and resume those of this host that no other host has resumed meanwhile."""
+        self._registry.is_draining = False
+        for run in await self._ports.store.runs_needing_host():
+            if run.host == self._registry.host_id and not await self._ports.reader.has_writer(run.id):
+                self._registry.resume(run.id)
+        self._registry.wake_up.set()
+
+    async def hand_over(self) -> None:
+        """Interrupt all runs, so that other hosts can resume them. For a host that drains."""
+        await self._interrupt_claims()
+        await self._delete_started()
+        own = [claim for claim in await self._ports.queue.claimed() if claim[1] == self._registry.host_id]
+        await requeue_claims(self._ports, [claim for claim in own if claim[0] not in self._registry.claims])
 
     def stop_claiming(self) -> None:
         """Claim no more runs, because the queue is lost. Runs that are being executed continue."""
@@ -76,6 +117,14 @@ class Scheduler:
     async def _interrupt_all(self) -> None:
         """Stop all attempts and wait until every claim is removed."""
         self._registry.close()
+        await self._interrupt_claims()
+        if not self._is_claiming_stopped:
+            # If this fails, the next host deletes these rows from the queue.
+            with tolerate_temporary_errors("cannot delete recorded runs and messages from the queue"):
+                await self._delete_started()
+                await self._inbox.delete_recorded()
+
+    async def _interrupt_claims(self) -> None:
         # Repeated: claimed runs may still become live.
         while self._registry.claims:
             for attempt in list(self._registry.live_attempts.values()):
@@ -83,11 +132,6 @@ class Scheduler:
             for task in self._interruptible:
                 task.cancel()
             await anyio.sleep(0.005)
-        if not self._is_claiming_stopped:
-            # If this fails, the next host deletes these rows from the queue.
-            with tolerate_temporary_errors("cannot delete recorded runs and messages from the queue"):
-                await self._delete_started()
-                await self._inbox.delete_recorded()
 
     async def _poll(self) -> None:
         # Retried at the next poll. Runs that are being executed continue.
@@ -118,7 +162,7 @@ class Scheduler:
         while slots := self._slots.acquire_free():
             claimed: list[QueuedRun] = []
             try:
-                claimed = await self._ports.queue.claim(self._registry.host_id, len(slots))
+                claimed = await self._ports.queue.claim(self._registry.host_id, len(slots), self._offer())
             finally:
                 for slot in slots[len(claimed) :]:
                     slot.release()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
 
 import anyio
 
@@ -106,11 +106,33 @@ class SlotUsage:
         finally:
             self._pausing_count -= 1
 
+    @asynccontextmanager
+    async def release_held_slot(self) -> AsyncGenerator[None]:
+        """Release the slot inside `hold_slot`, while a process of the run waits. The run cannot be suspended then."""
+        self._working_count -= 1
+        try:
+            async with self.release_slot():
+                yield
+        finally:
+            self._working_count += 1
+            if not self._is_interrupted():
+                await self._reacquire_slot()
+
     async def pause(self, seconds: float) -> None:
         """Sleep without recording the wait: the run cannot be suspended meanwhile."""
         self._pausing_count += 1
         try:
             await anyio.sleep(seconds)
+        finally:
+            self._pausing_count -= 1
+            self._update_idle()
+
+    @contextmanager
+    def prevent_suspension(self) -> Generator[None]:
+        """Keep the run in this process, even while it waits without a slot."""
+        self._pausing_count += 1
+        try:
+            yield
         finally:
             self._pausing_count -= 1
             self._update_idle()

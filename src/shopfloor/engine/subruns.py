@@ -127,6 +127,9 @@ class SubRuns:
             channel_id=first.channel_id if first else None,
             channel_name=first.channel_name if first else None,
             cwd=first.cwd if first else None,
+            approve=(first.approve if first else None) or [],
+            approve_timeout=first.approve_timeout if first else None,
+            priority=first.priority if first else 0,
         )
         origin = RunOrigin(
             parent_run_id=attempt.run_id,

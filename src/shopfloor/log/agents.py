@@ -49,14 +49,15 @@ class EndedProcess(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The session that executes an agent step."""
+    """The session that executes an agent step, or the conversation of a model step."""
 
     provider: str
-    """The provider of the agent, for example `claude-code`."""
+    """The provider of the agent or the model, for example `claude-code` or `anthropic`."""
     access_mode: str | None = None
     """How the provider is used: `subscription`, `api` or `local`."""
     session_id: str | None = None
-    """The provider's id of the session, with which it can be resumed."""
+    """The provider's id of the session, with which it can be resumed. For a conversation with a model: the path and
+    the iteration of the step that started it, as in `research.ask:0`."""
     process: Process | None = None
     """The session's process, if it has one on this host."""
     capabilities: dict[str, Any] | None = None
@@ -101,7 +102,9 @@ class Initialization(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     permission_mode: str | None = None
     """What the agent may do without approval, in the provider's term."""
     context_tokens: int | None = None
-    """The number of tokens read before the first instruction, if the agent reports it."""
+    """The number of tokens that the model read for its first answer: instructions, tools, earlier messages, prompt."""
+    context_follows: bool = False
+    """True if a further `ready` note will have `context_tokens`, as soon as the model begins to answer."""
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -103,6 +103,16 @@ def format_timestamp(ms: int) -> str:
     return f"{_format_second(seconds)}.{rest:03d}Z"
 
 
+_DURATION = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)(ms|s|m|h|d|w)?", re.ASCII)
+_UNIT_SECONDS = {"ms": 0.001, "": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+
+
+def parse_duration(text: str) -> float | None:
+    """Return the seconds of a duration such as `90`, `45s`, `1.5h` or `2d`; None if the text is none, or is 0."""
+    found = _DURATION.fullmatch(text.strip())
+    return float(found[1]) * _UNIT_SECONDS[found[2] or ""] or None if found else None
+
+
 @lru_cache(maxsize=2)
 def _format_second(seconds: int) -> str:
     # Not with strftime, which looks up the time zone each time.

@@ -40,6 +40,20 @@ class RunError(msgspec.Struct, frozen=True, kw_only=True):
     """What to do about the error, if anything."""
 
 
+class FailureDecision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What follows the failure of a step."""
+
+    action: Literal["retry", "fallback", "abort"]
+    """`retry`: the step is tried again; `abort`: it is not; `fallback` is reserved for another provider that takes
+    over, and not written yet."""
+    try_: int | None = msgspec.field(default=None, name="try")
+    """The number of the next try, for `retry`."""
+    delay_seconds: float | None = None
+    """Seconds until the next try, for `retry`."""
+    provider: str | None = None
+    """The provider that takes over, for `fallback`."""
+
+
 class ClientInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The program that dispatched a run, as the program itself says."""
 
@@ -49,6 +63,28 @@ class ClientInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Its version."""
     session_id: str | None = None
     """Its own id of the session or conversation."""
+
+
+class BasedOn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The earlier run that a run was made from."""
+
+    run_id: str
+    """The earlier run."""
+    kind: Literal["rerun", "reply", "fork"]
+    """`rerun`: the worker was run again. `reply`: the agent's session continues. `fork`: the run up to an event."""
+    seq: int | None = None
+    """For a fork: the last event of the earlier run that the run starts with."""
+    events: int | None = None
+    """For a fork: how many events are copied from the earlier run. They follow the first event of the run."""
+
+
+class Requirements(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a host must have to execute a run."""
+
+    labels: dict[str, str] = {}
+    """Labels of the host, with their values."""
+    providers: list[str] = []
+    """Providers that the host must have, sorted."""
 
 
 class Awaits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -117,6 +153,16 @@ class RunStarted(_Named, frozen=True, kw_only=True):
     """The working directory, if the request names one."""
     client_wait_seconds: float | None = None
     """How long each client tool call waits for the client that executes the run; then the run is cancelled."""
+    approve: list[str] | None = None
+    """The patterns of calls that a person has to approve in this run, beside those of the worker."""
+    approve_timeout: float | None = None
+    """Seconds after which a call without a decision is denied, if the request sets it."""
+    based_on: BasedOn | None = None
+    """The earlier run that this run repeats, continues or forks."""
+    priority: int = 0
+    """Queued runs with a higher priority start first: from -100 to 100."""
+    requires: Requirements | None = None
+    """What the host must have that executes the run; omitted if any host can."""
     executor: Literal["caller"] | None = None
     """`caller` if the process that requested the run executes the attempt itself, as `shopfloor run` does."""
     masked: bool = False
@@ -165,7 +211,7 @@ class StepStarted(_StepPayload, frozen=True, kw_only=True):
     process: Process | None = None
     """The process of the step, already created and waiting to start."""
     session: Session | None = None
-    """The session that executes the step, for an agent."""
+    """The session that executes the step, for an agent; for a model its conversation."""
     branches: list[str] | None = None
     """The path segments that the step starts at once, for a step with branches."""
 
@@ -179,6 +225,8 @@ class _StepEnd(_StepPayload, frozen=True, kw_only=True):
     """What to do about the error, if anything."""
     retryable: bool | None = None
     """Whether the same step could succeed another time."""
+    decision: FailureDecision | None = None
+    """What follows the error; omitted on success, and if the step was interrupted from outside."""
     result: Any = None
     """The result; for a command `exit_code`, `signal` if a signal killed it, and `stdout_truncated` if later steps
     got only the end of its output."""
@@ -233,6 +281,8 @@ class UserMessage(_Payload, frozen=True, kw_only=True, tag_field="role", tag="us
     """The composed system prompt."""
     synthetic: bool = False
     """True if the agent's program wrote the message by itself."""
+    session: Session | None = None
+    """The session with its new process, for the first message to an agent whose step is resumed."""
     clock: Clock | None = None
     """`reader` if the timestamp is not the agent's own."""
     truncated: bool = False
@@ -251,6 +301,8 @@ class AssistantMessage(_Payload, frozen=True, kw_only=True, tag_field="role", ta
     """The provider's id of the session."""
     model: str | None = None
     """The model that wrote it."""
+    provider: str | None = None
+    """The provider of the model, if the step has no session that names it."""
     cost: Cost | None = None
     """Cost of this message."""
     usage: Usage | None = None

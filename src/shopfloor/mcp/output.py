@@ -18,7 +18,14 @@ from shopfloor.mcp.limits import (
     MCP_QUESTIONS,
     MCP_TEXT_CHARS,
 )
-from shopfloor.views import DEFINITION_CHANGED, RATE_LIMIT, definition_wait_message, strip_hit_marks
+from shopfloor.views import (
+    APPROVAL,
+    DEFINITION_CHANGED,
+    RATE_LIMIT,
+    approval_question,
+    definition_wait_message,
+    strip_hit_marks,
+)
 
 _TO_STATUS: Final = {"done": "completed"}
 _FROM_STATUS: Final = {"completed": "done"}
@@ -177,6 +184,8 @@ def question_text(call: Mapping[str, Any]) -> str:
         return given
     if call["kind"] == DEFINITION_CHANGED:
         return definition_wait_message(given)
+    if call["kind"] == APPROVAL:
+        return approval_question(given)
     for name in ("question", "message", "prompt", "title"):
         if call["kind"] != "client_tool" and isinstance(fields.get(name), str):
             return cast("str", fields[name])

@@ -50,7 +50,7 @@ from shopfloor.mcp.results import fetch_output
 from shopfloor.mcp.session import Session, run_link
 from shopfloor.mcp.waiting import Detail, fetch_detail, wait_for_change, wait_for_end
 from shopfloor.mcp.worker_catalog import CatalogCache
-from shopfloor.views import describe_inputs
+from shopfloor.views import APPROVAL, describe_inputs
 
 _CHANNEL: Final = "mcp"
 
@@ -253,11 +253,14 @@ def _to_answer(answer: Any, call: dict[str, Any]) -> Any:
     options = question_options(call)
     text = str(answer).strip()
     if options and text not in options:
+        if call["kind"] == APPROVAL and not text.isdecimal():
+            # The server knows the other words, and reads the reason of a denial.
+            return text
         if not (text.isdecimal() and 1 <= int(text[:9]) <= len(options)):
             listed = " / ".join(f"{number}. {one_line(option)}" for number, option in enumerate(options, start=1))
             raise InvalidParameter(f"{one_line(text)!r} is not one of the options", hint=f"the options are: {listed}")
         text = options[int(text) - 1]
-    if call["kind"] == "question":
+    if call["kind"] in ("question", APPROVAL):
         return text
     if not isinstance(answer, str):
         return answer

@@ -8,7 +8,7 @@ alike.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -51,15 +51,28 @@ class AgentRequest(msgspec.Struct, frozen=True, kw_only=True):
     read_only: bool = False
     """Whether the agent may read files but not change anything."""
     own_tools: list[OwnTool] = []
+    approve: list[str] = []
+    """Patterns of calls that a person has to approve: the program has to ask before each call of these tools."""
     sandbox: bool = False
     """Run the agent's commands in the provider's sandbox; if the sandbox cannot start, nothing runs."""
     resume: str | None = None
     """The provider's id of the session to resume."""
+    fork_session: bool = False
+    """Continue a copy of the resumed session; the original stays as it is."""
     prior_usage: Usage | None = None
     """The usage of the resumed session before this run, if known. If None, a launcher that needs the number looks it
     up."""
     session_id: str
     """A fresh UUID, for providers that let the caller choose the id of a session."""
+
+
+class PermissionRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """The program asks whether it may call a tool, and waits for the answer on its standard input."""
+
+    request_id: str
+    tool: str
+    tool_input: Any
+    tool_id: str | None = None
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,6 +84,11 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str | None = None
     """The provider's session id, if it is known before the program starts."""
     access_mode: AccessMode = "api"
+    answer_permission: Callable[[PermissionRequest, str | None], bytes] | None = None
+    """Encodes the answer to a request for permission, which the program reads from its standard input: the reason of a
+    denial, or None to allow the call. None: the program asks nothing, and its standard input ends after `stdin`."""
+    is_preapproved: Callable[[PermissionRequest], bool] | None = None
+    """Returns whether a call that the program asks for may be made, if no pattern of the request concerns it."""
     prior_usage: Usage | None = None
     """The usage of a resumed session before this run, for providers whose totals include earlier usage."""
 
@@ -79,6 +97,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """The options that a provider supports, and what its reports contain."""
 
     resume: bool = False
+    fork_session: bool = False
+    """Whether a session can be continued as a copy, so that the original stays as it is."""
     tool_limits: bool = False
     read_only: bool = False
     max_turns: bool = False
@@ -90,6 +110,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     usage: bool = False
     sub_agents: bool = False
     own_tools: bool = False
+    approvals: bool = False
+    """Whether the program can ask before it calls a tool, and wait for the answer."""
     sandbox: bool = False
     code_generation: bool = True
     web_search: bool = False
@@ -106,9 +128,13 @@ class ProviderInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Path of the program; None if it is not installed."""
     version: str | None = None
     problem: str | None = None
-    """What is wrong with the installed program."""
+    """What is wrong with the installed program, or with the login."""
     login: str | None = None
     """The variable or file with the credentials; None if there are none."""
+    access_mode: AccessMode | None = None
+    """How a run that starts now is paid for; None without credentials."""
+    answers: bool | None = None
+    """Whether the provider answered a request that costs nothing; None if it was not asked, or offers none."""
     install: str
     """The command that installs what is missing."""
     capabilities: Capabilities
@@ -208,6 +234,12 @@ class UsageDelta(msgspec.Struct, frozen=True, kw_only=True):
     """Cost by the agent's own prices, if it reports them."""
 
 
+class ContextSize(msgspec.Struct, frozen=True, kw_only=True):
+    """How many tokens the model of the main agent reads for its first message. Reported at most once."""
+
+    tokens: int
+
+
 class SessionEnded(msgspec.Struct, frozen=True, kw_only=True):
     """The last report of a session, with the outcome as the agent reports it. There is always exactly one.
 
@@ -240,7 +272,28 @@ class SessionEnded(msgspec.Struct, frozen=True, kw_only=True):
     at: str | None = None
 
 
-AgentReport = TranscriptItem | MessageDelta | SubAgentStarted | SubAgentEnded | UsageDelta | SessionEnded
+class PermissionWithdrawn(msgspec.Struct, frozen=True):
+    """The program no longer asks: it will not read the answer to this request."""
+
+    request_id: str
+
+
+class PromptAnswered(msgspec.Struct, frozen=True):
+    """The program has answered its prompt. If its standard input is open, it waits there for another prompt."""
+
+
+AgentReport = (
+    TranscriptItem
+    | MessageDelta
+    | SubAgentStarted
+    | SubAgentEnded
+    | UsageDelta
+    | ContextSize
+    | SessionEnded
+    | PermissionRequest
+    | PermissionWithdrawn
+    | PromptAnswered
+)
 
 
 class Normalizer(Protocol):
@@ -249,6 +302,11 @@ class Normalizer(Protocol):
     @property
     def has_timestamps(self) -> bool:
         """Whether reports may have timestamps."""
+        ...
+
+    @property
+    def reports_context(self) -> bool:
+        """Whether a `ContextSize` is expected after the agent is ready."""
         ...
 
     def feed(self, data: bytes) -> list[AgentReport]:

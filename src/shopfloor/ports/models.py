@@ -66,6 +66,10 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 class Models(Protocol):
     """Access to language models."""
 
+    def access_mode(self, model: str) -> Literal["api", "local"]:
+        """Return `local` for a model that a script on this machine plays, and `api` for any other."""
+        ...
+
     def check(self, model: str) -> None:
         """Raise `UnknownModel` if no provider can have a model of this name. Sends no request."""
         ...

@@ -65,6 +65,8 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     error: str | None = None
     completed_at: str | None = None
     cost_usd: float | None = None
+    progress: Any = None
+    """How far the job is, from 0 to 1. Plugins may add it; other values are ignored."""
 
 
 class JobItem(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

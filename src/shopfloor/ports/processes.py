@@ -33,6 +33,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     env: dict[str, str] = {}
     stdin: bytes = b""
     """The content of the standard input."""
+    keeps_stdin_open: bool = False
+    """Whether `Child.write` adds to the standard input, until `Child.close_stdin`. Otherwise it ends after `stdin`."""
     inherits_stdin: bool = False
     """Let the program read our standard input directly. `stdin` is empty then."""
 
@@ -72,6 +74,14 @@ class Child(Protocol):
 
     async def read(self) -> OutputChunk | None:
         """Return the next output, or None at the end. Loses nothing if cancelled."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """Add to the standard input of a command that keeps it open. Does nothing if the program reads no more."""
+        ...
+
+    def close_stdin(self) -> None:
+        """End the standard input of a command that keeps it open."""
         ...
 
     async def wait(self) -> Exit:

@@ -7,7 +7,8 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from shopfloor.log import RunStarted
+from shopfloor.log import Requirements, RunStarted
+from shopfloor.ports.placement import HostOffer
 
 
 class QueuedRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,6 +25,16 @@ class QueuedRun(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def root_run_id(self) -> str:
         return self.started.root_run_id or self.run_id
+
+
+class QueueGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """The unclaimed runs that require the same of their host."""
+
+    requires: Requirements | None
+    total: int
+    first: list[QueuedRun]
+    """The runs that start next, at most as many as requested."""
+    oldest_queued_at: str | None
 
 
 ANSWER_ID_PREFIX = "answer:"
@@ -54,8 +65,16 @@ class Queue(Protocol):
         """
         ...
 
-    async def claim(self, host: str, limit: int) -> list[QueuedRun]:
-        """Claim the oldest unclaimed runs for `host`, at most `limit`."""
+    async def claim(self, host: str, limit: int, offer: HostOffer) -> list[QueuedRun]:
+        """Claim unclaimed runs whose requirements `offer` satisfies, at most `limit`.
+
+        Runs with the highest priority come first, and among equals the oldest. The time does not depend on the number
+        of queued runs, nor on runs that the offer does not satisfy.
+        """
+        ...
+
+    async def groups(self, *, limit: int) -> list[QueueGroup]:
+        """Return the unclaimed runs by their requirements, each group with its first `limit` runs."""
         ...
 
     async def claim_one(self, run_id: str, host: str, *, previous_host: str | None = None) -> QueuedRun | None:
@@ -64,6 +83,10 @@ class Queue(Protocol):
 
     async def find(self, run_id: str) -> QueuedRun | None:
         """Return a run that has not started, whether claimed or not."""
+        ...
+
+    async def next_unclaimed(self, offer: HostOffer) -> str | None:
+        """Return the run that a host with this offer claims next; None if there is none."""
         ...
 
     async def mark_started(self, run_ids: Sequence[str]) -> None:

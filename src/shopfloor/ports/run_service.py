@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from shopfloor.log import BasedOn
 from shopfloor.ports import run_fields
 
 
@@ -22,6 +23,10 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     idempotency_key: run_fields.IdempotencyKey = None
     cwd: run_fields.Folder = None
     client: run_fields.Client = None
+    approve: run_fields.Approve = []
+    approve_timeout: run_fields.ApproveTimeout = None
+    priority: run_fields.Priority = 0
+    labels: run_fields.Labels = {}
 
 
 class RunOrigin(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +40,8 @@ class RunOrigin(msgspec.Struct, frozen=True, kw_only=True):
     """Number of ancestors."""
     client_wait_seconds: float | None = None
     """How long each call of a client tool waits for its result; None: without limit."""
+    based_on: BasedOn | None = None
+    """The earlier run that the new run repeats or continues."""
 
 
 class CallResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +50,21 @@ class CallResult(msgspec.Struct, frozen=True, kw_only=True):
     call_id: str
     result: Any = None
     error: str | None = None
+
+
+class ApprovalRule(msgspec.Struct, frozen=True, kw_only=True):
+    """Calls that a worker may make without asking, because a person approved them for always."""
+
+    id: str
+    worker: str
+    """The slug of the worker."""
+    origin: str | None
+    """Where the worker comes from. A worker with the same slug from elsewhere asks."""
+    pattern: str
+    """The calls, such as `Bash(git push*)`."""
+    run_id: str
+    """The run in which the person approved them."""
+    created_at: str
 
 
 class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +89,10 @@ class RunService(Protocol):
     """The engine as callers use it. Each method returns when the request is stored durably."""
 
     async def dispatch(self, request: RunRequest, origin: RunOrigin | None = None) -> str:
-        """Queue a new run and return its id. Raises `WorkerNotFound`, `InvalidInput`, `StorageFull`."""
+        """Queue a new run and return its id.
+
+        Raises `WorkerNotFound`, `InvalidInput`, `ProviderDisabled`, `StorageFull`.
+        """
         ...
 
     async def answer(self, run_id: str, results: list[CallResult]) -> None:
@@ -83,6 +108,37 @@ class RunService(Protocol):
 
     async def resume(self, run_id: str) -> None:
         """Resume a run that has no host. Raises `RunNotFound`, `RunEnded`, `RunRunning`."""
+        ...
+
+    async def rerun(
+        self, run_id: str, changed_input: dict[str, Any] | None = None, *, idempotency_key: str | None = None
+    ) -> str:
+        """Queue a new run of the same worker with the same input, except what `changed_input` has. Return its id.
+
+        Raises `RunNotFound`, `WorkerNotFound`, `InvalidInput`, and `ConflictError` for a run that cannot be repeated.
+        """
+        ...
+
+    async def reply(self, run_id: str, text: str, *, idempotency_key: str | None = None) -> str:
+        """Queue a new run that continues the agent session of a run with a new prompt. Return its id.
+
+        Raises `RunNotFound`, `RunRunning`, `UnsupportedOption`, and `ConflictError` for a run without such a session.
+        """
+        ...
+
+    async def fork(self, run_id: str, seq: int, *, idempotency_key: str | None = None) -> str:
+        """Queue a new run that starts with the events of a run up to `seq`. Return its id. The old log is only read.
+
+        Raises `RunNotFound`, `InvalidParameter`, `DefinitionChanged`, and `ConflictError` inside an agent's session.
+        """
+        ...
+
+    async def approval_rules(self) -> list[ApprovalRule]:
+        """Return the calls that workers may make without asking, newest first."""
+        ...
+
+    async def revoke_approval(self, rule_id: str) -> ApprovalRule:
+        """Delete a rule by the beginning of its id: the calls are asked for again. Raises `NotFoundError`."""
         ...
 
     def find_worker(self, name: str, /, *, folder: str | None = None) -> WorkerInfo:

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
 from shopfloor.errors import ShopfloorError
-from shopfloor.views import FleetEvent, Notification, RunRow, SearchChunk, TimelineRow
+from shopfloor.views import (
+    FleetEvent,
+    Notification,
+    ProviderObservation,
+    RunRow,
+    SearchChunk,
+    StatChange,
+    StoredStats,
+    TimelineRow,
+)
+
+RunOrder = Literal["newest", "oldest", "cost", "duration"]
+"""The order of a list: by start, or by the cost with sub-runs or the duration, highest first and unknown last."""
 
 
 class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,10 +35,25 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
     """True for runs without a parent, False for runs with a parent."""
     name: str | None = None
     """Name of the worker."""
+    based_on: str | None = None
+    """Only runs that repeat, continue or fork this run."""
     started_after: str | None = None
     """Exclusive. UTC with milliseconds, as in logs."""
     started_before: str | None = None
     """Exclusive. UTC with milliseconds, as in logs."""
+    model: str | None = None
+    """The model that wrote the newest message."""
+    provider: str | None = None
+    """The provider of the newest session or model."""
+    error_code: str | None = None
+    min_cost_usd: float | None = None
+    """Inclusive. The cost of the run and its sub-runs; a run without a known cost does not match."""
+    max_cost_usd: float | None = None
+    """Inclusive."""
+    min_duration_ms: int | None = None
+    """Inclusive. A run that has not ended does not match."""
+    max_duration_ms: int | None = None
+    """Inclusive."""
     search: str | None = None
     """Words and "quoted phrases", all of which must match: anywhere in the task, also inside of words, or as complete
     words in any text of the run. The last word may be incomplete. The first characters of a run id match too."""
@@ -111,17 +138,48 @@ class ViewUpdate(msgspec.Struct, frozen=True, kw_only=True):
     """The fleet events that the new events cause."""
     notifications: list[Notification] = []
     """What hooks are notified of the new events. Stored as deliveries, once, as fleet events are."""
+    stats: list[StatChange] = []
+    """The changes of statistics that the new events cause."""
+    observations: list[ProviderObservation] = []
+    """What the new events say about providers."""
+
+
+class StatsDays(msgspec.Struct, frozen=True):
+    """The days of statistics, as quarters of an hour since 1970: those where a day begins, and the end of the last."""
+
+    starts: tuple[int, ...]
+    today: tuple[int, int]
+    """The first quarter of an hour of today, and of tomorrow."""
 
 
 class Store(Protocol):
     """The database of runs."""
 
     async def list_runs(
-        self, run_filter: RunFilter, /, *, limit: int, offset: int = 0, cursor: str | None = None
+        self,
+        run_filter: RunFilter,
+        /,
+        *,
+        limit: int,
+        offset: int = 0,
+        cursor: str | None = None,
+        order: RunOrder = "newest",
     ) -> RunPage:
-        """Return runs, newest first, without `row.result`.
+        """Return runs, newest first unless `order` says otherwise, without `row.result`.
 
-        With a cursor, `offset` is ignored. Raises `InvalidParameter` for an invalid cursor.
+        With a cursor, `offset` is ignored. Raises `InvalidParameter` for an invalid cursor, or one of another order.
+        """
+        ...
+
+    async def count_by_status(self, run_filter: RunFilter, /) -> dict[str, int]:
+        """Return how many runs match, by status. The statuses of the filter are ignored."""
+        ...
+
+    async def stats(self, run_filter: RunFilter, days: StatsDays, /) -> StoredStats:
+        """Return the sums for statistics of the matching runs: of what happened on the days, whenever the runs started.
+
+        A filter by start selects runs, as in a list. Sums by worker and for roots are kept; for any other filter they
+        are computed from the matching runs. Raises `InvalidParameter` if these are more than `STATS_RUNS`.
         """
         ...
 
@@ -145,6 +203,13 @@ class Store(Protocol):
         """Pin or unpin a run. Return False if there is no such run."""
         ...
 
+    async def start_waits(self, since: str, *, limit: int) -> list[float]:
+        """Return how many seconds each run was queued that started after `since`, for the `limit` newest of them.
+
+        Runs that were not queued are left out.
+        """
+        ...
+
     # The rest is used to keep the views.
 
     async def view_states(self, run_ids: Sequence[str]) -> dict[str, ViewState]:
@@ -165,6 +230,17 @@ class Store(Protocol):
 
     async def due_runs(self, now: str) -> list[str]:
         """Return the runs that have a wait which ends at `now` or before."""
+        ...
+
+    async def overdue_parents(self) -> list[str]:
+        """Return the runs that wait although a sub-run that they wait for has ended.
+
+        The process that ended the sub-run resumes them, unless it dies before.
+        """
+        ...
+
+    async def recent_durations(self, name: str, *, limit: int) -> list[int]:
+        """Return the durations in milliseconds of the newest completed runs of a worker, at most `limit`."""
         ...
 
     async def apply(self, changes: Sequence[ViewUpdate], *, feed_position: int | None = None) -> None:

@@ -16,7 +16,15 @@ from shopfloor.record.fs import (
 from shopfloor.record.reader import Cursor, Problem, ProblemHandler, ReadCache, complete_bytes, follow, last_entry, read
 from shopfloor.record.recorder import Durability, Recorder, RecorderStats
 from shopfloor.record.repair import Repair, torn_files
-from shopfloor.record.storage import Storage, has_active_host, host_lock_path, is_host_alive, require_private_folder
+from shopfloor.record.storage import (
+    Storage,
+    has_active_host,
+    host_drain_path,
+    host_lock_path,
+    is_host_accepting,
+    is_host_alive,
+    require_private_folder,
+)
 
 __all__ = [
     "UNKNOWN_SEQ",
@@ -37,7 +45,9 @@ __all__ = [
     "follow",
     "force_to_disk",
     "has_active_host",
+    "host_drain_path",
     "host_lock_path",
+    "is_host_accepting",
     "is_host_alive",
     "is_locked",
     "last_entry",

@@ -214,13 +214,24 @@ def is_host_alive(hosts: Path, host: str) -> bool:
     return path is not None and is_locked(path)
 
 
+def host_drain_path(hosts: Path, host: str) -> Path | None:
+    """Return the file that exists while a host is draining; None if `host` is not a valid host name."""
+    return hosts / f"{host}.draining" if _HOST_NAME.fullmatch(host) else None
+
+
+def is_host_accepting(hosts: Path, host: str) -> bool:
+    """Return whether the host is alive and not draining, so that it resumes its waiting runs itself."""
+    path = host_drain_path(hosts, host)
+    return path is not None and is_host_alive(hosts, host) and not path.exists()
+
+
 def has_active_host(log: Path, host: str | None) -> bool:
     """Return whether a process executes the run with this log. `host` is the host of the newest attempt.
 
-    A process executes the run if it has locked the log for writing, or if it is this host and alive.
+    A process executes the run if it has locked the log for writing, or if it is this host, alive and not draining.
     Hosts are looked up in the storage that contains the log. A log outside a storage has none.
     """
-    return is_locked(log) or (host is not None and is_host_alive(log.parent.parent / "hosts", host))
+    return is_locked(log) or (host is not None and is_host_accepting(log.parent.parent / "hosts", host))
 
 
 def require_private_folder(folder: Path) -> None:

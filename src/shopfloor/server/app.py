@@ -14,7 +14,22 @@ from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddle
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from shopfloor.server import artifact_downloads, execution_stream, fleet, hooks, logs, rpc, run_actions, runs, streams
+from shopfloor.server import (
+    approvals,
+    artifact_downloads,
+    execution_stream,
+    fleet,
+    hooks,
+    hosts,
+    logs,
+    providers,
+    queue,
+    rpc,
+    run_actions,
+    runs,
+    stats,
+    streams,
+)
 from shopfloor.server.auth import AuthMiddleware, LoginLimiter
 from shopfloor.server.body_limit import BodyLimitMiddleware
 from shopfloor.server.client_tracker import ClientTracker
@@ -25,7 +40,22 @@ from shopfloor.server.logs import LOG_MEDIA_TYPE
 from shopfloor.server.run_tree import SpanCache
 from shopfloor.server.services import Services
 
-_MODULES = (runs, logs, artifact_downloads, run_actions, execution_stream, streams, fleet, hooks, rpc)
+_MODULES = (
+    runs,
+    stats,
+    logs,
+    artifact_downloads,
+    run_actions,
+    approvals,
+    execution_stream,
+    streams,
+    queue,
+    fleet,
+    hosts,
+    providers,
+    hooks,
+    rpc,
+)
 OPERATIONS = tuple(operation for module in _MODULES for operation in module.operations.all)
 
 

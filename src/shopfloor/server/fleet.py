@@ -11,9 +11,9 @@ from starlette.responses import Response
 
 from shopfloor.errors import NotFoundError
 from shopfloor.server.fleet_feed import GAP, FeedItem, FleetFeed
+from shopfloor.server.fleet_models import FleetEventList
 from shopfloor.server.openapi import Operations
 from shopfloor.server.parameters import FleetPageParams, FleetStreamParams
-from shopfloor.server.response_models import FleetEventList
 from shopfloor.server.responses import describe_json, describe_stream, get_services, json_response
 from shopfloor.server.sse import Frames, frame, log_frame
 from shopfloor.server.streams import event_stream

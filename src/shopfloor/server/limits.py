@@ -9,6 +9,8 @@ LIST_MAX: Final = 500
 """Runs on a page of the list, at most."""
 OFFSET_MAX: Final = 1_000_000
 """The largest offset into the list; use a cursor beyond it."""
+INTERRUPTED_PAGES: Final = 10
+"""Pages of `LIST_MAX` running runs that are checked for a list of interrupted runs."""
 TIMELINE_DEFAULT: Final = 200
 """Rows on a page of a timeline, by default."""
 LOG_DEFAULT: Final = 200

@@ -178,11 +178,17 @@ async def run_spans(request: Request, params: RunParams) -> Response:
             raise
         # A queued run has no log and therefore no spans yet.
         state = Spans()
+    figures = state.figures
     return json_response(
         SpanList(
             spans=state.spans,
             last_seq=state.last_seq,
             started_at=state.started_at,
             ended_at=state.ended_at,
+            files_changed=len(figures.files),
+            lines_added=figures.lines_added,
+            lines_removed=figures.lines_removed,
+            calls_failed=figures.calls_failed,
+            context_tokens=figures.context_tokens,
         )
     )

@@ -9,9 +9,9 @@ from typing import Annotated, Final, Literal
 from msgspec import Meta, Struct
 
 from shopfloor.errors import InvalidParameter, InvalidRunId, RunNotFound
-from shopfloor.limits import FILTER_MAX_CHARS, WORKER_NAME_MAX_CHARS
+from shopfloor.limits import FILTER_MAX_CHARS, STATS_DAYS, STATS_DEFAULT_DAYS, WORKER_NAME_MAX_CHARS
 from shopfloor.log import is_run_id, validate_run_id
-from shopfloor.ports import FleetFilter, run_fields
+from shopfloor.ports import FleetFilter, RunFilter, RunOrder, run_fields
 from shopfloor.server.limits import (
     EVENTS_MAX,
     FIND_DEFAULT,
@@ -43,6 +43,7 @@ _ShortText = run_fields.ShortText
 _FilterText = Annotated[str, Meta(max_length=FILTER_MAX_CHARS)]
 
 RunId = Annotated[_RunId, Meta(description="The id of the run.")]
+HostId = Annotated[_ShortText, Meta(description="The id of the host.")]
 AgentId = Annotated[_ShortText | None, Meta(description="The owner of the run; a run of another owner is not found.")]
 AfterSeq = Annotated[_SafeInteger, Meta(description="Only events after this `seq`.")]
 EventLimit = Annotated[int, Meta(ge=1, le=EVENTS_MAX, description="The maximum number of events or rows.")]
@@ -60,6 +61,12 @@ def require_run_id(text: str) -> str:
 
 class NoParams(Struct, frozen=True):
     """The parameters of an operation that has none."""
+
+
+class HostParams(Struct, frozen=True, kw_only=True):
+    """A host, by its id in the path."""
+
+    host_id: HostId
 
 
 class RunParams(Struct, frozen=True, kw_only=True):
@@ -81,6 +88,18 @@ class HookParams(Struct, frozen=True, kw_only=True):
     """A hook, by its id in the path."""
 
     hook_id: Annotated[_ShortText, Meta(description="The id of the hook.")]
+
+
+class ApprovalParams(Struct, frozen=True, kw_only=True):
+    """A rule of approvals, by its id or the beginning of it in the path."""
+
+    rule_id: Annotated[str, Meta(pattern=r"^[0-9a-f]{1,16}$", description="The rule.")]
+
+
+class ProviderParams(Struct, frozen=True, kw_only=True):
+    """A provider, by its name in the path."""
+
+    name: Annotated[_ShortText, Meta(description="The name of the provider.")]
 
 
 class DeleteParams(RunParams, frozen=True, kw_only=True):
@@ -216,23 +235,35 @@ class TimelineParams(_WorkerParams, frozen=True, kw_only=True):
     after: Annotated[_SafeInteger, Meta(description="Only rows with a larger `id`.")] = 0
 
 
-class ListParams(Struct, frozen=True, kw_only=True):
-    """A filter for runs, and a page of the result."""
+_Status = Literal["all", "queued", "running", "waiting", "done", "failed", "cancelled"]
+_ListStatus = Literal["all", "queued", "running", "interrupted", "waiting", "done", "failed", "cancelled"]
+_Amount = Annotated[float, Meta(ge=0, le=MAX_SAFE_INTEGER)]
+
+
+class _FilterParams(Struct, frozen=True, kw_only=True):
+    """A filter for runs."""
 
     agent_id: Annotated[_ShortText | None, Meta(description="Only runs of this owner.")] = None
-    limit: Annotated[int, Meta(ge=1, le=LIST_MAX, description="The maximum number of runs.")] = LIST_DEFAULT
-    offset: Annotated[int, Meta(ge=0, le=OFFSET_MAX, description="Skip this many runs, newest first.")] = 0
-    status: Annotated[
-        Literal["all", "queued", "running", "waiting", "done", "failed", "cancelled"],
-        Meta(description="Only runs with this status."),
-    ] = "all"
     worker_type: Annotated[_ShortText | None, Meta(description="Only runs of this worker type.")] = None
     channel_id: Annotated[_ShortText | None, Meta(description="Only runs from this channel.")] = None
     parent: Annotated[_RunId | None, Meta(description="Only runs that this run called.")] = None
     roots: Annotated[bool, Meta(description="Only runs that no other run called.")] = False
     worker: Annotated[_ShortText | None, Meta(description="Only runs of the worker with this name.")] = None
-    since: Annotated[_Time | None, Meta(description="Only runs started after this time (RFC 3339).")] = None
-    until: Annotated[_Time | None, Meta(description="Only runs started before this time (RFC 3339).")] = None
+    model: Annotated[_ShortText | None, Meta(description="Only runs whose newest message this model wrote.")] = None
+    provider: Annotated[
+        _ShortText | None, Meta(description="Only runs whose newest session or model has this provider.")
+    ] = None
+    error: Annotated[_ShortText | None, Meta(description="Only runs that ended with this error code.")] = None
+    min_cost: Annotated[
+        _Amount | None, Meta(description="Only runs that cost at least this, in US dollars, with their sub-runs.")
+    ] = None
+    max_cost: Annotated[
+        _Amount | None, Meta(description="Only runs whose cost is known and at most this, with their sub-runs.")
+    ] = None
+    min_duration_ms: Annotated[_SafeInteger | None, Meta(description="Only runs that took at least this long.")] = None
+    max_duration_ms: Annotated[
+        _SafeInteger | None, Meta(description="Only runs that have ended and took at most this long.")
+    ] = None
     q: Annotated[
         _FilterText | None,
         Meta(
@@ -240,13 +271,89 @@ class ListParams(Struct, frozen=True, kw_only=True):
             "the task, or whole words in any text of the run."
         ),
     ] = None
-    cursor: Annotated[
-        _ShortText | None, Meta(description="`next` of the previous page; `offset` is ignored with it.")
-    ] = None
 
     def __post_init__(self) -> None:
         if self.parent is not None:
             require_run_id(self.parent)
+
+    def run_filter(self, *, statuses: tuple[str, ...] | None, since: str | None, until: str | None) -> RunFilter:
+        """Return the filter for runs with these statuses that started in this range."""
+        return RunFilter(
+            agent_id=self.agent_id,
+            statuses=statuses,
+            worker_type=self.worker_type,
+            channel_id=self.channel_id,
+            parent_run_id=self.parent,
+            roots=self.roots or None,
+            name=self.worker,
+            model=self.model,
+            provider=self.provider,
+            error_code=self.error,
+            min_cost_usd=self.min_cost,
+            max_cost_usd=self.max_cost,
+            min_duration_ms=self.min_duration_ms,
+            max_duration_ms=self.max_duration_ms,
+            started_after=to_utc("since", since),
+            started_before=to_utc("until", until),
+            search=_search_words(self.q),
+        )
+
+
+class CountParams(_FilterParams, frozen=True, kw_only=True):
+    """A filter for runs that are counted."""
+
+    status: Annotated[_ListStatus, Meta(description="Ignored: all statuses are counted.")] = "all"
+    since: Annotated[_Time | None, Meta(description="Only runs started after this time (RFC 3339).")] = None
+    until: Annotated[_Time | None, Meta(description="Only runs started before this time (RFC 3339).")] = None
+
+
+class ListParams(_FilterParams, frozen=True, kw_only=True):
+    """A filter for runs, and a page of the result."""
+
+    limit: Annotated[int, Meta(ge=1, le=LIST_MAX, description="The maximum number of runs.")] = LIST_DEFAULT
+    offset: Annotated[int, Meta(ge=0, le=OFFSET_MAX, description="Skip this many runs.")] = 0
+    status: Annotated[
+        _ListStatus,
+        Meta(description="Only runs with this status. `interrupted` runs are `running` runs that no process executes."),
+    ] = "all"
+    since: Annotated[_Time | None, Meta(description="Only runs started after this time (RFC 3339).")] = None
+    until: Annotated[_Time | None, Meta(description="Only runs started before this time (RFC 3339).")] = None
+    sort: Annotated[
+        RunOrder,
+        Meta(
+            description="The order: `newest` or `oldest` by start; `cost` with sub-runs, or `duration`, highest first "
+            "and unknown last."
+        ),
+    ] = "newest"
+    cursor: Annotated[
+        _ShortText | None,
+        Meta(description="`next` of the previous page with the same `sort`; `offset` is ignored with it."),
+    ] = None
+
+
+class StatsParams(_FilterParams, frozen=True, kw_only=True):
+    """A filter for runs, and the days that statistics are about."""
+
+    status: Annotated[_Status, Meta(description="Only runs with this status.")] = "all"
+    since: Annotated[
+        _Time | None,
+        Meta(
+            description="The range begins with the day of this time (RFC 3339); without it, it has "
+            f"{STATS_DEFAULT_DAYS} days. At most {STATS_DAYS} days."
+        ),
+    ] = None
+    until: Annotated[
+        _Time | None, Meta(description="The range ends with the day of this time (RFC 3339); without it, with today.")
+    ] = None
+    tz: Annotated[
+        _ShortText,
+        Meta(description="The time zone of the days: a name such as `Europe/Berlin`, or an offset such as `+02:00`."),
+    ] = "UTC"
+
+
+def _search_words(query: str | None) -> str | None:
+    """Return the words to search for, without NUL characters, or None if there are none."""
+    return " ".join(query.replace("\0", " ").split()) or None if query else None
 
 
 def to_utc(name: str, text: str | None) -> str | None:

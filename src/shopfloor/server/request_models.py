@@ -11,7 +11,8 @@ from starlette.requests import Request
 from shopfloor.errors import InvalidParameter
 from shopfloor.limits import OPEN_BRANCHES, TASK_MAX_CHARS
 from shopfloor.ports import CallResult, RunRequest, run_fields
-from shopfloor.server.limits import BODY_DEPTH
+from shopfloor.server.host_models import DrainOrder
+from shopfloor.server.limits import BODY_DEPTH, MAX_SAFE_INTEGER
 from shopfloor.server.parameters import UUID4
 from shopfloor.views import NOTIFICATION_KINDS, NotificationKind
 
@@ -66,6 +67,10 @@ class StartExecution(_SdkBody, frozen=True, kw_only=True, tag="start", tag_field
     task: run_fields.Task = None
     cwd: run_fields.Folder = None
     client: run_fields.Client = None
+    approve: run_fields.Approve = []
+    approve_timeout: run_fields.ApproveTimeout = None
+    priority: run_fields.Priority = 0
+    labels: run_fields.Labels = {}
 
     def to_run_request(self, worker: str) -> RunRequest:
         """Convert to the engine's request for a run of this worker."""
@@ -126,10 +131,55 @@ class AnswerOrder(_Body, frozen=True, kw_only=True):
         return CallResult(call_id=self.call_id, result=None if self.answer is UNSET else self.answer, error=self.error)
 
 
+class RerunOrder(_Body, frozen=True, kw_only=True):
+    """A request to run a worker again."""
+
+    input: Annotated[dict[str, Any] | None, Meta(description="The inputs to change; the others stay as they were.")] = (
+        None
+    )
+    idempotency_key: run_fields.IdempotencyKey = None
+
+
+class ReplyOrder(_Body, frozen=True, kw_only=True):
+    """A request to continue the session of an agent."""
+
+    text: Annotated[
+        str, Meta(min_length=1, max_length=TASK_MAX_CHARS, description="The new prompt: what the agent should do next.")
+    ]
+    idempotency_key: run_fields.IdempotencyKey = None
+
+
+class ForkOrder(_Body, frozen=True, kw_only=True):
+    """A request for a run that starts with a part of another run."""
+
+    at: Annotated[int, Meta(ge=1, le=MAX_SAFE_INTEGER, description="The `seq` of the last event to start with.")]
+    idempotency_key: run_fields.IdempotencyKey = None
+
+
+class DisableRequest(_Body, frozen=True, kw_only=True):
+    """A request to disable a provider."""
+
+    maintenance: Annotated[bool, Meta(description="Whether it is disabled for maintenance.")] = False
+    reason: Annotated[run_fields.ShortText | None, Meta(description="Why; shown to those whose runs need it.")] = None
+
+
 ExecutionRequest = StartExecution | ContinueExecution
 
 
-REQUEST_MODELS = (StartExecution, ContinueExecution, RunRequest, PinRequest, CancelOrder, AnswerOrder, AddHook)
+REQUEST_MODELS = (
+    StartExecution,
+    ContinueExecution,
+    RunRequest,
+    PinRequest,
+    CancelOrder,
+    AnswerOrder,
+    RerunOrder,
+    ReplyOrder,
+    ForkOrder,
+    DrainOrder,
+    DisableRequest,
+    AddHook,
+)
 
 _JSON = "application/json"
 _HINT = "see /api/docs for the fields of the body"

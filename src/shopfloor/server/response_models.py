@@ -10,9 +10,15 @@ from typing import Annotated, Any, Literal, cast
 import msgspec
 from msgspec import Meta
 
-from shopfloor.limits import PREVIEW_CHARS
-from shopfloor.ports import LogReader, PluginInfo, ProviderInfo, RunItem, WorkerInfo
+from shopfloor.limits import CONTINUED_RUNS, PREVIEW_CHARS
+from shopfloor.ports import (
+    LogReader,
+    PluginInfo,
+    RunItem,
+    WorkerInfo,
+)
 from shopfloor.server.limits import RESULT_LOOKAHEAD_EVENTS
+from shopfloor.server.run_trail import EarlierRun, LaterRun, to_earlier_run
 from shopfloor.views import ArchiveEntry, Decision, LogHit, Span, is_interrupted
 
 WireStatus = Literal["queued", "running", "waiting", "done", "failed", "cancelled"]
@@ -101,6 +107,7 @@ class _Worker(msgspec.Struct, frozen=True, kw_only=True):
     has_transcript: bool
     agent_id: Annotated[str | None, Meta(description="The owner of the run.")]
     client: Annotated[RunClient | None, Meta(description="The program that dispatched the run; null if unknown.")]
+    based_on: Annotated[EarlierRun | None, Meta(description="The run that this run repeats, continues or forks.")]
     parent_run_id: Annotated[str | None, Meta(description="The run that called this run.")]
     root_run_id: Annotated[str | None, Meta(description="The root of the tree of runs that this run is part of.")]
     name: str
@@ -117,7 +124,7 @@ class _Worker(msgspec.Struct, frozen=True, kw_only=True):
     pinned: Annotated[bool, Meta(description="Whether the run is kept when old runs are pruned.")]
     provider: Annotated[
         str | None,
-        Meta(description="The provider of its newest session, or of the run itself if it has no worker."),
+        Meta(description="The provider of its newest session or model, or of the run itself if it has no worker."),
     ]
     model: Annotated[str | None, Meta(description="The model that wrote its newest message.")]
     children: Annotated[int, Meta(description="The number of runs that it called.")]
@@ -140,6 +147,14 @@ class _Worker(msgspec.Struct, frozen=True, kw_only=True):
         int,
         Meta(description="How often the run was interrupted and resumed. Waiting for an answer does not count."),
     ]
+    priority: Annotated[int, Meta(description="Queued runs with a higher priority start first; from -100 to 100.")]
+    progress: Annotated[
+        float | None,
+        Meta(
+            description="How far the run is, from 0 to 1: what its worker reports, or else its completed steps of "
+            "those that its definition has. Null if unknown."
+        ),
+    ]
     search_stopped_at: Annotated[
         int | None,
         Meta(
@@ -152,6 +167,7 @@ class _Worker(msgspec.Struct, frozen=True, kw_only=True):
 class WorkerItem(_Worker, frozen=True, kw_only=True):
     """A run in a list."""
 
+    queue_reason: Annotated[str | None, Meta(description="While the run is queued: why it has not started.")]
     snippet: Annotated[
         str | None, Meta(description="Text around the words that were searched, with each between U+E000 and U+E001.")
     ]
@@ -207,6 +223,7 @@ class ArtifactList(msgspec.Struct, frozen=True):
 class WorkerDetail(_Worker, frozen=True, kw_only=True):
     """A run with its result, transcript and pending calls."""
 
+    queue_reason: Annotated[str | None, Meta(description="While the run is queued: why it has not started.")]
     result: str | None
     transcript: Annotated[
         list[ArchiveEntry] | None, Meta(description="Null until the run has ended, and if no transcript is stored.")
@@ -217,6 +234,9 @@ class WorkerDetail(_Worker, frozen=True, kw_only=True):
     attempt: int
     last_seq: Annotated[int, Meta(description="The `seq` of the newest log event that is included here.")]
     awaits: Annotated[list[Awaited], Meta(description="The calls that the run and its sub-runs wait for.")]
+    continued_by: Annotated[
+        list[LaterRun], Meta(description=f"The runs based on this run, newest first, at most {CONTINUED_RUNS}.")
+    ]
     summary: Annotated[str | None, Meta(description="What the worker does, as it last reported.")]
     questions: Annotated[list[str], Meta(description="Questions that the worker noted without waiting for an answer.")]
     decisions: Annotated[list[Decision], Meta(description="Decisions that the worker made by itself.")]
@@ -238,6 +258,18 @@ class WorkerList(msgspec.Struct, frozen=True):
     next: Annotated[str | None, Meta(description="The cursor of the next page; null on the last page.")]
 
 
+class WorkerCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """The numbers of runs by status."""
+
+    all: int
+    queued: int
+    running: int
+    waiting: int
+    done: int
+    failed: int
+    cancelled: int
+
+
 class WorkerEvent(msgspec.Struct, frozen=True):
     """A row of a timeline."""
 
@@ -253,23 +285,6 @@ class WorkerEvents(msgspec.Struct, frozen=True):
 
     events: list[WorkerEvent]
     more: Annotated[bool, Meta(description="Whether there are later rows.")]
-
-
-class FleetEventItem(msgspec.Struct, frozen=True):
-    """A fleet event."""
-
-    id: Annotated[str, Meta(description="The cursor of the event.")]
-    type: Annotated[str, Meta(description="The type of the event, such as `agent.spawned`.")]
-    payload: Annotated[dict[str, Any], Meta(description="The fields of this type.")]
-    timestamp: Annotated[str, Meta(description="When it happened.")]
-
-
-class FleetEventList(msgspec.Struct, frozen=True):
-    """A page of fleet events."""
-
-    events: Annotated[list[FleetEventItem], Meta(description="The events, oldest first.")]
-    cursor: Annotated[str, Meta(description="Where to continue: there is no other event up to this cursor.")]
-    gap: Annotated[bool, Meta(description="Whether events after the requested cursor are no longer stored.")]
 
 
 class LogPage(msgspec.Struct, frozen=True):
@@ -312,6 +327,13 @@ class SpanList(msgspec.Struct, frozen=True, kw_only=True):
     last_seq: Annotated[int, Meta(description="The `seq` of the newest log event that is included here.")]
     started_at: str | None
     ended_at: Annotated[str | None, Meta(description="Null until the run has ended.")]
+    files_changed: Annotated[int, Meta(description="The number of files that its tools changed.")]
+    lines_added: Annotated[int, Meta(description="Lines added to files, as far as the agent reports them.")]
+    lines_removed: int
+    calls_failed: Annotated[int, Meta(description="The number of tool calls that failed.")]
+    context_tokens: Annotated[
+        int | None, Meta(description="The tokens that its newest message was given; null if unknown.")
+    ]
 
 
 class ChannelItem(msgspec.Struct, frozen=True):
@@ -353,13 +375,6 @@ class Catalogue(msgspec.Struct, frozen=True):
     ]
 
 
-class ProviderList(msgspec.Struct, frozen=True):
-    """The agents and model APIs that Shopfloor knows."""
-
-    providers: list[ProviderInfo]
-    usable: Annotated[list[str], Meta(description="The names of those that are installed and have credentials.")]
-
-
 class PluginList(msgspec.Struct, frozen=True):
     """The plugins of the server's machine."""
 
@@ -389,6 +404,7 @@ class Health(msgspec.Struct, frozen=True):
     """The running server."""
 
     version: str
+    role: Annotated[str | None, Meta(description="The role of the caller: `viewer`, `operator` or `admin`.")]
 
 
 def build_waiting_items(run: RunItem) -> list[WaitingItem]:
@@ -412,9 +428,9 @@ def build_waiting_items(run: RunItem) -> list[WaitingItem]:
     ]
 
 
-async def build_worker_item(run: RunItem, logs: LogReader) -> WorkerItem:
+async def build_worker_item(run: RunItem, logs: LogReader, queue_reason: str | None = None) -> WorkerItem:
     """Return a run as the list contains it."""
-    return WorkerItem(**await _shared_fields(run, logs), snippet=run.snippet)
+    return WorkerItem(**await _shared_fields(run, logs), queue_reason=queue_reason, snippet=run.snippet)
 
 
 async def build_worker_detail(
@@ -425,11 +441,14 @@ async def build_worker_detail(
     omitted: str | None = None,
     awaits: list[Awaited] | None = None,
     artifacts: list[ArtifactItem] | None = None,
+    continued_by: list[LaterRun] | None = None,
+    queue_reason: str | None = None,
 ) -> WorkerDetail:
     """Return a run as its detail contains it. `transcript` is JSON, which is inserted into the response unchanged."""
     row = run.row
     return WorkerDetail(
         **await _shared_fields(run, logs),
+        queue_reason=queue_reason,
         result=row.result,
         transcript=cast("list[ArchiveEntry] | None", None if transcript is None else msgspec.Raw(transcript)),
         transcript_omitted=omitted,
@@ -438,6 +457,7 @@ async def build_worker_detail(
         attempt=row.attempt,
         last_seq=row.last_seq,
         awaits=awaits or [],
+        continued_by=continued_by or [],
         summary=row.notes.summary,
         questions=list(row.notes.questions),
         decisions=list(row.notes.decisions),
@@ -463,6 +483,7 @@ async def _shared_fields(run: RunItem, logs: LogReader) -> dict[str, Any]:
         "has_transcript": run.has_transcript,
         "agent_id": row.agent_id,
         "client": row.client,
+        "based_on": to_earlier_run(row.based_on),
         "parent_run_id": row.parent_run_id,
         "root_run_id": row.root_run_id,
         "name": row.name,
@@ -482,5 +503,7 @@ async def _shared_fields(run: RunItem, logs: LogReader) -> dict[str, Any]:
         "asks": run.pending_requests,
         "interrupted": is_interrupted(row.status, has_active_host=has_active_host),
         "interruptions": row.interruptions,
+        "priority": row.priority,
+        "progress": row.progress.fraction,
         "search_stopped_at": run.search_stopped_at,
     }

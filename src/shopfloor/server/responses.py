@@ -9,23 +9,28 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from shopfloor.errors import Forbidden
-from shopfloor.ports import RunService
-from shopfloor.server import hook_models, response_models
+from shopfloor.ports import ApprovalRule, RunService
+from shopfloor.server import fleet_models, hook_models, host_models, response_models, run_trail
 from shopfloor.server.services import Services
+from shopfloor.views import Stats
 
 RESPONSE_MODELS = (
     response_models.ProblemAnswer,
     response_models.ExecutionProblem,
     response_models.WorkerList,
     response_models.WorkerItem,
+    response_models.WorkerCounts,
     response_models.WorkerDetail,
     response_models.WorkerEvents,
     response_models.WaitingList,
     response_models.ArtifactList,
     response_models.LogPage,
-    response_models.FleetEventList,
+    fleet_models.FleetEventList,
+    fleet_models.QueueOverview,
     response_models.FoundEvents,
     response_models.SpanList,
+    run_trail.ApprovalList,
+    ApprovalRule,
     response_models.ChannelList,
     response_models.Deleted,
     response_models.Health,
@@ -33,12 +38,16 @@ RESPONSE_MODELS = (
     response_models.CancelAnswer,
     response_models.Catalogue,
     response_models.PluginList,
-    response_models.ProviderList,
+    fleet_models.ProviderList,
+    fleet_models.ProviderItem,
     response_models.JsonRpcResponse,
     hook_models.HookList,
     hook_models.AddedHook,
     hook_models.RemovedHook,
     hook_models.HookTest,
+    host_models.HostList,
+    host_models.HostAnswer,
+    Stats,
 )
 # For a stream the schema describes one event, as tools that read OpenAPI expect.
 _TEXT = {"type": "string"}

@@ -9,10 +9,19 @@ from starlette.responses import Response
 from shopfloor.decoding import json_decoder
 from shopfloor.errors import Forbidden, RunNotFound
 from shopfloor.ports import RunRequest
-from shopfloor.server.audit import audit, audit_deleted
+from shopfloor.server.audit import audit, audit_deleted, get_caller
 from shopfloor.server.openapi import Operations
 from shopfloor.server.parameters import DeleteParams, NoParams, RunParams
-from shopfloor.server.request_models import AnswerOrder, CancelOrder, PinRequest, decode_body
+from shopfloor.server.queue import build_worker_items
+from shopfloor.server.request_models import (
+    AnswerOrder,
+    CancelOrder,
+    ForkOrder,
+    PinRequest,
+    ReplyOrder,
+    RerunOrder,
+    decode_body,
+)
 from shopfloor.server.response_models import (
     CancelAnswer,
     Catalogue,
@@ -21,10 +30,8 @@ from shopfloor.server.response_models import (
     Deleted,
     Health,
     PluginList,
-    ProviderList,
     RunAnswer,
     WorkerItem,
-    build_worker_item,
     to_wire_status,
 )
 from shopfloor.server.responses import describe_json, get_services, json_response, require_run_service
@@ -33,6 +40,9 @@ from shopfloor.server.runs import get_owned_run
 _run_decoder = json_decoder(RunRequest)
 _cancel_decoder = json_decoder(CancelOrder)
 _answer_decoder = json_decoder(AnswerOrder)
+_rerun_decoder = json_decoder(RerunOrder)
+_reply_decoder = json_decoder(ReplyOrder)
+_fork_decoder = json_decoder(ForkOrder)
 
 operations = Operations()
 
@@ -81,16 +91,6 @@ async def answer_run(request: Request, params: RunParams) -> Response:
     return json_response(RunAnswer(params.run_id))
 
 
-@operations(
-    "GET", "/api/providers", describe_json(ProviderList, "The agents and model APIs, and which of them are usable.")
-)
-async def list_providers(request: Request, _: NoParams) -> Response:
-    """List the agents and model APIs, what each can do, and which of them the server's machine has."""
-    services = get_services(request)
-    found = await anyio.to_thread.run_sync(services.providers) if services.providers else []
-    return json_response(ProviderList(found, [provider.name for provider in found if provider.usable]))
-
-
 @operations("GET", "/api/plugins", describe_json(PluginList, "The plugins, and the state of each."))
 async def list_plugins(request: Request, _: NoParams) -> Response:
     """List the plugins, their state, and why one cannot be used. A plugin with the capability `worker` is a worker."""
@@ -104,6 +104,55 @@ async def resume_run(request: Request, params: RunParams) -> Response:
     await require_run_service(request).resume(params.run_id)
     await audit(request, "run.resumed", run_id=params.run_id)
     return json_response(RunAnswer(params.run_id))
+
+
+@operations(
+    "POST",
+    "/api/runs/{run_id}/rerun",
+    describe_json(RunAnswer, "The new run is stored and queued."),
+    RunParams,
+    body=RerunOrder,
+    body_required=False,
+)
+async def rerun_run(request: Request, params: RunParams) -> Response:
+    """Run the worker of a run again, with the same input or with some of it changed."""
+    run_service = require_run_service(request)
+    body = await decode_body(request, _rerun_decoder) if await request.body() else RerunOrder()
+    run_id = await run_service.rerun(params.run_id, body.input, idempotency_key=body.idempotency_key)
+    await audit(request, "run.rerun", run_id=run_id, detail=params.run_id)
+    return json_response(RunAnswer(run_id))
+
+
+@operations(
+    "POST",
+    "/api/runs/{run_id}/reply",
+    describe_json(RunAnswer, "The new run is stored and queued."),
+    RunParams,
+    body=ReplyOrder,
+)
+async def reply_to_run(request: Request, params: RunParams) -> Response:
+    """Continue the session of an agent that has ended: a new run resumes the session with this prompt."""
+    run_service = require_run_service(request)
+    body = await decode_body(request, _reply_decoder)
+    run_id = await run_service.reply(params.run_id, body.text, idempotency_key=body.idempotency_key)
+    await audit(request, "run.replied", run_id=run_id, detail=params.run_id)
+    return json_response(RunAnswer(run_id))
+
+
+@operations(
+    "POST",
+    "/api/runs/{run_id}/fork",
+    describe_json(RunAnswer, "The new run is stored and queued."),
+    RunParams,
+    body=ForkOrder,
+)
+async def fork_run(request: Request, params: RunParams) -> Response:
+    """Start a run with the steps and messages of another run up to an event, and continue from there."""
+    run_service = require_run_service(request)
+    body = await decode_body(request, _fork_decoder)
+    run_id = await run_service.fork(params.run_id, body.at, idempotency_key=body.idempotency_key)
+    await audit(request, "run.forked", run_id=run_id, detail=f"{params.run_id} at {body.at}")
+    return json_response(RunAnswer(run_id))
 
 
 @operations("GET", "/api/workers", describe_json(Catalogue, "The workers, by their slugs."))
@@ -129,7 +178,8 @@ async def pin_run(request: Request, params: RunParams) -> Response:
         raise RunNotFound(f"there is no run {params.run_id}")
     await audit(request, "run.pinned" if body.pinned else "run.unpinned", run_id=params.run_id)
     await services.changes.publish_rows(params.run_id)
-    return json_response(await build_worker_item(await get_owned_run(services.store, params.run_id), services.logs))
+    (item,) = await build_worker_items(services, [await get_owned_run(services.store, params.run_id)])
+    return json_response(item)
 
 
 @operations("DELETE", "/api/runs/{run_id}", describe_json(Deleted, "The deleted runs."), DeleteParams)
@@ -152,5 +202,7 @@ async def list_channels(request: Request, _: NoParams) -> Response:
 
 @operations("GET", "/api/health", describe_json(Health, "The server is running."))
 async def health(request: Request, _: NoParams) -> Response:
-    """Check that the server is running, and return its version."""
-    return json_response(Health(get_services(request).version))
+    """Check that the server is running, and return its version and the role of the caller."""
+    caller = get_caller(request.scope)
+    role = None if caller is None or caller.role == "host" else caller.role
+    return json_response(Health(get_services(request).version, role))

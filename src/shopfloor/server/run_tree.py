@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from typing import cast
+from typing import Final, cast
 
 import anyio.to_thread
 import msgspec
@@ -17,7 +17,7 @@ from starlette.requests import Request
 
 from shopfloor.errors import InvalidEvent
 from shopfloor.limits import OPEN_BRANCHES, SHARED_CHUNKS
-from shopfloor.log import CallStarted, Delta, Entry, Event, Reset, decode
+from shopfloor.log import AssistantMessage, CallStarted, Delta, Entry, Event, Reset, decode
 from shopfloor.ports import LogReader, RunFilter, RunItem, Store
 from shopfloor.server.limits import LOG_SETTLE_SECONDS, SHARED_EVENTS, SPAN_CACHE_RUNS, SUB_RUN_POLL_SECONDS
 from shopfloor.server.pending_calls import find_own_pending_calls
@@ -71,9 +71,13 @@ def _fold(spans: _CachedSpans, entries: list[Entry]) -> _CachedSpans:
     return _CachedSpans(msgspec.structs.replace(state, last_seq=entries[-1].seq), hash(entries[-1].raw))
 
 
+_MESSAGE: Final = AssistantMessage.event_type
+
+
 def _span_events(entries: list[Entry]) -> Iterator[Event]:
     for entry in entries:
-        if entry.type in SPAN_EVENTS:
+        # Most messages have no usage; decoding them all would take as long as all other events together.
+        if entry.type in SPAN_EVENTS or (entry.type == _MESSAGE and b'"usage":{' in entry.raw):
             try:
                 yield decode(entry.raw, entry.type)
             except InvalidEvent:

@@ -9,56 +9,78 @@ import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 
-from shopfloor.errors import RunNotFound
-from shopfloor.ports import RunFilter, RunItem, Store
+from shopfloor.errors import InvalidParameter, RunNotFound
+from shopfloor.ports import RunFilter, RunItem, RunPage, Store
 from shopfloor.server.artifacts import find_artifacts
-from shopfloor.server.limits import TRANSCRIPT_BYTES, WAITING_RUNS_MAX
+from shopfloor.server.limits import INTERRUPTED_PAGES, LIST_MAX, TRANSCRIPT_BYTES, WAITING_RUNS_MAX
 from shopfloor.server.openapi import Operations
-from shopfloor.server.parameters import DetailParams, ListParams, NoParams, TimelineParams, to_utc
+from shopfloor.server.parameters import CountParams, DetailParams, ListParams, NoParams, TimelineParams
 from shopfloor.server.pending_calls import find_pending_calls
+from shopfloor.server.queue import build_worker_items, find_queue_reasons
 from shopfloor.server.response_models import (
     WaitingList,
+    WorkerCounts,
     WorkerDetail,
     WorkerEvent,
     WorkerEvents,
     WorkerList,
     build_waiting_items,
     build_worker_detail,
-    build_worker_item,
     statuses_for_filter,
+    to_wire_status,
 )
 from shopfloor.server.responses import describe_json, get_services, json_response
+from shopfloor.server.run_trail import find_later_runs
+from shopfloor.server.services import Services
+from shopfloor.views import INTERRUPTED
 
 _GZIP = 16 + zlib.MAX_WBITS
 
 operations = Operations()
 
 
-@operations("GET", "/api/agents/workers", describe_json(WorkerList, "A page of runs, newest first."), ListParams)
+@operations("GET", "/api/agents/workers", describe_json(WorkerList, "A page of runs."), ListParams)
 async def list_workers(request: Request, params: ListParams) -> Response:
-    """List runs, newest first, of one owner or of all."""
+    """List runs of one owner or of all, newest first unless `sort` says otherwise."""
     services = get_services(request)
-    run_filter = RunFilter(
-        agent_id=params.agent_id,
-        statuses=statuses_for_filter(params.status),
-        worker_type=params.worker_type,
-        channel_id=params.channel_id,
-        parent_run_id=params.parent,
-        roots=params.roots or None,
-        name=params.worker,
-        started_after=to_utc("since", params.since),
-        started_before=to_utc("until", params.until),
-        search=_search_words(params.q),
-    )
-    page = await services.store.list_runs(run_filter, limit=params.limit, offset=params.offset, cursor=params.cursor)
-    return json_response(
-        WorkerList([await build_worker_item(run, services.logs) for run in page.items], page.total, page.next)
-    )
+    if params.status == INTERRUPTED:
+        page = await _list_interrupted(services, params)
+    else:
+        page = await services.store.list_runs(
+            params.run_filter(statuses=statuses_for_filter(params.status), since=params.since, until=params.until),
+            limit=params.limit,
+            offset=params.offset,
+            cursor=params.cursor,
+            order=params.sort,
+        )
+    return json_response(WorkerList(await build_worker_items(services, page.items), page.total, page.next))
 
 
-def _search_words(query: str | None) -> str | None:
-    """Return the words to search for, without NUL characters, or None if there are none."""
-    return " ".join(query.replace("\0", " ").split()) or None if query else None
+async def _list_interrupted(services: Services, params: ListParams) -> RunPage:
+    """Return the runs with the status `running` that no process executes: the store does not know which they are."""
+    if params.cursor is not None:
+        raise InvalidParameter("cursor: a list of interrupted runs has none", hint="use `offset`")
+    running = params.run_filter(statuses=("running",), since=params.since, until=params.until)
+    found: list[RunItem] = []
+    cursor: str | None = None
+    for _ in range(INTERRUPTED_PAGES):
+        page = await services.store.list_runs(running, limit=LIST_MAX, cursor=cursor, order=params.sort)
+        found += [item for item in page.items if not await services.logs.has_active_host(item.row.id, item.row.host)]
+        cursor = page.next
+        if cursor is None:
+            break
+    return RunPage(items=found[params.offset :][: params.limit], total=len(found))
+
+
+@operations(
+    "GET", "/api/agents/workers/counts", describe_json(WorkerCounts, "The numbers of runs by status."), CountParams
+)
+async def count_workers(request: Request, params: CountParams) -> Response:
+    """Count the matching runs, by status."""
+    wanted = params.run_filter(statuses=None, since=params.since, until=params.until)
+    counts = await get_services(request).store.count_by_status(wanted)
+    by_status = {to_wire_status(status): count for status, count in counts.items()}
+    return json_response(WorkerCounts(all=sum(counts.values()), **by_status))
 
 
 @operations("GET", "/api/waiting", describe_json(WaitingList, "The longest wait first."))
@@ -83,11 +105,18 @@ async def worker_detail(request: Request, params: DetailParams) -> Response:
     if archive is not None:
         # In a thread: decompressing many megabytes would block the event loop.
         transcript, omitted = await anyio.to_thread.run_sync(decompress_archive, archive)
-    return json_response(
-        await build_worker_detail(
-            run, services.logs, transcript=transcript, omitted=omitted, awaits=awaits, artifacts=artifacts
-        )
+    reasons = await find_queue_reasons(services, [run])
+    detail = await build_worker_detail(
+        run,
+        services.logs,
+        transcript=transcript,
+        omitted=omitted,
+        awaits=awaits,
+        artifacts=artifacts,
+        queue_reason=reasons.get(run.row.id),
+        continued_by=await find_later_runs(services.store, params.worker_id),
     )
+    return json_response(detail)
 
 
 def decompress_archive(archive: bytes, limit_bytes: int = TRANSCRIPT_BYTES) -> tuple[bytes | None, str | None]:

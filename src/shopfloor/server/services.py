@@ -8,14 +8,16 @@ from typing import Protocol
 
 import msgspec
 
+from shopfloor.fleet import HostDirectory, ProviderMonitor
 from shopfloor.limits import CLIENT_WAIT_SECONDS, EXECUTE_GRACE_SECONDS
 from shopfloor.ports import (
     Audit,
     Blobs,
     Hooks,
     LogReader,
+    Offers,
     PluginInfo,
-    ProviderInfo,
+    Queue,
     RowChanges,
     RunService,
     SendNotification,
@@ -50,8 +52,12 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     """None: the server cannot delete runs."""
     run_service: RunService | None = None
     """None: the server is read-only."""
-    providers: Callable[[], list[ProviderInfo]] | None = None
-    """Finds the providers that this machine has. Blocks for a second or two."""
+    queue: Queue | None = None
+    """None: the server does not say why runs are queued."""
+    offers: Offers = tuple
+    """Returns what each live host offers to runs."""
+    providers: ProviderMonitor | None = None
+    """Checks the providers of this machine. None: the server knows no providers."""
     plugins: Callable[[], Sequence[PluginInfo]] | None = None
     """Lists the plugins, with the state of their processes."""
     fleet: FleetFeed | None = None
@@ -59,6 +65,8 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     hooks: Hooks | None = None
     """Who is notified of runs. None: the server has no hooks."""
     send_notification: SendNotification | None = None
+    hosts: HostDirectory | None = None
+    """Lists and drains hosts. None: the server has none."""
     page_folder: Path | None = None
     """The folder of the built page. Without it, the server shows how to build the page."""
     allowed_hosts: tuple[str, ...] = ()

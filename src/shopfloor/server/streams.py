@@ -15,12 +15,13 @@ from starlette.responses import Response
 from shopfloor.errors import InvalidEvent, RunNotFound
 from shopfloor.limits import SHARED_CHUNK_BYTES, SHARED_CHUNKS
 from shopfloor.log import Delta, Entry, Reset, RunStarted, decode
-from shopfloor.ports import LogReader, RowChanges, RunDeleted
+from shopfloor.ports import RunDeleted
 from shopfloor.server.client_tracker import get_client_tracker
 from shopfloor.server.limits import QUEUED_CHECK_SECONDS, SHARED_EVENTS, THREAD_OFFLOAD_BYTES
 from shopfloor.server.openapi import Operations
 from shopfloor.server.parameters import PageStreamParams, RunStreamParams, parse_followed_runs
-from shopfloor.server.response_models import Problem, build_worker_item
+from shopfloor.server.queue import build_worker_items
+from shopfloor.server.response_models import Problem
 from shopfloor.server.responses import describe_stream, get_services
 from shopfloor.server.run_tree import TreeUpdate, follow_tree
 from shopfloor.server.services import Services
@@ -66,7 +67,14 @@ async def _open_run_stream(services: Services, run_id: str, after: int) -> Frame
     first = await services.logs.page(run_id, limit=1)
     if first is None:
         raise RunNotFound(f"run {run_id} has no log")
-    return _run_frames(services, run_id, after, wait_for_writer=can_resume_here(services, first))
+    will_start = not first and await _is_queued(services, run_id)
+    return _run_frames(services, run_id, after, wait_for_writer=will_start or can_resume_here(services, first))
+
+
+async def _is_queued(services: Services, run_id: str) -> bool:
+    """Return whether a run has not started and this server will start it."""
+    run = await services.store.get_run(run_id) if services.run_service is not None else None
+    return run is not None and run.row.status == "queued"
 
 
 def event_stream(
@@ -168,18 +176,15 @@ async def stream_page(request: Request, params: PageStreamParams) -> Response:
     services = get_services(request)
     cursors = parse_followed_runs(params.last_event_id or params.runs)
     logs = [_page_log_frames(services, run_id, cursors) for run_id in tuple(cursors)]
-    return event_stream(request, services, _row_frames(services.changes, services.logs), *logs)
+    return event_stream(request, services, _row_frames(services), *logs)
 
 
-async def _row_frames(changes: RowChanges, logs: LogReader) -> Frames:
-    async with changes.subscribe() as subscribed, closing(subscribed) as batches:
+async def _row_frames(services: Services) -> Frames:
+    async with services.changes.subscribe() as subscribed, closing(subscribed) as batches:
         yield _READY
         async for batch in batches:
-            frames = [
-                frame(b"run", _encode(await build_worker_item(run, logs)))
-                for run in batch
-                if not isinstance(run, RunDeleted)
-            ]
+            runs = [run for run in batch if not isinstance(run, RunDeleted)]
+            frames = [frame(b"run", _encode(item)) for item in await build_worker_items(services, runs)]
             if deleted := [run.run_id for run in batch if isinstance(run, RunDeleted)]:
                 # The name of the event is part of the API.
                 frames.append(frame(b"gone", _encode(_RunsDeleted(deleted))))

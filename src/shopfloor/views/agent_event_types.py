@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from typing import Any, Final, TypedDict
 
 import msgspec
+from msgspec.structs import replace
 
 from shopfloor.errors import AgentFailed, RateLimited, RunFailed, error_class
 from shopfloor.limits import AGENT_DIFF_CHARS
 from shopfloor.log import (
     AssistantMessage,
     Event,
+    FailureDecision,
     FileChange,
     Limit,
     Note,
@@ -43,6 +45,7 @@ from shopfloor.views.agent_payloads import (
     ToolResultFields,
 )
 from shopfloor.views.fleet_event_types import AgentEventType, FleetEvent
+from shopfloor.views.spending import NO_USAGE, UsageTotal
 from shopfloor.views.truncation import ms_between
 
 _ACCESS_MODES: Final[dict[str | None, AccessMode]] = {"subscription": "subscription", "api": "api", "local": "local"}
@@ -55,7 +58,8 @@ class AgentSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """The facts about an open session that its events need."""
 
     name: str
-    """`<run id>:<path>:<iteration>:<try>` of the session's step; `<run id>` for a sub-agent without a step."""
+    """`<run id>:<path>:<iteration>:<try>` of the session's step; `<run id>:<path>:<iteration>` of the step that started
+    a conversation with a model; `<run id>` for a sub-agent without a step."""
     resumed_attempt: int = 0
     """The attempt that resumed the try, if that is not the attempt which started it; otherwise 0."""
     spawned: bool = True
@@ -66,9 +70,21 @@ class AgentSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     process: bool = False
     """True if the session has a process of its own, which leaves an exit code when it ends by itself."""
     started_at: str
+    is_conversation: bool = False
+    """True for a conversation with a model, which may have several steps and survives the attempt."""
+    ends_with_step: bool = False
+    """True for a conversation of one step."""
+    open_steps: int = 0
+    """For a conversation: the number of its open steps."""
+    spent: UsageTotal = NO_USAGE
+    """For a conversation: the spending of its ended steps."""
     ready: bool = False
+    ready_at: str | None = None
+    """When the agent was ready, while the size of its context is awaited."""
     error_code: str | None = None
-    """The code of the fatal error that was already reported, if any."""
+    """The code of the fatal error that the agent reported, if any."""
+    error_note: Note | None = None
+    """That error, until it is known what follows."""
     tool_calls: int = 0
     files: int = 0
 
@@ -103,17 +119,23 @@ def spawned_event(agent: AgentSession, event: Event, host: str | None, process: 
     return _build_event(agent, event, "agent.spawned", payload)
 
 
-def ready_event(agent: AgentSession, event: Event, note: Note) -> FleetEvent:
-    """Build `agent.ready`. `contextLoaded` is true if the agent reports the context it starts with."""
+def ready_event(
+    agent: AgentSession, event: Event, context_tokens: int | None = None, *, is_context_loaded: bool = True
+) -> FleetEvent:
+    """Build `agent.ready`, with the time at which the agent was ready.
+
+    `is_context_loaded`: the agent reported the context that it starts with.
+    """
+    ready_at = agent.ready_at or event.timestamp
     payload: AgentReady = {
         **_agent_and_provider_ids(agent, event),
         "initialization": {
-            "duration": ms_between(agent.started_at, event.timestamp),
-            "contextLoaded": note.ready is not None,
-            "contextTokens": note.ready.context_tokens if note.ready else None,
+            "duration": ms_between(agent.started_at, ready_at),
+            "contextLoaded": is_context_loaded,
+            "contextTokens": context_tokens,
         },
     }
-    return _build_event(agent, event, "agent.ready", payload)
+    return replace(_build_event(agent, event, "agent.ready", payload), timestamp=ready_at)
 
 
 def thinking_events(agent: AgentSession, event: Event, message: AssistantMessage) -> list[FleetEvent]:
@@ -179,9 +201,9 @@ def retry_event(agent: AgentSession, event: Event, note: Note) -> FleetEvent:
     return _error(agent, event, note.code, note.message, recoverable=True, context=_context(note), action=action)
 
 
-def fatal_error_event(agent: AgentSession, event: Event, note: Note) -> FleetEvent:
-    """Build `agent.error` for an error that ends the session, with the agent's own message."""
-    return failure_event(agent, event, note.code, note.message, context=_context(note))
+def fatal_error_event(agent: AgentSession, event: Event, note: Note, action: ErrorActionFields) -> FleetEvent:
+    """Build `agent.error` for an error that stopped the agent, with the agent's own message."""
+    return failure_event(agent, event, note.code, note.message, action, context=_context(note))
 
 
 def failure_event(
@@ -189,17 +211,25 @@ def failure_event(
     event: Event,
     code: str | None,
     message: str | None,
+    action: ErrorActionFields,
     *,
     recoverable: bool | None = None,
     context: dict[str, Any] | None = None,
 ) -> FleetEvent:
-    """Build `agent.error` for an error that ends the session.
-
-    The action is `abort`, even if the step is retried: another try is another session.
-    """
+    """Build `agent.error` for an error that ends the session, or the try of a step."""
     if recoverable is None:
         recoverable = _is_retryable(code)
-    return _error(agent, event, code, message, recoverable=recoverable, context=context, action={"type": "abort"})
+    return _error(agent, event, code, message, recoverable=recoverable, context=context, action=action)
+
+
+def action_of(decision: FailureDecision | None) -> ErrorActionFields:
+    """Return what follows an error. Without a decision of the engine nothing does."""
+    action: ErrorActionFields = {"type": decision.action if decision else "abort"}
+    if decision is not None and decision.try_ is not None:
+        action["retryCount"] = decision.try_ - 1
+    if decision is not None and decision.provider is not None:
+        action["fallbackProvider"] = decision.provider
+    return action
 
 
 def _error(
@@ -226,9 +256,8 @@ def rate_limited_event(agent: AgentSession, event: Event, limit: Limit | None, w
     `wait` is the announced delay in seconds. Without it, the delay lasts until a rejecting limit resets; a warning
     causes no delay.
     """
-    if wait is None and limit is not None and limit.reset_at is not None and limit.status == "rejected":
-        ms = ms_between(event.timestamp, limit.reset_at)
-        wait = None if ms is None else math.ceil(ms / 1000)
+    if wait is None and limit is not None and limit.status == "rejected":
+        wait = seconds_until(event, limit.reset_at)
     action: LimitActionFields = {"type": "wait"}
     if wait is not None:
         action["waitSeconds"] = wait
@@ -285,6 +314,12 @@ def terminated_event(
     if signal is not None:
         payload["signal"] = signal
     return _build_event(agent, event, "agent.terminated", payload)
+
+
+def seconds_until(event: Event, until: str | None) -> float | None:
+    """Return the whole seconds from an event to a later time, or None if that is no time."""
+    ms = ms_between(event.timestamp, until) if until is not None else None
+    return None if ms is None else math.ceil(ms / 1000)
 
 
 def is_rate_limit(note: Note) -> bool:

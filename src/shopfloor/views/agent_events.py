@@ -1,16 +1,23 @@
 """The `agent.*` fleet events of a run, as a view of its log: unique by run, `seq` and `n`.
 
-A session lasts from the `step.started` of an agent step that names its provider to the end of that step. Its `agentId`
-is `<run id>:<path>:<iteration>:<try>`, followed by `:<attempt>` if a later attempt resumes the same try, because that
-is another process. A sub-agent is a run of its own. If its log has no agent step, the run itself is the session and
-`agentId` is the run's id; `agent.spawned` is then sent with its first message, because only then is it known that no
-agent step will follow.
+A session of an agent lasts from the `step.started` of an agent step that names its provider to the end of that step.
+Its `agentId` is `<run id>:<path>:<iteration>:<try>`, followed by `:<attempt>` if a later attempt resumes the same try,
+because that is another process. A sub-agent is a run of its own. If its log has no agent step, the run itself is the
+session and `agentId` is the run's id; `agent.spawned` is then sent with its first message, because only then is it
+known that no agent step will follow.
+
+A conversation with a model is a session too, without a process. Its `agentId` is `<run id>:<path>:<iteration>` of the
+step that started it. It lasts from the first step in which the model answers to the end of its only step, of the loop
+that started it, or of the run, or until one of its steps fails for good. It survives a new attempt. Each further try of
+a step is part of the same conversation.
 
 Where two events would fit:
 
 - A rate limit is `agent.rate_limited` and never also `agent.error`, even if the session ends with the rate limit.
-- An error that the agent reported is not repeated when the step ends with the same code, nor a rate limit when the step
-  waits for its reset, unless the session continued in between.
+- An error that the agent reported is sent once it is known what follows: with the end of the step, or the wait for a
+  rate limit, or when the session goes on. It is not repeated when the step ends with the same code.
+- `agent.ready` of an agent that will report the size of its context is sent with that size, or with the next event of
+  the session. Its timestamp is the time at which the agent was ready.
 - A session that was ended from outside gets only `agent.terminated`, with a reason. Only the reason `error` is preceded
   by an `agent.error` with the details.
 - A session whose step succeeded gets `agent.completed`, however its process was ended afterwards. A failed session
@@ -20,77 +27,66 @@ Where two events would fit:
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeVar, cast
+from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from shopfloor.errors import (
-    AgentFailed,
-    BudgetExceeded,
-    ExecutionCancelled,
-    HostStopped,
-    OutcomeUnknown,
-    ProviderTimeout,
-    RateLimited,
-)
+from shopfloor.errors import RateLimited
 from shopfloor.limits import FLEET_EVENT_FACTS
 from shopfloor.log import (
     INTERRUPTED_STOP,
     AssistantMessage,
     Awaits,
-    Cost,
     Event,
     Limit,
-    Note,
     RunCompleted,
     RunStarted,
+    Session,
     StepCompleted,
     StepStarted,
     ToolCall,
     ToolResult,
     Usage,
     UserMessage,
+    is_message_chunk,
 )
 from shopfloor.views.agent_event_types import (
     AgentSession,
-    Metrics,
-    completed_event,
-    failure_event,
-    fatal_error_event,
     file_change_event,
-    is_rate_limit,
     parse_capabilities,
     rate_limited_event,
     ready_event,
-    retry_event,
+    seconds_until,
     spawned_event,
-    terminated_event,
     thinking_events,
     tool_call_event,
     tool_result_event,
 )
-from shopfloor.views.agent_payloads import Reason
+from shopfloor.views.agent_sessions import (
+    SessionEnd,
+    continue_session,
+    end_events,
+    end_of_run,
+    end_of_step,
+    end_of_turn,
+    handle_note,
+    report_ready,
+    reported_error_events,
+    retried_turn_events,
+    run_end_reason,
+    termination_events,
+)
 from shopfloor.views.fleet_event_types import FleetEvent
-from shopfloor.views.spending import NO_USAGE, Spending, UsageTotal, spending_step
-from shopfloor.views.truncation import ms_between
-from shopfloor.views.wait_state import step_key_of
+from shopfloor.views.spending import Spending, UsageTotal, spending_step
+from shopfloor.views.wait_state import RATE_LIMIT, step_key_of
 
 T = TypeVar("T")
 _RUN_KEY = "#"
 """The key of a session that is the run itself; no step has this key."""
-_TERMINATION_REASONS: Final[dict[str, Reason]] = {
-    ExecutionCancelled.code: "user_cancel",
-    BudgetExceeded.code: "error",
-    HostStopped.code: "system",
-    OutcomeUnknown.code: "system",
-    "host_lost": "system",
-}
 _RUN_EVENTS = (RunStarted, RunCompleted)
 _OPENING = (StepStarted, *_RUN_EVENTS)
 """Events that can matter without an open session."""
-_CRASH_SIGNALS = frozenset({"SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV", "SIGSYS", "SIGTRAP"})
-"""Signals that kill a crashing program; any other signal was sent from outside."""
 
 
 class FleetEventState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -98,7 +94,9 @@ class FleetEventState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
     host: str | None = None
     agents: dict[str, AgentSession] = {}
-    """The open sessions, by step key."""
+    """The open sessions, by step key; conversations by `@` and their session id."""
+    turns: dict[str, str] = {}
+    """The keys of conversations, by the step keys of their open steps."""
     calls: dict[str, str] = {}
     """The start times of the open calls, by session and call."""
     files: dict[str, None] = {}
@@ -126,20 +124,22 @@ def fleet_event_step(state: FleetEventState, event: Event) -> Step:
     return after, events
 
 
-def _events_of(state: FleetEventState, event: Event) -> Step:
+def _events_of(state: FleetEventState, event: Event) -> Step:  # noqa: PLR0911 - one case per kind of event
     match event.payload:
         case UserMessage() as message:
             return _handle_user_message(state, event, message)
         case AssistantMessage() as message:
             return _handle_assistant_message(state, event, message)
-        case ToolCall(fidelity="agent_emitted") as call:
-            return _handle_tool_call(state, event, call)
         case ToolCall(awaits=Awaits(kind="rate_limit", until=until)):
             return _handle_rate_limit_wait(state, event, until)
-        case ToolResult(fidelity="agent_emitted") as result:
+        case ToolCall() as call if _is_of_agent(state, event, call):
+            return _handle_tool_call(state, event, call)
+        case ToolResult() as result if _is_of_agent(state, event, result):
             return _handle_tool_result(state, event, result)
-        case StepStarted(kind="agent") as step:
-            return _handle_step_started(state, event, step)
+        case StepStarted(kind="agent", session=Session() as session) as step:
+            return _handle_step_started(state, event, step, session)
+        case StepStarted(kind="next-message", session=Session() as session):
+            return _handle_turn_started(state, event, session)
         case StepCompleted() as step:
             return _handle_step_completed(state, event, step)
         case RunStarted() as run:
@@ -150,18 +150,36 @@ def _events_of(state: FleetEventState, event: Event) -> Step:
             return state, []
 
 
+def _is_of_agent(state: FleetEventState, event: Event, payload: ToolCall | ToolResult) -> bool:
+    """Return whether an agent or a model made this call. The engine executes and records the calls of models."""
+    if payload.fidelity == "agent_emitted":
+        return True
+    # A wait for a rate limit is recorded as a call; its result has no other mark than its name.
+    return step_key_of(event) in state.turns and payload.name != RATE_LIMIT
+
+
 # Start of sessions.
 
 
 def _handle_run_started(state: FleetEventState, event: Event, run: RunStarted) -> Step:
-    """Start a new attempt. The open sessions died with the attempt before, though their steps may be resumed."""
-    events = [_terminate(state, step_key, event, "system") for step_key, agent in state.agents.items() if agent.spawned]
-    agents = {step_key: _resumed_session(agent, event, run.attempt) for step_key, agent in state.agents.items()}
+    """Start a new attempt.
+
+    The sessions of agents died with the attempt before, though their steps may be resumed. Conversations go on.
+    """
+    events: list[FleetEvent] = []
+    agents: dict[str, AgentSession] = {}
+    for step_key, agent in state.agents.items():
+        if agent.is_conversation:
+            agents[step_key] = replace(agent, spent=_session_usage(state, step_key))
+            continue
+        if agent.spawned:
+            events += termination_events(agent, event, _session_usage(state, step_key), "system")
+        agents[step_key] = _resumed_session(agent, event, run.attempt)
     if run.attempt == 1 and run.kind == "agent" and event.parent_run_id is not None and run.worker_type is not None:
         agents[_RUN_KEY] = AgentSession(
             name=event.run_id, spawned=False, provider=run.worker_type, started_at=event.timestamp
         )
-    return FleetEventState(host=run.host, agents=_keep_newest(agents)), events
+    return FleetEventState(host=run.host, agents=_keep_newest(agents), turns=state.turns), events
 
 
 def _resumed_session(agent: AgentSession, event: Event, attempt: int) -> AgentSession:
@@ -177,15 +195,13 @@ def _resumed_session(agent: AgentSession, event: Event, attempt: int) -> AgentSe
     )
 
 
-def _handle_step_started(state: FleetEventState, event: Event, step: StepStarted) -> Step:
-    session = step.session
-    if session is None:
-        return state, []
+def _handle_step_started(state: FleetEventState, event: Event, step: StepStarted, session: Session) -> Step:
     step_key = step_key_of(event)
     events: list[FleetEvent] = []
     if (before := state.agents.get(step_key)) is not None:
         # Another try, although the log does not have the end of the one before.
-        events += [_terminate(state, step_key, event, "system")] if before.spawned else []
+        if before.spawned:
+            events += termination_events(before, event, _session_usage(state, step_key), "system")
         state = _without_session(state, step_key)
     run = state.agents.get(_RUN_KEY)
     if run is not None and not run.spawned:
@@ -203,26 +219,68 @@ def _handle_step_started(state: FleetEventState, event: Event, step: StepStarted
     return replace(state, agents=_keep_newest({**state.agents, step_key: agent})), events
 
 
+def _handle_turn_started(state: FleetEventState, event: Event, session: Session) -> Step:
+    """Start a step of a conversation, and with its first step the conversation."""
+    step_key, own_id = step_key_of(event), f"{event.path}:{event.iteration}"
+    session_id = session.session_id or own_id
+    key = f"@{session_id}"
+    events: list[FleetEvent] = []
+    agent = state.agents.get(key)
+    if agent is None:
+        agent = AgentSession(
+            name=f"{event.run_id}:{session_id}",
+            provider=session.provider,
+            access_mode=session.access_mode,
+            started_at=event.timestamp,
+            is_conversation=True,
+            ends_with_step=session_id == own_id,
+        )
+        if len(state.agents) >= FLEET_EVENT_FACTS:
+            state, events = _end_oldest_conversation(state, event)
+        events.append(spawned_event(agent, event, state.host))
+    if step_key not in state.turns:
+        agent = replace(agent, open_steps=agent.open_steps + 1)
+    turns = _keep_newest({**state.turns, step_key: key})
+    return replace(state, agents=_keep_newest({**state.agents, key: agent}), turns=turns), events
+
+
+def _end_oldest_conversation(state: FleetEventState, event: Event) -> Step:
+    """Make room for another conversation, so that none is forgotten without its last event."""
+    for key, agent in state.agents.items():
+        if agent.is_conversation and not agent.open_steps:
+            return _without_session(state, key), end_events(agent, event, SessionEnd(), agent.spent)
+    return state, []
+
+
 # Messages and calls of a session.
 
 
-def _find_session(state: FleetEventState, event: Event) -> tuple[FleetEventState, str, list[FleetEvent]]:
-    """Return the key of the session that this event belongs to, with `agent.spawned` if that was not sent yet."""
+def _find_session(
+    state: FleetEventState, event: Event, session: Session | None = None
+) -> tuple[FleetEventState, str, list[FleetEvent]]:
+    """Return the key of the session that this event belongs to, with `agent.spawned` if that was not sent yet.
+
+    `session` is the session as its new process has it, if the event is the first of a resumed session.
+    """
     step_key = step_key_of(event)
+    step_key = state.turns.get(step_key, step_key)
     step_key = step_key if step_key in state.agents else _RUN_KEY
     agent = state.agents.get(step_key)
     if agent is None or agent.spawned:
         return state, step_key, []
     agent = replace(agent, spawned=True)
-    return _with_session(state, step_key, agent), step_key, [spawned_event(agent, event, state.host)]
+    if session is not None:
+        agent = replace(agent, access_mode=session.access_mode, process=session.process is not None)
+    spawned = spawned_event(agent, event, state.host, session.process if session else None)
+    return _with_session(state, step_key, agent), step_key, [spawned]
 
 
 def _handle_user_message(state: FleetEventState, event: Event, message: UserMessage) -> Step:
-    state, step_key, events = _find_session(state, event)
+    state, step_key, events = _find_session(state, event, message.session)
     agent = state.agents.get(step_key)
     if agent is not None and agent.error_code is not None and not message.synthetic:
-        # The session continues; if the same error stops it again, the error is reported again.
-        state = _with_session(state, step_key, replace(agent, error_code=None))
+        agent, more = continue_session(agent, event)
+        return _with_session(state, step_key, agent), events + more
     return state, events
 
 
@@ -232,47 +290,42 @@ def _handle_assistant_message(state: FleetEventState, event: Event, message: Ass
     if before is None:
         return state, events
     agent = before
+    if message.note is None or message.note.kind != "ready":
+        agent, more = report_ready(agent, event)
+        events += more
     if message.note is not None:
-        agent, note_events = _handle_note(agent, event, message.note)
-        events += note_events
-    elif agent.error_code is not None and not message.synthetic and message.stop_reason != INTERRUPTED_STOP:
-        # The session recovered from the error. An interrupted message was written before the error.
-        agent = replace(agent, error_code=None)
+        agent, more = handle_note(agent, event, message.note)
+        events += more
+    elif not message.synthetic and message.stop_reason != INTERRUPTED_STOP:
+        # An interrupted message was written before the error that stopped the session.
+        agent, more = continue_session(agent, event)
+        events += more
+        if agent.is_conversation and not agent.ready and not is_message_chunk(message):
+            events.append(ready_event(agent, event, _context_tokens(message.usage)))
+            agent = replace(agent, ready=True)
     events += thinking_events(agent, event, message)
     return state if agent is before else _with_session(state, step_key, agent), events
 
 
-def _handle_note(agent: AgentSession, event: Event, note: Note) -> tuple[AgentSession, list[FleetEvent]]:
-    match note.kind:
-        case "ready" if not agent.ready:
-            # A session may report this more than once.
-            return replace(agent, ready=True), [ready_event(agent, event, note)]
-        case "retry" if is_rate_limit(note):
-            return agent, [rate_limited_event(agent, event, note.limit, note.retry_after)]
-        case "retry":
-            return agent, [retry_event(agent, event, note)]
-        case "limit" | "error" if is_rate_limit(note) or (note.kind == "limit" and _is_near_or_over(note.limit)):
-            if note.kind == "error" or note.limit is None or note.limit.status == "rejected":
-                agent = replace(agent, error_code=RateLimited.code)
-            return agent, [rate_limited_event(agent, event, note.limit, note.retry_after)]
-        case "error":
-            return replace(agent, error_code=note.code or AgentFailed.code), [fatal_error_event(agent, event, note)]
-        case _:
-            return agent, []
-
-
-def _is_near_or_over(limit: Limit | None) -> bool:
-    return limit is not None and limit.status != "allowed"
+def _context_tokens(usage: Usage | None) -> int | None:
+    """Return the tokens that a model read for a message; None if they are not known."""
+    return (usage.input + usage.cache_read + usage.cache_write or None) if usage is not None else None
 
 
 def _handle_rate_limit_wait(state: FleetEventState, event: Event, until: str | None) -> Step:
     """Report that the step waits for the provider's rate limit before it continues the session."""
     step_key = step_key_of(event)
+    step_key = state.turns.get(step_key, step_key)
     agent = state.agents.get(step_key)
-    if agent is None or not agent.spawned or agent.error_code == RateLimited.code:
+    if agent is None or not agent.spawned:
         return state, []
-    limited = rate_limited_event(agent, event, Limit(reset_at=until))
-    return _with_session(state, step_key, replace(agent, error_code=RateLimited.code)), [limited]
+    if agent.error_note is not None:
+        events = reported_error_events(agent, event, {"type": "retry"}, seconds_until(event, until))
+    elif agent.error_code != RateLimited.code:
+        events = [rate_limited_event(agent, event, Limit(reset_at=until))]
+    else:
+        events = []
+    return _with_session(state, step_key, replace(agent, error_code=RateLimited.code, error_note=None)), events
 
 
 def _handle_tool_call(state: FleetEventState, event: Event, call: ToolCall) -> Step:
@@ -280,9 +333,10 @@ def _handle_tool_call(state: FleetEventState, event: Event, call: ToolCall) -> S
     agent = state.agents.get(step_key)
     if agent is None:
         return state, events
+    agent, more = report_ready(agent, event)
     calls = _keep_newest({**state.calls, f"{agent.id} {call.call_id}": event.timestamp})
     agents = {**state.agents, step_key: replace(agent, tool_calls=agent.tool_calls + 1)}
-    events.append(tool_call_event(agent, event, call))
+    events += [*more, tool_call_event(agent, event, call)]
     return replace(state, agents=agents, calls=calls), events
 
 
@@ -308,137 +362,81 @@ def _handle_tool_result(state: FleetEventState, event: Event, result: ToolResult
 # End of sessions.
 
 
-class _SessionEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of a session, as its step or its run has it."""
-
-    error: str | None = None
-    code: str | None = None
-    recoverable: bool | None = None
-    wait: float | None = None
-    limits: list[Limit] | None = None
-    exit_code: int | None = None
-    signal: str | None = None
-    usage: Usage | None = None
-    cost: Cost | None = None
-    duration_ms: int | None = None
-
-
 def _handle_step_completed(state: FleetEventState, event: Event, step: StepCompleted) -> Step:
     step_key = step_key_of(event)
+    if step_key in state.turns:
+        return _handle_turn_completed(state, event, step)
+    if step.kind == "for_each":
+        return _close_loop(state, event)
     agent = state.agents.get(step_key)
     if agent is None or not agent.name.endswith(f":{step.try_}"):
         return state, []
     if not agent.spawned:
         # The session ended with its attempt; this event only closes its step.
         return _without_session(state, step_key), []
-    step_result: Any = step.result
-    result = cast("dict[str, Any]", step_result) if isinstance(step_result, dict) else {}
-    code, signal = result.get("exit_code"), result.get("signal")
-    end = _SessionEnd(
-        error=step.error,
-        code=step.error_code,
-        recoverable=step.retryable,
-        limits=step.rate_limits,
-        exit_code=code if isinstance(code, int) and not isinstance(code, bool) else None,
-        signal=signal if isinstance(signal, str) else None,
-        usage=step.usage,
-        cost=step.cost,
-        duration_ms=step.duration_ms,
-    )
-    return _without_session(state, step_key), _end_session(agent, event, end, _session_usage(state, step_key))
+    events = end_events(agent, event, end_of_step(step), _session_usage(state, step_key))
+    return _without_session(state, step_key), events
+
+
+def _handle_turn_completed(state: FleetEventState, event: Event, step: StepCompleted) -> Step:
+    """End a step of a conversation. The conversation ends if this is its only step, or if the step failed for good."""
+    step_key = step_key_of(event)
+    key = state.turns[step_key]
+    agent = state.agents.get(key)
+    # The state keeps the open steps in the spending; from here on, the conversation itself has what this one spent.
+    spent = _step_usage(state, step_key)
+    state = replace(state, turns={other: name for other, name in state.turns.items() if other != step_key})
+    if agent is None:
+        return state, []
+    end = end_of_turn(step)
+    agent = replace(agent, spent=agent.spent + spent, open_steps=max(0, agent.open_steps - 1))
+    if end.decision is not None and end.decision.action == "retry":
+        events = retried_turn_events(agent, event, end)
+        return _with_session(state, key, replace(agent, error_code=None, error_note=None)), events
+    if end.error is None and not agent.ends_with_step:
+        return _with_session(state, key, agent), []
+    return _without_session(state, key), end_events(agent, event, end, agent.spent)
+
+
+def _close_loop(state: FleetEventState, event: Event) -> Step:
+    """End the conversations that a loop started: no step outside of the loop can continue them."""
+    prefix, events = f"{event.run_id}:{event.path}.", list[FleetEvent]()
+    for key, agent in [*state.agents.items()]:
+        if agent.is_conversation and not agent.open_steps and agent.name.startswith(prefix):
+            events += end_events(agent, event, SessionEnd(), agent.spent)
+            state = _without_session(state, key)
+    return state, events
 
 
 def _close_sessions(state: FleetEventState, event: Event, run: RunCompleted) -> list[FleetEvent]:
     """End all sessions with the run. A session that is the run itself ends with the run's outcome."""
     events: list[FleetEvent] = []
-    reason = (
-        "user_cancel"
-        if run.status == "cancelled"
-        else _TERMINATION_REASONS.get(run.error.code if run.error else "", "system")
-    )
+    reason = run_end_reason(run)
     for step_key, agent in state.agents.items():
-        if step_key != _RUN_KEY:
-            events += [_terminate(state, step_key, event, reason)] if agent.spawned else []
+        if agent.is_conversation and not agent.open_steps:
+            events += end_events(agent, event, SessionEnd(), agent.spent)
+        elif step_key != _RUN_KEY:
+            spent = _session_usage(state, step_key)
+            events += termination_events(agent, event, spent, reason) if agent.spawned else []
         elif agent.spawned or not agent.resumed_attempt:
             events += [] if agent.spawned else [spawned_event(agent, event, state.host)]
-            events += _end_session(agent, event, _end_from_run(run), _session_usage(state, step_key))
+            events += end_events(agent, event, end_of_run(run), _session_usage(state, step_key))
     return events
 
 
-def _end_from_run(run: RunCompleted) -> _SessionEnd:
-    code = ExecutionCancelled.code if run.status == "cancelled" else run.error.code if run.error else AgentFailed.code
-    message = run.error.message if run.error else f"the run has {run.status}"
-    retry_after = run.error.retry_after if run.error else None
-    is_completed = run.status == "completed"
-    return _SessionEnd(
-        error=None if is_completed else message,
-        code=None if is_completed else code,
-        recoverable=run.error.retryable if run.error else None,
-        wait=None if isinstance(retry_after, msgspec.UnsetType) else retry_after,
-        usage=run.usage,
-        cost=run.cost,
-        duration_ms=run.duration_ms,
-    )
-
-
-def _end_session(agent: AgentSession, event: Event, end: _SessionEnd, spent: UsageTotal) -> list[FleetEvent]:
-    events: list[FleetEvent] = []
-    reason = _termination_reason(agent, end)
-    if end.error is not None and (end.code or AgentFailed.code) != agent.error_code:
-        if end.code == RateLimited.code:
-            rejected = [limit for limit in end.limits or [] if limit.status == "rejected"]
-            events.append(rate_limited_event(agent, event, rejected[-1] if rejected else None, end.wait))
-        elif reason in {None, "error"}:
-            events.append(failure_event(agent, event, end.code, end.error, recoverable=end.recoverable))
-    metrics = _metrics(agent, event, spent, end)
-    if reason is None:
-        events.append(completed_event(agent, event, metrics, success=end.error is None, exit_code=end.exit_code))
-    else:
-        events.append(terminated_event(agent, event, metrics, reason, end.signal))
-    return events
-
-
-def _termination_reason(agent: AgentSession, end: _SessionEnd) -> Reason | None:
-    """Return why a session was ended from outside, or None if it ended by itself."""
-    if end.error is None:
-        return None
-    code = end.code or ""
-    if code in _TERMINATION_REASONS:
-        return _TERMINATION_REASONS[code]
-    exited = end.signal is None and (end.exit_code is not None or not agent.process)
-    if code.endswith("timeout") and not (exited and code == ProviderTimeout.code):
-        return "timeout"
-    if end.signal is not None:
-        return "error" if end.signal in _CRASH_SIGNALS else "system"
-    if not code and end.exit_code is None:
-        # The session's host would have written a code: the step was closed after the host was lost.
-        return "system"
-    return None if exited else "error"
-
-
-def _terminate(state: FleetEventState, step_key: str, event: Event, reason: Reason) -> FleetEvent:
-    """Report a session whose end is not in the log. Its metrics come from its messages alone."""
-    agent = state.agents[step_key]
-    return terminated_event(
-        agent, event, _metrics(agent, event, _session_usage(state, step_key), _SessionEnd()), reason
-    )
+def _step_usage(state: FleetEventState, step_key: str) -> UsageTotal:
+    step = state.spending.of_step(step_key)
+    return step.before + step.reported
 
 
 def _session_usage(state: FleetEventState, step_key: str) -> UsageTotal:
     """Return what a session has spent by its own messages; for a session that is the run itself, the run's total."""
-    step = state.spending.of_step(step_key)
-    return state.spending.own if step_key == _RUN_KEY else step.before + step.reported
-
-
-def _metrics(agent: AgentSession, event: Event, spent: UsageTotal, end: _SessionEnd) -> Metrics:
-    message_usage = None if spent == NO_USAGE else spent.usage
-    # A partial sum would be read as the total.
-    cost_usd = spent.cost_usd if spent.is_priced else None
-    return Metrics(
-        duration_ms=ms_between(agent.started_at, event.timestamp) if end.duration_ms is None else end.duration_ms,
-        usage=end.usage or message_usage,
-        cost_usd=end.cost.usd if end.cost else cost_usd,
-    )
+    if step_key == _RUN_KEY:
+        return state.spending.own
+    agent = state.agents[step_key]
+    if not agent.is_conversation:
+        return _step_usage(state, step_key)
+    return sum((_step_usage(state, step) for step, key in state.turns.items() if key == step_key), agent.spent)
 
 
 # State.

@@ -14,7 +14,7 @@ class ProcessFields(TypedDict):
     """The process of a session."""
 
     pid: int | None
-    """The process id; null if the session has no process of its own, or if it was resumed."""
+    """The process id; null if the session has no process of its own."""
     command: str | None
     """The program."""
     args: list[str]
@@ -29,9 +29,9 @@ class InitializationFields(TypedDict):
     duration: int | None
     """Milliseconds from the start of the session until it was ready."""
     contextLoaded: bool
-    """True if the agent reported the context that it starts with."""
+    """True if the agent reported the context that it starts with, or the model has answered."""
     contextTokens: int | None
-    """Tokens of that context; null if the agent does not report them."""
+    """Tokens that the model read for its first answer; null if the agent does not report them."""
 
 
 class ThinkingFields(TypedDict):
@@ -105,7 +105,7 @@ class ErrorActionFields(TypedDict):
     fallbackProvider: NotRequired[str]
     """The provider that takes over."""
     retryCount: NotRequired[int]
-    """The number of the next try."""
+    """The number of the retry that follows, from 1."""
 
 
 class LimitFields(TypedDict):
@@ -127,7 +127,7 @@ class LimitActionFields(TypedDict):
     type: Literal["wait", "fallback"]
     """What follows."""
     waitSeconds: NotRequired[float]
-    """How long the session waits."""
+    """How long the session waits; left out if it only comes near the limit, or if the delay is unknown."""
     fallbackProvider: NotRequired[str]
     """The provider that takes over."""
 
@@ -136,7 +136,7 @@ class SessionResultFields(TypedDict):
     """The result of a session."""
 
     success: bool
-    """True if the step succeeded."""
+    """True if the step succeeded, or the last step of a conversation."""
     exitCode: int | None
     """The exit code; null if the session has no process of its own."""
 

@@ -17,16 +17,16 @@ class LocationFields(TypedDict):
 
     type: Literal["kubernetes", "docker", "ec2", "local"]
     """The kind of machine."""
-    namespace: NotRequired[str]
-    """The namespace of a pod of Kubernetes."""
-    pod: NotRequired[str]
-    """The name of a pod of Kubernetes."""
-    container: NotRequired[str]
-    """The id of a container of Docker."""
-    instanceId: NotRequired[str]
-    """The id of an instance of EC2."""
-    region: NotRequired[str]
-    """The region of an instance of EC2."""
+    namespace: NotRequired[str | None]
+    """The namespace of a pod of Kubernetes; null if it is not known."""
+    pod: NotRequired[str | None]
+    """The name of a pod of Kubernetes; null if it is not known."""
+    container: NotRequired[str | None]
+    """The id of a container of Docker; null if it is not known."""
+    instanceId: NotRequired[str | None]
+    """The id of an instance of EC2; null if it is not known."""
+    region: NotRequired[str | None]
+    """The region of an instance of EC2; null if it is not known."""
 
 
 class ResourceFields(TypedDict):
@@ -215,7 +215,7 @@ class WorkerOffline(TypedDict):
     hostname: str
     """The name of its machine."""
     reason: Literal["shutdown", "timeout", "error"]
-    """Why it went."""
+    """Why it went: it was stopped, it had missed three heartbeats when it was found gone, or it ended unexpectedly."""
     lastHeartbeat: str | None
     """When it was last heard of; null if it never sent a heartbeat."""
     orphanedTask: NotRequired[OrphanedTask]

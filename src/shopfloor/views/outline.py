@@ -8,6 +8,7 @@ import msgspec
 
 from shopfloor.limits import TREE_SIBLINGS
 from shopfloor.log import (
+    BasedOn,
     CallCompleted,
     CallStarted,
     Event,
@@ -47,6 +48,7 @@ class Outline(msgspec.Struct):
 
     run_id: str = ""
     parent_run_id: str | None = None
+    based_on: BasedOn | None = None
     root_run_id: str | None = None
     name: str = ""
     kind: str = ""
@@ -142,6 +144,7 @@ def _start_run(state: Outline, event: Event, started: RunStarted) -> None:
         state.run_id = event.run_id
         state.parent_run_id = event.parent_run_id
         state.root_run_id = started.root_run_id
+        state.based_on = started.based_on
         state.name, state.kind, state.task = started.name, started.kind, started.task
         state.started_at = event.timestamp
 

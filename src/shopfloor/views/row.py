@@ -11,10 +11,12 @@ from msgspec.structs import replace
 
 from shopfloor.log import (
     AssistantMessage,
+    BasedOn,
     CallCompleted,
     CallStarted,
     ClientInfo,
     Event,
+    Requirements,
     RunCompleted,
     RunStarted,
     StepCompleted,
@@ -25,6 +27,7 @@ from shopfloor.log import (
     is_message_chunk,
 )
 from shopfloor.views.notes import NO_NOTES, Notes, notes_step
+from shopfloor.views.progress import NO_PROGRESS, Progress, progress_step
 from shopfloor.views.spending import Spending, spending_step
 from shopfloor.views.truncation import as_text
 from shopfloor.views.wait_state import NO_WAITS, WaitState, wait_state_step
@@ -64,6 +67,8 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     channel_name: str | None = None
     client: ClientInfo | None = None
     """The program that dispatched the run, if it is known."""
+    based_on: BasedOn | None = None
+    """The earlier run that the run repeats, continues or forks."""
     task: str = ""
     result: str | None = None
     status: str = "running"
@@ -71,13 +76,16 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     error_message: str | None = None
     error_hint: str | None = None
     provider: str | None = None
-    """The provider of the newest session, or of the run itself if the run was handed to a provider directly."""
+    """The provider of the newest session or model, or of the run itself if it was handed to a provider directly."""
     model: str | None = None
     """The model that wrote the newest message."""
     host: str | None = None
     attempt: int = 0
     interruptions: int = 0
     """The number of attempts that started because an earlier attempt was interrupted, not because of an answer."""
+    priority: int = 0
+    requires: Requirements | None = None
+    """What its host must have; None if any host can execute the run."""
     queued_at: str | None = None
     started_at: str = ""
     completed_at: str | None = None
@@ -88,6 +96,7 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     children: int = 0
     """The number of runs that this run has called."""
     notes: Notes = NO_NOTES
+    progress: Progress = NO_PROGRESS
     waits: WaitState = NO_WAITS
     outside: bool = False
     """True if the run waits and nothing can happen until a client or a person acts: it needs no host until then."""
@@ -106,6 +115,11 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
         return self.waits.waits_for if self.status == "waiting" else None
 
     @property
+    def waiting_since(self) -> str | None:
+        """Since when the run waits for a person, in any of its branches; None if it does not."""
+        return self.waits.person_since if self.attempt and not self.is_ended else None
+
+    @property
     def is_ended(self) -> bool:
         """True if the run has an outcome."""
         return self.completed_at is not None
@@ -115,7 +129,7 @@ def row_fold(row: RunRow, events: Sequence[Event]) -> RunRow:
     """Return the row after the next events of its run."""
     row = _with_first_event(row, events)
     last_seq, messages, tool_calls, waits = row.last_seq, row.messages, row.tool_calls, row.waits
-    model, notes = row.model, row.notes
+    model, notes, progress = row.model, row.notes, row.progress
     last: Event | None = None
     for event in events:
         last, last_seq = event, event.seq
@@ -124,11 +138,12 @@ def row_fold(row: RunRow, events: Sequence[Event]) -> RunRow:
                 # A note of the agent's program has no blocks and is no message; a chunk is no message yet.
                 messages += bool(message.blocks) and not is_message_chunk(message)
                 model = model if message.model is None or message.synthetic else message.model
+                row = _with_provider(row, message.provider)
             case UserMessage() as message:
                 messages += bool(message.blocks)
             case ToolCall() as call:
                 tool_calls += 1
-                notes = notes_step(notes, event)
+                notes, progress = notes_step(notes, event), progress_step(progress, event)
                 if call.awaits:
                     waits = wait_state_step(waits, event)
             case ToolResult() as result:
@@ -138,10 +153,12 @@ def row_fold(row: RunRow, events: Sequence[Event]) -> RunRow:
                 waits = wait_state_step(waits, event)
                 row = _with_step_started(row, step)
             case StepCompleted() | CallCompleted():
-                waits = wait_state_step(waits, event)
+                waits, progress = wait_state_step(waits, event), progress_step(progress, event)
             case RunStarted() as started:
+                progress = progress_step(progress, event)
                 row = replace(row, **_run_started_fields(row, event, started, was_waiting=waits.is_waiting))
             case RunCompleted() as ended:
+                progress = progress_step(progress, event)
                 row = replace(row, **_run_completed_fields(event, ended))
             case _:
                 pass
@@ -155,6 +172,7 @@ def row_fold(row: RunRow, events: Sequence[Event]) -> RunRow:
         tool_calls=tool_calls,
         model=model,
         notes=notes,
+        progress=progress,
         spending=reduce(
             spending_step, [event for event in events if type(event.payload) not in _FREE_PAYLOADS], row.spending
         ),
@@ -174,7 +192,7 @@ def queued_row(run_id: str, started: RunStarted) -> RunRow:
     return replace(row, **_first_attempt_fields(row, started))
 
 
-def _provider_of(worker_type: str | None) -> str | None:
+def provider_of_type(worker_type: str | None) -> str | None:
     """Return the provider that a run of this type is handed to; None if it has none or its worker decides."""
     return None if worker_type in _TYPES_WITHOUT_PROVIDER else worker_type
 
@@ -182,9 +200,13 @@ def _provider_of(worker_type: str | None) -> str | None:
 def _with_step_started(row: RunRow, step: StepStarted | CallStarted) -> RunRow:
     if isinstance(step, CallStarted):
         return replace(row, children=row.children + 1)
-    # The session of a plugin is its job: a plugin is no provider.
-    is_agent = step.session is not None and step.kind != "plugin"
+    # The session of a plugin is its job, and that of a model its conversation.
+    is_agent = step.session is not None and step.kind == "agent"
     return replace(row, provider=step.session.provider) if step.session is not None and is_agent else row
+
+
+def _with_provider(row: RunRow, provider: str | None) -> RunRow:
+    return row if provider in (None, row.provider) else replace(row, provider=provider)
 
 
 def _needs_outside_action(last: Event | None) -> bool:
@@ -217,12 +239,15 @@ def _first_attempt_fields(row: RunRow, started: RunStarted) -> dict[str, Any]:
         "name": started.name,
         "kind": started.kind,
         "worker_type": started.worker_type or "builtin",
-        "provider": _provider_of(started.worker_type),
+        "provider": provider_of_type(started.worker_type),
         "agent_id": started.agent_id or started.name,
         "channel_id": started.channel_id,
         "channel_name": started.channel_name,
         "client": started.client,
+        "based_on": started.based_on,
         "task": started.task or started.name,
+        "priority": _clamp_storable(started.priority),
+        "requires": started.requires,
         "queued_at": started.queued_at,
     }
 

@@ -1,4 +1,4 @@
-"""The spans of a run: start and end of its steps, tool calls and sub-runs.
+"""The spans of a run: start and end of its steps, tool calls and sub-runs, and the figures that come with them.
 
 If there are many spans, neighbors are merged, so that few are drawn and none is lost.
 """
@@ -12,8 +12,9 @@ from typing import Final, Literal
 import msgspec
 from msgspec.structs import replace
 
-from shopfloor.limits import PREVIEW_CHARS, SPANS_ENDED, SPANS_OPEN
+from shopfloor.limits import FIGURE_FILES, PREVIEW_CHARS, SPANS_ENDED, SPANS_OPEN
 from shopfloor.log import (
+    AssistantMessage,
     CallCompleted,
     CallStarted,
     Event,
@@ -59,6 +60,18 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
     differ."""
 
 
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run did, as numbers."""
+
+    files: frozenset[str] = frozenset()
+    """The files that its tools changed; at most `FIGURE_FILES`."""
+    lines_added: int = 0
+    lines_removed: int = 0
+    calls_failed: int = 0
+    context_tokens: int | None = None
+    """The tokens that the newest message of the agent was given; None if the agent does not report them."""
+
+
 class Spans(msgspec.Struct, frozen=True, kw_only=True):
     """The state of the fold. Bounded: if there are many spans, neighbors are merged; none is dropped."""
 
@@ -69,6 +82,7 @@ class Spans(msgspec.Struct, frozen=True, kw_only=True):
     last_seq: int = 0
     started_at: str | None = None
     ended_at: str | None = None
+    figures: Figures = Figures()
 
     @property
     def spans(self) -> list[Span]:
@@ -93,6 +107,7 @@ class _Fold:
         self._seq = before.last_seq
         self._started_at = before.started_at
         self._ended_at = before.ended_at
+        self._figures = before.figures
 
     def state(self) -> Spans:
         return Spans(
@@ -101,6 +116,7 @@ class _Fold:
             last_seq=self._seq,
             started_at=self._started_at,
             ended_at=self._ended_at,
+            figures=self._figures,
         )
 
     def feed(self, event: Event) -> None:
@@ -116,7 +132,11 @@ class _Fold:
             case StepCompleted() | CallCompleted() as step:
                 self._close_span(_step_key(event, step.try_), event, step.duration_ms, failed=step.error is not None)
             case ToolResult() as result:
+                self._figures = _count_result(self._figures, result)
                 self._close_span(f"call {result.call_id}", event, result.duration_ms, failed=result.error is not None)
+            case AssistantMessage(usage=usage) if usage is not None:
+                tokens = usage.input + usage.cache_read + usage.cache_write
+                self._figures = replace(self._figures, context_tokens=tokens)
             case RunStarted():
                 self._started_at = self._started_at or event.timestamp
             case RunCompleted():
@@ -145,6 +165,22 @@ class _Fold:
         # Merge half of the spans at once: searching for neighbors at each end would take too long.
         if len(self._ended) >= 2 * SPANS_ENDED:
             self._ended = merge_neighbors(self._ended, SPANS_ENDED)
+
+
+def _count_result(figures: Figures, result: ToolResult) -> Figures:
+    """Add the files that a call changed, and whether it failed."""
+    failed = result.error is not None or bool(result.exit_code)
+    if not failed and not result.files:
+        return figures
+    changes = result.files or []
+    files = figures.files | {change.path for change in changes}
+    return replace(
+        figures,
+        files=files if len(files) <= FIGURE_FILES else figures.files,
+        lines_added=figures.lines_added + sum(change.lines_added or 0 for change in changes),
+        lines_removed=figures.lines_removed + sum(change.lines_removed or 0 for change in changes),
+        calls_failed=figures.calls_failed + failed,
+    )
 
 
 def _step_key(event: Event, number: int) -> str:

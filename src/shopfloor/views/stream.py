@@ -58,10 +58,12 @@ from shopfloor.views.text_deltas import (
     stream_message,
 )
 from shopfloor.views.wait_state import (
+    APPROVAL,
     DEFINITION_CHANGED,
     QUESTION,
     RATE_LIMIT,
     WaitState,
+    approval_question,
     definition_wait_message,
     format_step_key,
     keep_newest,
@@ -252,6 +254,10 @@ def _handle_tool_call(state: StreamState, event: Event, call: ToolCall) -> Step:
         # No client of the stream can answer this call, so the stream finishes for now.
         notice = Notice(kind=DEFINITION_CHANGED, message=definition_wait_message(call.input))
         return state, [notice, finish("waiting")]
+    if call.awaits is not None and call.awaits.kind == APPROVAL:
+        opened = OpenCall(APPROVAL, call.name, None)
+        state = msgspec.structs.replace(state, calls=keep_newest({**state.calls, call.call_id: opened}))
+        return state, [_question_event(event.run_id, call)]
     texts, events = stream_call_input(state.texts, call.call_id, call.name, call.input)
     state = msgspec.structs.replace(state, texts=texts)
     if call.awaits is not None:
@@ -299,7 +305,8 @@ def _request_open_calls(state: StreamState, *, settled: bool = False) -> Step:
     if not settled:
         return state, []
     state = msgspec.structs.replace(state, requested_calls=tuple(state.calls))
-    reason: FinishReason = "question" if any(call.kind == QUESTION for call in unrequested.values()) else "waiting"
+    asks = any(call.kind in (QUESTION, APPROVAL) for call in unrequested.values())
+    reason: FinishReason = "question" if asks else "waiting"
     return state, [finish(reason)]
 
 
@@ -363,10 +370,11 @@ def _question_event(run_id: str, call: ToolCall) -> Question:
     value: Any = call.input
     arguments = cast("dict[str, Any]", value) if isinstance(value, dict) else {"question": value or ""}
     options: Any = arguments.get("options")
+    is_approval = call.awaits is not None and call.awaits.kind == APPROVAL
     return Question(
         execution_id=run_id,
         call_id=call.call_id,
-        question=str(arguments.get("question", "")),
+        question=approval_question(arguments) if is_approval else str(arguments.get("question", "")),
         options=[str(option) for option in cast("list[Any]", options)] if isinstance(options, list) else None,
         waits=call.awaits is not None,
         until=call.awaits.until if call.awaits else None,

@@ -22,7 +22,7 @@ from shopfloor.log import (
 )
 from shopfloor.views.notes import UPDATE_SUMMARY
 from shopfloor.views.truncation import as_text, ms_between, truncate_bytes
-from shopfloor.views.wait_state import NO_WAITS, WaitState, wait_state_step
+from shopfloor.views.wait_state import APPROVAL, NO_WAITS, WaitState, describe_approval, wait_state_step
 
 TimelineType = Literal["status", "tool_started", "tool_completed", "error"]
 # The input fields that describe a call best, in this order.
@@ -105,7 +105,9 @@ def _call(event: Event, call: ToolCall) -> TimelineRow:
     arguments: Any = call.input
     if call.name == UPDATE_SUMMARY and isinstance(arguments, dict):
         return _row(event, "status", {"status": _truncate(str(cast("dict[str, Any]", arguments).get("summary")))})
-    return _row(event, "tool_started", {"tool_name": call.name, "preview": preview(arguments)})
+    is_approval = call.awaits is not None and call.awaits.kind == APPROVAL
+    shown = preview(describe_approval(arguments).removeprefix("approval of ") if is_approval else arguments)
+    return _row(event, "tool_started", {"tool_name": call.name, "preview": shown})
 
 
 def _result(event: Event, result: ToolResult, started: tuple[str, int] | None) -> TimelineRow:

@@ -24,12 +24,18 @@ from shopfloor.views.truncation import as_text
 T = TypeVar("T")
 QUESTION = "question"
 """The kind of a wait for a person's answer."""
+APPROVAL = "approval"
+"""The kind of a wait for a person's permission to call a tool or to run a command; also the name of such a call."""
+APPROVAL_OPTIONS = ("approve", "approve for this run", "always approve", "deny")
+"""The answers to an approval."""
 RATE_LIMIT = "rate_limit"
 """The kind of a wait that ends by itself, at the time that the provider has announced."""
 DEFINITION_CHANGED = "definition_changed"
 """The kind of a wait that holds the whole run, because its worker's definition changed since the run started."""
 
 _RUN_KIND = "run"
+_WITHOUT_PERSON = (RATE_LIMIT, DEFINITION_CHANGED)
+"""The kinds of waits that no answer ends."""
 
 
 class PersonRequest(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -59,6 +65,8 @@ class WaitState(msgspec.Struct, frozen=True, omit_defaults=True):
     """What each call asks for, on one line, by call id."""
     requests: dict[str, PersonRequest] = {}
     """What each call that a person or a client has to answer asks for, by call id."""
+    since: dict[str, str] = {}
+    """When each call was made, by call id."""
     announced: tuple[str, ...] = msgspec.field(default=(), name="coming")
     """The step keys where further calls or branches are announced and not in the log yet: these do not wait."""
 
@@ -91,6 +99,12 @@ class WaitState(msgspec.Struct, frozen=True, omit_defaults=True):
     def lines(self, *, answered: Collection[str] = ()) -> list[str]:
         """Return what the calls ask for, one line each, without the calls in `answered`."""
         return [self.asks[call] for call in self.calls if call in self.asks and call not in answered]
+
+    @property
+    def person_since(self) -> str | None:
+        """Since when the first of the calls waits that a person or a client has to answer; None if there is none."""
+        waits = [at for call, at in self.since.items() if self.kinds.get(call) not in _WITHOUT_PERSON]
+        return min(waits, default=None)
 
     @property
     def hold_reason(self) -> str | None:
@@ -146,6 +160,7 @@ def wait_state_step(state: WaitState, event: Event) -> WaitState:
                 requests=state.requests
                 if awaits.kind in (RATE_LIMIT, DEFINITION_CHANGED)
                 else keep_newest({**state.requests, call_id: _person_request(event, event.payload, awaits.kind)}),
+                since=keep_newest({**state.since, call_id: event.timestamp}),
                 announced=(*others, step_key) if awaits.more else others,
             )
         case ToolResult(call_id=call_id) if call_id in state.calls:
@@ -156,6 +171,7 @@ def wait_state_step(state: WaitState, event: Event) -> WaitState:
                 kinds=_without_key(state.kinds, call_id),
                 asks=_without_key(state.asks, call_id),
                 requests=_without_key(state.requests, call_id),
+                since=_without_key(state.since, call_id),
             )
         case _:
             return state
@@ -170,6 +186,8 @@ def describe_pending_call(name: str, kind: str, arguments: Any) -> str:
         options = cast("list[Any]", fields["options"]) if isinstance(fields.get("options"), list) else []
         choices = " / ".join(f"{number}. {option}" for number, option in enumerate(options, start=1))
         text = f"{fields['question']} ({choices})" if choices else str(fields["question"])
+    elif kind == APPROVAL:
+        text = describe_approval(fields)
     elif kind == DEFINITION_CHANGED:
         text = definition_wait_message(arguments)
     else:
@@ -179,12 +197,16 @@ def describe_pending_call(name: str, kind: str, arguments: Any) -> str:
 
 
 def _person_request(event: Event, call: ToolCall, kind: str) -> PersonRequest:
-    fields = cast("dict[str, Any]", call.input) if isinstance(call.input, dict) else {}
-    if kind == QUESTION and "question" in fields:
+    arguments: Any = call.input
+    fields = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else {}
+    options: list[Any] = []
+    if kind == APPROVAL:
+        options, text = [*APPROVAL_OPTIONS], approval_question(fields)
+    elif kind == QUESTION and "question" in fields:
         options = cast("list[Any]", fields["options"]) if isinstance(fields.get("options"), list) else []
         text = as_text(fields["question"])
     else:
-        options, text = [], f"{call.name} {as_text(call.input)}" if call.input not in (None, {}, "") else call.name
+        text = f"{call.name} {as_text(arguments)}" if arguments not in (None, {}, "") else call.name
     return PersonRequest(
         since=event.timestamp,
         text=_shorten(text, REQUEST_TEXT_CHARS),
@@ -194,6 +216,23 @@ def _person_request(event: Event, call: ToolCall, kind: str) -> PersonRequest:
 
 def _shorten(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def describe_approval(arguments: Any) -> str:
+    """Return what a person is asked to approve: the tool, and its command, path or input."""
+    fields = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else {}
+    tool_input: Any = fields.get("input")
+    inner = cast("dict[str, Any]", tool_input) if isinstance(tool_input, dict) else {}
+    names = ("command", "file_path", "notebook_path", "path", "url", "query")
+    detail = next((str(inner[name]) for name in names if inner.get(name)), None)
+    return f"approval of {fields.get('tool')}: {detail if detail is not None else as_text(tool_input)}"
+
+
+def approval_question(arguments: Any) -> str:
+    """Return what a person is asked to approve, with the difference that an edit makes."""
+    fields = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else {}
+    diff = fields.get("diff")
+    return f"{describe_approval(fields)}\n{diff}" if diff else describe_approval(fields)
 
 
 def definition_wait_message(arguments: Any) -> str:
@@ -219,6 +258,7 @@ def _without_step(state: WaitState, step_key: str) -> WaitState:
         kinds={call: kind for call, kind in state.kinds.items() if call in calls},
         asks={call: line for call, line in state.asks.items() if call in calls},
         requests={call: request for call, request in state.requests.items() if call in calls},
+        since={call: at for call, at in state.since.items() if call in calls},
         announced=tuple(
             key for key in state.announced if key != step_key and _path(step_key) not in _enclosing_paths(key)
         ),

@@ -3,6 +3,7 @@
 from shopfloor.adapters.local import local_process_name
 from shopfloor.wiring.engine import local_engine
 from shopfloor.wiring.hooks import add_run_hook, desktop_hook, run_hook_command
+from shopfloor.wiring.hosts import run_host
 from shopfloor.wiring.in_process import open_api, open_client
 from shopfloor.wiring.plugins import (
     allow_plugin,
@@ -15,10 +16,11 @@ from shopfloor.wiring.plugins import (
 from shopfloor.wiring.providers import find_providers, local_validation_context, provider_names, transcribe_output
 from shopfloor.wiring.server import access_control, hold_server_lock, open_audit, serve_storage
 from shopfloor.wiring.server_thread import ServerThread
-from shopfloor.wiring.settings import WorkerSettings, seconds_setting
+from shopfloor.wiring.settings import WorkerSettings, heartbeat_seconds, seconds_setting
 from shopfloor.wiring.storage import (
     CommandPorts,
     StorageBackend,
+    find_later_runs,
     local_backend,
     local_command_ports,
     memory_backend,
@@ -37,7 +39,9 @@ __all__ = [
     "check_plugin",
     "create_plugin",
     "desktop_hook",
+    "find_later_runs",
     "find_providers",
+    "heartbeat_seconds",
     "hold_server_lock",
     "list_plugins",
     "local_backend",
@@ -54,6 +58,7 @@ __all__ = [
     "plugin_templates",
     "provider_names",
     "run_hook_command",
+    "run_host",
     "seconds_setting",
     "serve_storage",
     "subscribe_deltas",

@@ -10,6 +10,7 @@ import anyio
 
 from shopfloor.errors import UnsupportedOption
 from shopfloor.log import Masking
+from shopfloor.ports import HostOffer
 from shopfloor.record import Storage, require_private_folder
 from shopfloor.wiring.engine import local_engine
 from shopfloor.wiring.settings import WorkerSettings
@@ -43,7 +44,9 @@ async def open_api(storage: Storage) -> AsyncGenerator[Api]:
     async with local_backend(storage) as backend:
         await _update_rows(backend)
         token = await backend.access.admin_token()
-        async with _open_transport(create_app(backend.services(), has_pages=False), token) as transport:
+        offers = await _live_offers(backend)
+        app = create_app(backend.services(offers=lambda: offers), has_pages=False)
+        async with _open_transport(app, token) as transport:
             yield Api(_IN_PROCESS, transport=transport)
 
 
@@ -91,10 +94,12 @@ async def open_client(
         return
     require_private_folder(storage.root)
     policy = ClaimPolicy.OWN if can_run else ClaimPolicy.CANCELLED
+    workers, offers = workers or WorkerSettings(), list[HostOffer]()
     async with (
         local_backend(storage, mask=mask) as backend,
-        local_engine(backend, workers or WorkerSettings(), policy=policy, dedicated=can_run) as engine,
+        local_engine(backend, workers, policy=policy, dedicated=can_run, other_offers=lambda: offers) as engine,
     ):
+        offers += await _live_offers(backend) if not can_run else []
         token = await backend.access.admin_token()
         await _update_rows(backend)
         async with anyio.create_task_group() as tasks:
@@ -104,6 +109,13 @@ async def open_client(
                 yield Client(_IN_PROCESS, transport=transport)
             tasks.cancel_scope.cancel()
         await backend.ingest.catch_up()
+
+
+async def _live_offers(backend: StorageBackend) -> list[HostOffer]:
+    """Return what the running hosts of the storage offer, for the reasons why queued runs wait."""
+    from shopfloor.fleet import live_offers
+
+    return await live_offers(await backend.host_registry.all(), backend.hosts)
 
 
 async def _update_rows(backend: StorageBackend) -> None:

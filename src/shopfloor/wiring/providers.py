@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shopfloor.ports import AgentExit, ProviderInfo
+from msgspec.structs import replace
+
+from shopfloor.limits import PROVIDERS_REFRESH_SECONDS
+from shopfloor.ports import AgentExit, HostOffer, ProviderInfo
 
 if TYPE_CHECKING:
     from shopfloor.engine import Definition, ValidationContext, Worker
@@ -39,11 +44,47 @@ def local_validation_context(workers: Iterable[Worker]) -> ValidationContext:
     )
 
 
-def find_providers() -> list[ProviderInfo]:
-    """Return the providers that this machine has. Blocks for a second or two: each program is run for its version."""
+class LocalOffer:
+    """What this process offers to runs. Each call returns the current offer and takes at most a millisecond."""
+
+    def __init__(
+        self,
+        labels: Mapping[str, str],
+        env: Mapping[str, str],
+        find_disabled: Callable[[], Collection[str]] = tuple,
+    ) -> None:
+        """Create the offer. `find_disabled` returns the providers that an operator has disabled."""
+        self._labels = dict(labels)
+        self._env = env
+        self._offer = HostOffer(labels=self._labels)
+        self._checked_at = -math.inf
+        self._find_disabled = find_disabled
+
+    def __call__(self) -> HostOffer:
+        if time.monotonic() - self._checked_at >= PROVIDERS_REFRESH_SECONDS:
+            from shopfloor.adapters.providers import installed_providers
+
+            self._offer = HostOffer(labels=self._labels, providers=installed_providers(self._env))
+            self._checked_at = time.monotonic()
+        disabled = frozenset(self._find_disabled())
+        return replace(self._offer, disabled=disabled) if disabled else self._offer
+
+
+def find_providers(asks: bool = False) -> list[ProviderInfo]:  # noqa: FBT001, FBT002 - passed as a function
+    """Return the providers that this machine has. Blocks for a second or two: each program is run for its version.
+
+    With `asks`, those with credentials are asked whether they answer, if that costs nothing.
+    """
     from shopfloor.adapters.providers import discover_providers
 
-    return discover_providers(os.environ, Path.home())
+    return discover_providers(os.environ, Path.home(), asks=asks)
+
+
+def stop_probes() -> None:
+    """Kill the programs that `find_providers` is asking."""
+    from shopfloor.adapters.providers import kill_probed_programs
+
+    kill_probed_programs()
 
 
 def transcribe_output(

@@ -17,15 +17,15 @@ from shopfloor.adapters.local import LocalAudit, LocalTokens
 from shopfloor.error_factories import storage_error
 from shopfloor.errors import ResourceLimit, ServerRunning, ShopfloorError
 from shopfloor.record import Storage, open_for_append, require_private_folder, try_lock, write_private
-from shopfloor.wiring.engine import local_engine
 from shopfloor.wiring.hooks import deliver_notifications, settings_hooks, update_own_hooks
+from shopfloor.wiring.hosts import FIND_CAPABILITIES, maintain_storage, open_host, prepare_runs
 from shopfloor.wiring.mcp import mount_mcp
-from shopfloor.wiring.settings import WorkerSettings
-from shopfloor.wiring.storage import StorageBackend, local_backend, open_projects
+from shopfloor.wiring.settings import WorkerSettings, heartbeat_seconds
+from shopfloor.wiring.storage import local_backend, open_projects
 
 if TYPE_CHECKING:
     from shopfloor.client import Address
-    from shopfloor.engine import RunEngine, WorkerCatalog
+    from shopfloor.engine import WorkerCatalog
     from shopfloor.server import AccessControl
 
 
@@ -117,15 +117,6 @@ async def _warm_up(*parts: Callable[[], None]) -> None:
         _log.warning("cannot preload modules; the first run loads them: %s: %s", type(error).__name__, error)
 
 
-async def _recover(backend: StorageBackend, engine: RunEngine) -> None:
-    """Finish what an earlier server left: deletions, and runs without a host."""
-    from shopfloor.engine import finish_deletions, requeue_abandoned
-
-    await finish_deletions(engine.ports)
-    await requeue_abandoned(engine.ports, engine.resumption)
-    await backend.queue.restore_queued_rows()
-
-
 async def serve_storage(
     storage: Storage,
     *,
@@ -141,13 +132,11 @@ async def serve_storage(
 
     `on_started` is called with the address and the workers once the server accepts requests. It is called in a thread
     and may block. With `notify_seconds` questions, and outcomes of runs that took so long, are shown on
-    this desktop, if it can show them.
-    Raises ServerRunning if the storage already has a server.
+    this desktop, if it can show them. Raises ServerRunning if the storage already has a server.
     """
     import anyio
 
     from shopfloor.client import Address
-    from shopfloor.engine import maintain_until_lost, run_maintenance
     from shopfloor.server import create_app, load_connection_limits, serve
 
     workers = workers or WorkerSettings()
@@ -162,37 +151,31 @@ async def serve_storage(
             pid = os.getpid() if threading.current_thread() is threading.main_thread() else None
             address = Address(url, token, pid, public_url(host, url))
             write_private(storage.server_address, msgspec.json.encode(address))
-            # Warm up only now, so that the first response does not have to wait for it.
+            # Warm up and register only now, so that the first response does not have to wait for it.
+            tasks.start_soon(own.registered.run, FIND_CAPABILITIES)
             tasks.start_soon(_warm_up, partial(on_started, address, engine.catalog), engine.warm_up)
             engine.plugins.start_all()
+            tasks.start_soon(own.monitor.run)
 
         async with (
             local_backend(storage, is_server=True) as backend,
-            local_engine(backend, workers, shares_plugins=True) as engine,
+            open_host(backend, workers, heartbeat_seconds=heartbeat_seconds()) as own,
         ):
+            engine = own.engine
             token = await backend.access.admin_token()
             await update_own_hooks(backend.hooks, settings_hooks(storage, notify_seconds=notify_seconds))
-            await _recover(backend, engine)
-            # Before any run starts: loading code may take long and must happen in the thread of the event loop.
-            engine.catalog.load_code()
+            await prepare_runs(backend, own)
             async with anyio.create_task_group() as tasks:
 
                 async def maintain() -> None:
-                    maintenance = partial(
-                        run_maintenance,
-                        engine.ports,
-                        backend.ingest,
-                        engine.resumption,
-                        engine.plugins,
-                        retention_seconds=retention_seconds,
-                    )
-                    lost.append(await maintain_until_lost(backend.store, engine.scheduler, maintenance))
+                    lost.append(await maintain_storage(backend, own, retention_seconds=retention_seconds))
                     tasks.cancel_scope.cancel()
 
                 tasks.start_soon(engine.scheduler.run)
                 tasks.start_soon(maintain)
                 tasks.start_soon(deliver_notifications, backend.hooks)
-                app = create_app(backend.services(engine, allowed_hosts=allowed_hosts), mounted=[mount_mcp()])
+                services = backend.services(engine, monitor=own.monitor, allowed_hosts=allowed_hosts)
+                app = create_app(services, mounted=[mount_mcp()])
                 await serve(app, host, port, publish_address, limits, on_signal=engine.scheduler.watchdog.request_stop)
                 tasks.cancel_scope.cancel()
             if lost:

@@ -22,16 +22,31 @@ from shopfloor.adapters.local import (
     LocalTokens,
 )
 from shopfloor.engine import StoragePorts
-from shopfloor.limits import CLIENT_WAIT_SECONDS, EXECUTE_GRACE_SECONDS
+from shopfloor.limits import CLIENT_WAIT_SECONDS, CONTINUED_RUNS, EXECUTE_GRACE_SECONDS, PROVIDER_CHECK_SECONDS
 from shopfloor.log import Delta, Masking
-from shopfloor.ports import Bus, FleetEvents, Hooks, Logs, Processes, Projects, Queue, Store, Tokens, Watchers
+from shopfloor.ports import (
+    Bus,
+    FleetEvents,
+    Hooks,
+    HostRegistry,
+    Logs,
+    Offers,
+    Processes,
+    Projects,
+    ProviderHealth,
+    Queue,
+    Store,
+    Tokens,
+    Watchers,
+)
 from shopfloor.record import Durability, Storage
 from shopfloor.version import __version__
-from shopfloor.wiring.providers import find_providers
+from shopfloor.wiring.providers import find_providers, stop_probes
 from shopfloor.wiring.settings import low_water_bytes, seconds_setting
 
 if TYPE_CHECKING:
     from shopfloor.engine import Ingest, RunEngine
+    from shopfloor.fleet import ProviderMonitor
     from shopfloor.server import AccessControl, Services
 
 # Modules that only a server or a list needs are imported where they are used, so that a single run starts fast.
@@ -64,6 +79,7 @@ class StorageBackend(StoragePorts, frozen=True, kw_only=True):
     tokens: Tokens
     watchers: Watchers
     fleet_events: FleetEvents
+    host_registry: HostRegistry
     hooks: Hooks
     ingest: Ingest
 
@@ -74,10 +90,38 @@ class StorageBackend(StoragePorts, frozen=True, kw_only=True):
 
         return AccessControl(self.tokens)
 
-    def services(self, engine: RunEngine | None = None, *, allowed_hosts: tuple[str, ...] = ()) -> Services:
-        """Return what the HTTP API needs. Without `engine`, the API is read-only."""
+    def provider_monitor(self, host: str | None = None) -> ProviderMonitor:
+        """Return the checks of this machine's providers. `host` is the host that this process is, if it is one."""
+        from shopfloor.fleet import ProviderMonitor
+
+        interval_seconds = seconds_setting(
+            "SHOPFLOOR_PROVIDER_CHECK", os.environ.get("SHOPFLOOR_PROVIDER_CHECK"), PROVIDER_CHECK_SECONDS
+        )
+        return ProviderMonitor(
+            self.provider_health,
+            self.bus,
+            self.hosts,
+            find_providers,
+            host=host,
+            interval_seconds=interval_seconds,
+            stop_probes=stop_probes,
+        )
+
+    def services(
+        self,
+        engine: RunEngine | None = None,
+        *,
+        monitor: ProviderMonitor | None = None,
+        offers: Offers = tuple,
+        allowed_hosts: tuple[str, ...] = (),
+    ) -> Services:
+        """Return what the HTTP API needs. Without `engine`, the API is read-only, and `offers` are those of hosts.
+
+        `monitor` are the running checks of providers, if this process checks them.
+        """
         from shopfloor.adapters.local import NotificationSender
         from shopfloor.engine import delete_run
+        from shopfloor.fleet import HostDirectory
         from shopfloor.server import PAGE_FOLDER, FleetFeed, Services
 
         async def delete(run_id: str, *, force: bool) -> list[str]:
@@ -94,11 +138,14 @@ class StorageBackend(StoragePorts, frozen=True, kw_only=True):
             blobs=self.blobs,
             delete_run=delete,
             run_service=engine.service if engine else None,
-            providers=find_providers,
+            queue=self.queue,
+            offers=engine.offers if engine else offers,
+            providers=monitor or self.provider_monitor(engine.host_id if engine else None),
             plugins=engine.plugins.all if engine else None,
             fleet=FleetFeed(self.fleet_events, self.bus),
             hooks=self.hooks,
             send_notification=NotificationSender(),
+            hosts=HostDirectory(self.host_registry, self.hosts, self.store),
             page_folder=PAGE_FOLDER,
             allowed_hosts=allowed_hosts,
             execute_grace_seconds=seconds_setting(
@@ -110,12 +157,41 @@ class StorageBackend(StoragePorts, frozen=True, kw_only=True):
         )
 
 
+def find_later_runs(storage: Storage, run_id: str) -> list[tuple[str, str]]:
+    """Return the runs based on a run, newest first, each with its kind; none if the database cannot be read.
+
+    Reads the file directly, for commands that show a log without starting an engine.
+    """
+    import sqlite3
+    from contextlib import closing
+
+    query = (
+        "SELECT id, json_extract(based_on, '$.kind') FROM worker_runs WHERE based_on IS NOT NULL"
+        " AND json_extract(based_on, '$.run_id') = ? ORDER BY num DESC LIMIT ?"
+    )
+    if not storage.database.exists():
+        return []
+    try:
+        with closing(sqlite3.connect(f"{storage.database.as_uri()}?mode=ro", uri=True)) as connection:
+            return connection.execute(query, (run_id, CONTINUED_RUNS)).fetchall()
+    except (sqlite3.Error, ValueError):
+        return []
+
+
 @asynccontextmanager
 async def local_backend(
     storage: Storage, *, is_server: bool = False, mask: Masking | None = None
 ) -> AsyncGenerator[StorageBackend]:
     """Yield a storage in files and SQLite. With `is_server`, other processes notify this one of what they write."""
-    from shopfloor.adapters.sqlite import SqliteFleetEvents, SqliteHooks, SqliteQueue, SqliteStore, StorageLogLookup
+    from shopfloor.adapters.sqlite import (
+        SqliteFleetEvents,
+        SqliteHooks,
+        SqliteHostRegistry,
+        SqliteProviderHealth,
+        SqliteQueue,
+        SqliteStore,
+        StorageLogLookup,
+    )
 
     store = await SqliteStore.open(storage.database)
     try:
@@ -123,26 +199,35 @@ async def local_backend(
         await queue.recover()
         bus = LocalBus(storage)
         with bus.listen(storage) if is_server else nullcontext():
-            yield _with_files(storage, store, queue, SqliteFleetEvents(store), SqliteHooks(store), bus=bus, mask=mask)
+            fleet = (SqliteFleetEvents(store), SqliteProviderHealth(store), SqliteHostRegistry(store))
+            yield _with_files(storage, store, queue, fleet=fleet, hooks=SqliteHooks(store), bus=bus, mask=mask)
     finally:
         await store.close()
 
 
 def memory_backend(storage: Storage) -> StorageBackend:
     """Return a storage with rows and queue in memory, and logs in files."""
-    from shopfloor.adapters.memory import MemoryFleetEvents, MemoryQueue, MemoryStore
+    from shopfloor.adapters.memory import (
+        MemoryFleetEvents,
+        MemoryHostRegistry,
+        MemoryProviderHealth,
+        MemoryQueue,
+        MemoryStore,
+    )
 
     store = MemoryStore()
-    return _with_files(storage, store, MemoryQueue(store), MemoryFleetEvents(store), store.hooks, bus=LocalBus())
+    queue = MemoryQueue(store)
+    fleet = (MemoryFleetEvents(store), MemoryProviderHealth(store), MemoryHostRegistry(store, queue))
+    return _with_files(storage, store, queue, fleet=fleet, hooks=store.hooks, bus=LocalBus())
 
 
 def _with_files(
     storage: Storage,
     store: Store,
     queue: Queue,
-    fleet_events: FleetEvents,
-    hooks: Hooks,
     *,
+    fleet: tuple[FleetEvents, ProviderHealth, HostRegistry],
+    hooks: Hooks,
     bus: Bus,
     mask: Masking | None = None,
 ) -> StorageBackend:
@@ -150,6 +235,7 @@ def _with_files(
     from shopfloor.adapters.memory import MemoryWatchers
     from shopfloor.engine import Ingest
 
+    fleet_events, provider_health, host_registry = fleet
     return StorageBackend(
         storage=storage,
         store=store,
@@ -163,6 +249,8 @@ def _with_files(
         tokens=LocalTokens(storage.tokens),
         watchers=MemoryWatchers(),
         fleet_events=fleet_events,
+        provider_health=provider_health,
+        host_registry=host_registry,
         hooks=hooks,
         ingest=Ingest(LocalLogFeed(storage), store, bus),
     )

@@ -254,7 +254,7 @@ def _listed(deployment: Deployment) -> list[dict[str, object]]:
     listed: list[dict[str, object]] = []
     cursor: list[str] = []
     while True:
-        done = deployment.command("list", "--json", "--limit", str(_PAGE_RUNS), *cursor)
+        done = deployment.command("list", "--all", "--json", "--limit", str(_PAGE_RUNS), *cursor)
         page = json.loads(done.stdout) if done.returncode == 0 else {"workers": [{"error": done.stderr}], "next": None}
         listed += page["workers"]
         if page["next"] is None:

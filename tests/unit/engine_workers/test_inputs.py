@@ -61,6 +61,25 @@ def test_the_schema_describes_the_inputs():
     assert schema["properties"]["ANY"] == {}
 
 
+def test_an_input_with_choices_takes_nothing_else():
+    definition = Definition(
+        slug="painter",
+        input={
+            "COLOR": InputField(choices=["red", "blue"]),
+            "COATS": InputField(type="any", optional=True, choices=[1, 2]),
+        },
+    )
+    assert validate_input(definition, {"COLOR": "blue"}) == {"COLOR": "blue", "COATS": None}
+    assert input_schema(definition)["properties"]["COLOR"] == {"type": "string", "enum": ["red", "blue"]}
+    with pytest.raises(InvalidInput) as caught:
+        # In Python True is equal to 1.
+        validate_input(definition, {"COLOR": "pink", "COATS": True})
+    assert (
+        "`COLOR` must be one of 'red', 'blue', got 'pink'; `COATS` must be one of 1, 2, got true"
+        in caught.value.message
+    )
+
+
 JSON = (
     st.none()
     | st.booleans()

@@ -211,7 +211,7 @@ def test_the_segment_of_a_step_is_the_slug_of_its_name(name, segment):
         (
             "descripton: x\nsteps:" + THREAD,
             [
-                "worker.yaml:1: a worker has no field `descripton`; did you mean `description`? There are `name`, `description`, `input`, `variables`, `tools`, `memory`, `kinds`, `steps`, `output`"
+                "worker.yaml:1: a worker has no field `descripton`; did you mean `description`? There are `name`, `description`, `input`, `variables`, `tools`, `memory`, `requires`, `kinds`, `steps`, `output`"
             ],
         ),
         ("name: 3\nsteps:" + THREAD, ["worker.yaml:1: `name` must be text or nothing, got a whole number"]),
@@ -302,6 +302,16 @@ def test_the_segment_of_a_step_is_the_slug_of_its_name(name, segment):
             ],
         ),
         ("steps: {A: {block: run-worker, worker: 'No Slug'}}", None),
+        (
+            "requires:\n  labels: {gpu: a b}\n  provider: [codex]\nsteps: {A: {block: terminal}}",
+            [
+                "worker.yaml:2: the label gpu=a b is not valid: letters, digits, `.`, `_`, `/` and `-`, at most 63",
+                (
+                    "worker.yaml:3: `requires` has no field `provider`; did you mean `providers`? "
+                    "There are `labels`, `providers`"
+                ),
+            ],
+        ),
         ("steps: {A: {block: custom, kind: mine}}", ["worker.yaml:1: `kinds` does not name `mine`; there are none"]),
         (
             "kinds: {mine: 'no_such_module_here:f'}\nsteps: {A: {block: mine}}",
@@ -380,8 +390,8 @@ def test_structural_problems_do_not_hide_undefined_references(make_worker):
         (6, "a `next-message` step has no field `outptu`"),
         (6, "`schema` is not a valid JSON Schema: 'strin' is not valid under any of the given schemas"),
         (7, "`command` must be text or a list, got a whole number"),
-        (7, "`timeout` must be a number or nothing, got text"),
         (7, "`{{NOBODY}}` is not defined before the step `Use`"),
+        (7, "`timeout` must be seconds, a duration such as `90s`, `10m` or `2h`, or `{{NAME}}` of one, got `soon`"),
         (8, "`each` must be a list, or `{{NAME}}` of a list"),
         (8, "`{{ITM}}` is not defined before the step `Inner`"),
     ]

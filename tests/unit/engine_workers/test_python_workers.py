@@ -72,6 +72,16 @@ def test_a_function_with_the_decorator_is_a_worker():
     assert definition_hash(definition) != definition_hash(other.definition)
 
 
+def test_a_literal_keeps_its_choices():
+    @worker
+    async def paint(run: Any, COLOR: Literal["red", "blue"] = "red", COATS: Literal[1, 2] | None = None) -> None: ...
+
+    assert paint.definition.input == {
+        "COLOR": InputField(choices=["red", "blue"], default="red"),
+        "COATS": InputField(type="integer", choices=[1, 2], optional=True),
+    }
+
+
 @pytest.mark.anyio
 async def test_calling_a_worker_calls_the_function():
     assert await say_hello(None, "Ada", 2, TAGS=[]) == "Hello Ada Hello Ada"

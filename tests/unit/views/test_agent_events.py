@@ -18,6 +18,7 @@ from shopfloor.log import (
     Awaits,
     Cost,
     Event,
+    FailureDecision,
     FileChange,
     Initialization,
     Limit,
@@ -336,20 +337,144 @@ def test_a_retried_model_call_is_a_recoverable_error():
 
 @pytest.mark.req("FE-17", "FE-18")
 def test_a_fatal_error_aborts_the_session():
-    assert in_session(note_message("error", code="authentication_error", message="bad key")) == [
-        (
-            "agent.error",
-            WHOSE
-            | {
-                "error": {"code": "authentication_error", "message": "bad key", "recoverable": False},
-                "action": {"type": "abort"},
-            },
-        )
+    error = note_message("error", code="authentication_error", message="bad key")
+    assert in_session(error) == []
+    (name, payload), (end, _) = in_session(error, step_failed("authentication_error"))
+    assert (name, end) == ("agent.error", "agent.completed")
+    assert payload == WHOSE | {
+        "error": {"code": "authentication_error", "message": "bad key", "recoverable": False},
+        "action": {"type": "abort"},
+    }
+
+
+# Conversations with models
+
+
+def turn(path: str = "ask", session_id: str = "start:0", try_: int = 1, **envelope: Any) -> Any:
+    session = Session(provider="anthropic", access_mode="api", session_id=session_id)
+    return StepStarted(name="Ask", kind="next-message", try_=try_, session=session), {"path": path} | envelope
+
+
+def turn_end(path: str = "ask", **more: Any) -> Any:
+    return StepCompleted(name="Ask", kind="next-message", try_=1, **more), {"path": path}
+
+
+def reply(path: str = "ask", **more: Any) -> Any:
+    return AssistantMessage(blocks=[text("Yes.")], **more), {"path": path}
+
+
+def test_a_conversation_of_several_steps_is_one_session_until_the_run_ends():
+    two_turns = [turn("a"), reply("a", usage=USAGE), turn_end("a"), turn("b"), reply("b", usage=USAGE), turn_end("b")]
+    events = fleet_events_of(RUN, *two_turns, run_completed())
+    assert types(events) == ["agent.spawned", "agent.ready", "agent.completed"]
+    assert {event.payload["agentId"] for event in events} == {f"{RUN_ID}:start:0"}
+    assert events[1].payload["initialization"]["contextTokens"] == 4200
+    assert events[-1].payload["metrics"]["tokensInput"] == 8400
+    assert events[-1].payload["result"] == {"success": True, "exitCode": None}
+
+
+def test_a_conversation_of_one_step_ends_with_its_step():
+    events = fleet_events_of(RUN, turn(session_id="ask:0"), reply(), turn_end())
+    assert types(events) == ["agent.spawned", "agent.ready", "agent.completed"]
+    assert events[1].payload["initialization"]["contextTokens"] is None
+
+
+def test_a_conversation_survives_a_new_attempt_and_counts_what_it_spent_before():
+    again = RunStarted(name="w", kind="worker", attempt=2, host="local-9")
+    events = fleet_events_of(RUN, turn(), reply(usage=USAGE), again, reply(usage=USAGE), turn_end(), run_completed())
+    assert types(events) == ["agent.spawned", "agent.ready", "agent.completed"]
+    assert events[-1].payload["metrics"]["tokensInput"] == 8400
+
+
+def test_a_conversation_that_fails_for_good_ends():
+    failed = {"error": "no", "error_code": "provider_error", "retryable": True}
+    retried = turn_end(decision=FailureDecision(action="retry", try_=2), **failed)
+    events = fleet_events_of(RUN, turn(), retried, turn(try_=2), turn_end(**failed), run_completed("failed", "x"))
+    assert types(events) == ["agent.spawned", "agent.error", "agent.error", "agent.completed"]
+    assert [event.payload["action"]["type"] for event in events[1:3]] == ["retry", "abort"]
+    assert events[-1].payload["result"]["success"] is False
+
+
+def test_conversations_of_a_loop_end_with_the_loop():
+    rounds = [
+        one for n in range(2) for one in (turn(f"each.{n}.ask", f"each.{n}.start:{n}"), turn_end(f"each.{n}.ask"))
+    ]
+    ended = StepCompleted(name="each", kind="for_each", try_=1), {"path": "each"}
+    state, events = fold(log(RUN, *rounds, ended))
+    assert types(events) == ["agent.spawned", "agent.spawned", "agent.completed", "agent.completed"]
+    assert state == FleetEventState(host=RUN.host)
+
+
+def test_conversations_that_are_too_many_to_remember_end_one_by_one():
+    many = FLEET_EVENT_FACTS + 2
+    turns = [one for n in range(many) for one in (turn(f"a{n}", f"s{n}:0"), turn_end(f"a{n}"))]
+    events = fleet_events_of(RUN, *turns, run_completed())
+    assert len([event for event in events if event.type == "agent.completed"]) == many
+
+
+def test_the_calls_of_a_model_are_its_own_and_waits_are_not():
+    call, result = tool_call(fidelity="router"), tool_result(fidelity="router")
+    wait = ToolCall(
+        name="rate_limit", call_id="w", input=None, output=None, fidelity="router", awaits=Awaits(kind="rate_limit")
+    )
+    waited = ToolResult(name="rate_limit", call_id="w", input=None, output=None, fidelity="router")
+    steps = [(one, {"path": "ask"}) for one in (call, result, wait, waited)]
+    events = fleet_events_of(RUN, turn(), *steps)
+    assert types(events) == ["agent.spawned", "agent.tool_call", "agent.tool_result", "agent.rate_limited"]
+
+
+# Readiness
+
+
+@pytest.mark.req("FE-11")
+def test_an_agent_whose_context_follows_is_ready_when_the_context_is_known():
+    first = note_message("ready", ready=Initialization(model="m", context_follows=True))
+    known = note_message("ready", ready=Initialization(context_tokens=2100))
+    for next_event, tokens in ((known, 2100), (assistant_message(text("Hi.")), None), (tool_call(), None)):
+        events = [event for event in fleet_events_of(RUN, STEP, first, next_event) if event.type == "agent.ready"]
+        assert [event.payload["initialization"] for event in events] == [
+            {"duration": 1000, "contextLoaded": True, "contextTokens": tokens}
+        ]
+        assert events[0].timestamp == format_timestamp(3000)
+    assert types(fleet_events_of(RUN, STEP, first, step_completed())) == [
+        "agent.spawned",
+        "agent.ready",
+        "agent.completed",
     ]
 
 
+def test_a_resumed_session_has_its_new_process():
+    process = msgspec.structs.replace(PROCESS, pid=4800)
+    prompt = UserMessage(blocks=[], session=msgspec.structs.replace(SESSION, process=process))
+    *_, spawned = fleet_events_of(RUN, STEP, msgspec.structs.replace(RUN, attempt=2), prompt)
+    assert (spawned.type, spawned.payload["agentId"]) == ("agent.spawned", f"{AGENT_ID}:2")
+    assert spawned.payload["process"] == {"pid": 4800, "command": "claude", "args": ["-p", "…"], "cwd": "/srv/demo"}
+
+
+@pytest.mark.req("FE-18")
+@pytest.mark.parametrize("reported", [[], [note_message("error", code="provider_error", message="API Error")]])
+def test_an_error_says_that_the_step_is_retried(reported: list[AssistantMessage]):
+    decision = FailureDecision(action="retry", try_=3, delay_seconds=4)
+    (name, payload), _ = in_session(*reported, step_failed("provider_error", decision=decision))
+    assert (name, payload["action"]) == ("agent.error", {"type": "retry", "retryCount": 2})
+
+
+def test_an_error_says_which_provider_takes_over():
+    decision = FailureDecision(action="fallback", provider="codex")
+    (_, payload), _ = in_session(step_failed("provider_error", decision=decision))
+    assert payload["action"] == {"type": "fallback", "fallbackProvider": "codex"}
+
+
+def test_a_rate_limit_that_ends_a_try_says_how_long_the_engine_waits():
+    decision = FailureDecision(action="retry", try_=2, delay_seconds=1.5)
+    error = note_message("error", code="rate_limit_error")
+    for reported in ([], [error]):
+        (name, payload), _ = in_session(*reported, step_failed("rate_limit_error", decision=decision))
+        assert (name, payload["action"]) == ("agent.rate_limited", {"type": "wait", "waitSeconds": 1.5})
+
+
 def test_an_error_without_a_code_is_agent_failed():
-    [(_, payload)] = in_session(note_message("error"))
+    [(_, payload), _] = in_session(note_message("error"), step_failed("agent_error"))
     assert payload["error"] == {"code": "agent_error", "message": "agent_error", "recoverable": False}
 
 
@@ -381,6 +506,7 @@ def test_an_error_is_reported_again_if_the_session_had_continued():
         step_failed("provider_error"),
     )
     assert [name for name, _ in fleet_events] == ["agent.error", "agent.error", "agent.completed"]
+    assert [payload["action"]["type"] for _, payload in fleet_events[:2]] == ["retry", "abort"]
 
 
 @pytest.mark.req("FE-19", "FE-20")

@@ -11,10 +11,12 @@ from tests.contract.view_changes import golden
 
 from shopfloor.limits import SPANS_ENDED, SPANS_OPEN
 from shopfloor.log import (
+    AssistantMessage,
     Awaits,
     CallCompleted,
     CallStarted,
     Event,
+    FileChange,
     Payload,
     RunCompleted,
     RunStarted,
@@ -22,6 +24,7 @@ from shopfloor.log import (
     StepStarted,
     ToolCall,
     ToolResult,
+    Usage,
     format_timestamp,
     new_run_id,
 )
@@ -52,6 +55,27 @@ def call(call_id: str) -> ToolCall:
 
 def result(call_id: str, **more: Any) -> ToolResult:
     return ToolResult(name="Bash", call_id=call_id, input=None, output="", fidelity="router", **more)
+
+
+def test_figures_count_changed_files_failed_calls_and_the_context() -> None:
+    change = FileChange(path="a.py", action="modify", lines_added=5, lines_removed=2)
+    message = AssistantMessage(blocks=[], usage=Usage(input=10, output=99, cache_read=300, cache_write=20))
+    state = spans_of(
+        RUN_STARTED,
+        call("a"),
+        result("a", files=[change, replace(change, path="b.py", lines_added=None)]),
+        call("b"),
+        result("b", files=[change], error="no"),
+        call("c"),
+        result("c", exit_code=3),
+        message,
+        AssistantMessage(blocks=[]),
+    )
+    figures = state.figures
+    assert figures.files == {"a.py", "b.py"}
+    assert (figures.lines_added, figures.lines_removed) == (10, 6)
+    assert (figures.calls_failed, figures.context_tokens) == (2, 330)
+    assert Spans().figures.context_tokens is None
 
 
 def test_a_waiting_call_is_marked_also_after_its_end() -> None:

@@ -484,8 +484,14 @@ def test_a_logged_question_does_not_wait() -> None:
     assert events[-1] == {"type": "resource-update", "name": "question", "value": value}
 
 
-def test_another_wait_finishes_as_waiting_and_a_sub_run_does_not() -> None:
+def test_an_approval_is_a_question_and_finishes_as_one() -> None:
     _, events = stream_events(*log(STARTED, STEP, call("a", kind="approval")), SubRunCalls([], waits=True))
+    assert [event["type"] for event in events][-2:] == ["resource-update", "finish"]
+    assert events[-1] == {"type": "finish", "finishReason": "other", "reason": "question"}
+
+
+def test_another_wait_finishes_as_waiting_and_a_sub_run_does_not() -> None:
+    _, events = stream_events(*log(STARTED, STEP, call("a", kind="signature")), SubRunCalls([], waits=True))
     assert events[-1] == {"type": "finish", "finishReason": "other", "reason": "waiting"}
     sub = CallStarted(name="sub", kind="call_workflow", try_=1)
     _, events = stream_events(*log(STARTED, (sub, {"child_run_id": CHILD_ID})), SubRunCalls([], waits=True))

@@ -19,11 +19,26 @@ export function patchRuns(queries: QueryClient, changed: readonly Run[]): void {
     patchDetail(queries, run);
     refetchAncestors(queries, run);
   }
+  refetchCountsSoon(queries);
+}
+
+/** How soon the numbers of runs are counted again after a row changed. */
+const COUNTS_REFETCH_MS = 1_000;
+const scheduledCounts = new WeakSet<QueryClient>();
+
+function refetchCountsSoon(queries: QueryClient): void {
+  if (scheduledCounts.has(queries)) return;
+  scheduledCounts.add(queries);
+  setTimeout(() => {
+    scheduledCounts.delete(queries);
+    void queries.invalidateQueries({ queryKey: ["counts"] });
+  }, COUNTS_REFETCH_MS);
 }
 
 /** Remove deleted runs from every cached list, and show "not found" if one of them is open. */
 export function removeRuns(queries: QueryClient, deletedIds: readonly string[]): void {
   const ids = new Set(deletedIds);
+  refetchCountsSoon(queries);
   for (const query of queries.getQueryCache().findAll({ queryKey: ["runs"] })) {
     updateList(queries, query, (pages) => ({ pages: withoutRuns(pages, ids), needsRefetch: false }));
   }

@@ -2,6 +2,7 @@
 import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
 import { dataOf, client } from "./http";
 import { LIST_PAGE, type Pages, pageSize, mergeWithKnown, unchangeablePage } from "./runPages";
+import { isRecord } from "@/views/json";
 import type { Status, TimelineRow } from "./types";
 
 /** Filter of a list of runs; a missing field does not filter. */
@@ -11,6 +12,12 @@ export interface RunFilter {
   status?: Status | undefined;
   worker?: string | undefined;
   channel?: string | undefined;
+  model?: string | undefined;
+  provider?: string | undefined;
+  error?: string | undefined;
+  /** Only runs started after, or before, this time. */
+  since?: string | undefined;
+  until?: string | undefined;
   /** Only runs that no other run called. */
   roots?: boolean | undefined;
   parent?: string | undefined;
@@ -61,6 +68,11 @@ const fetchRuns = (
           status: filter.status,
           worker: filter.worker,
           channel_id: filter.channel,
+          model: filter.model,
+          provider: filter.provider,
+          error: filter.error,
+          since: filter.since,
+          until: filter.until,
           roots: filter.roots || undefined,
           parent: filter.parent,
           ...range,
@@ -69,6 +81,27 @@ const fetchRuns = (
       signal,
     }),
   );
+
+/** The numbers of runs by status, of all that match a filter but for its status. */
+export const countsQuery = ({ status: _, ...filter }: RunFilter) =>
+  queryOptions({
+    queryKey: ["counts", filter],
+    queryFn: ({ signal }) =>
+      dataOf(
+        client.GET("/api/agents/workers/counts", {
+          params: {
+            query: withoutUndefined({
+              agent_id: filter.owner,
+              q: filter.q || undefined,
+              worker: filter.worker,
+              channel_id: filter.channel,
+              roots: filter.roots || undefined,
+            }),
+          },
+          signal,
+        }),
+      ),
+  });
 
 /** A run with its result and the calls it waits for. The messages are in its log. */
 export const runQuery = (id: string) =>
@@ -176,6 +209,34 @@ export const answerCall = (id: string, callId: string, answer: unknown) =>
       body: { call_id: callId, answer },
     }),
   );
+
+/** Run the worker of a run again, with these inputs changed. */
+export const rerunRun = (id: string, input: Record<string, unknown> | null) =>
+  dataOf(client.POST("/api/runs/{run_id}/rerun", { params: { path: { run_id: id } }, body: { input } }));
+
+/** Continue the session of an agent with a new prompt. */
+export const replyToRun = (id: string, text: string) =>
+  dataOf(client.POST("/api/runs/{run_id}/reply", { params: { path: { run_id: id } }, body: { text } }));
+
+/** Start a run with what another run had done up to an event. */
+export const forkRun = (id: string, at: number) =>
+  dataOf(client.POST("/api/runs/{run_id}/fork", { params: { path: { run_id: id } }, body: { at } }));
+
+/** The input of a run, as its log has it. */
+export const inputQuery = (id: string) =>
+  queryOptions({
+    queryKey: ["input", id],
+    queryFn: async ({ signal }): Promise<Record<string, unknown>> => {
+      const query = { after: 0, limit: 1 };
+      const page = await dataOf(
+        client.GET("/api/runs/{run_id}/log", { params: { path: { run_id: id }, query }, signal }),
+      );
+      const payload: unknown = page.events[0]?.["payload"];
+      const input = isRecord(payload) ? payload["input"] : null;
+      return isRecord(input) ? input : {};
+    },
+    staleTime: Infinity,
+  });
 
 export const pinRun = (id: string, pinned: boolean) =>
   dataOf(client.POST("/api/runs/{run_id}/pin", { params: { path: { run_id: id } }, body: { pinned } }));

@@ -81,6 +81,11 @@ export function matchesFilter(run: Run, filter: RunFilter): boolean {
     (filter.status === undefined || run.status === filter.status) &&
     (filter.worker === undefined || run.name === filter.worker) &&
     (filter.channel === undefined || run.channel_id === filter.channel) &&
+    (filter.model === undefined || run.model === filter.model) &&
+    (filter.provider === undefined || run.provider === filter.provider) &&
+    (filter.error === undefined || run.error?.code === filter.error) &&
+    (filter.since === undefined || Date.parse(run.started_at) >= Date.parse(filter.since)) &&
+    (filter.until === undefined || Date.parse(run.started_at) < Date.parse(filter.until)) &&
     (filter.parent === undefined || run.parent_run_id === filter.parent) &&
     (!filter.roots || run.parent_run_id === null)
   );

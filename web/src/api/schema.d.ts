@@ -14,9 +14,29 @@ export interface paths {
         };
         /**
          * List workers
-         * @description List runs, newest first, of one owner or of all.
+         * @description List runs of one owner or of all, newest first unless `sort` says otherwise.
          */
         get: operations["list_workers"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/agents/workers/counts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Count workers
+         * @description Count the matching runs, by status.
+         */
+        get: operations["count_workers"];
         put?: never;
         post?: never;
         delete?: never;
@@ -57,6 +77,30 @@ export interface paths {
          * @description Return a page of a run's timeline. It grows while the run is running.
          */
         get: operations["worker_events"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/stats": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get stats
+         * @description Return statistics of runs: what happened on each day of a range, and what happens now.
+         *
+         *     Spending belongs to the day, the model and the provider that spent it, and each run counts its own. A run is counted
+         *     on the day it started, a failure on the day the run ended. The sums are kept for all runs, for `worker` and for
+         *     `roots`; with any other filter they are computed from the runs that match, which must be at most 20,000.
+         */
+        get: operations["get_stats"];
         put?: never;
         post?: never;
         delete?: never;
@@ -247,26 +291,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/providers": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * List providers
-         * @description List the agents and model APIs, what each can do, and which of them the server's machine has.
-         */
-        get: operations["list_providers"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/plugins": {
         parameters: {
             query?: never;
@@ -301,6 +325,66 @@ export interface paths {
          * @description Resume a run that has not ended and has no host, for example because its host was killed.
          */
         post: operations["resume_run"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/runs/{run_id}/rerun": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Rerun run
+         * @description Run the worker of a run again, with the same input or with some of it changed.
+         */
+        post: operations["rerun_run"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/runs/{run_id}/reply": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Reply to run
+         * @description Continue the session of an agent that has ended: a new run resumes the session with this prompt.
+         */
+        post: operations["reply_to_run"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/runs/{run_id}/fork": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Fork run
+         * @description Start a run with the steps and messages of another run up to an event, and continue from there.
+         */
+        post: operations["fork_run"];
         delete?: never;
         options?: never;
         head?: never;
@@ -396,12 +480,52 @@ export interface paths {
         };
         /**
          * Health
-         * @description Check that the server is running, and return its version.
+         * @description Check that the server is running, and return its version and the role of the caller.
          */
         get: operations["health"];
         put?: never;
         post?: never;
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/approvals": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List approvals
+         * @description List the calls that workers may make without asking, because a person approved them for always.
+         */
+        get: operations["list_approvals"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/approvals/{rule_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Revoke approval
+         * @description Revoke a rule: the worker asks again before such a call. The beginning of the id is enough.
+         */
+        delete: operations["revoke_approval"];
         options?: never;
         head?: never;
         patch?: never;
@@ -491,6 +615,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/queue": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show queue
+         * @description Show how many runs are queued and why they have not started, and how long runs waited in the last hour.
+         */
+        get: operations["show_queue"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/events": {
         parameters: {
             query?: never;
@@ -525,6 +669,146 @@ export interface paths {
         get: operations["stream_fleet_events"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/hosts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List hosts
+         * @description List the processes that execute runs, with their status, usage and open runs.
+         */
+        get: operations["list_hosts"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/hosts/{host_id}/drain": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Drain host
+         * @description Have a host claim no more runs. Those that it has end there, or are resumed by other hosts after a time.
+         */
+        post: operations["drain_host"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/hosts/{host_id}/undrain": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Undrain host
+         * @description Have a host claim runs again.
+         */
+        post: operations["undrain_host"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/providers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List providers
+         * @description List the agents and model APIs: what each can do, its status by the last check, and the limits that runs met.
+         */
+        get: operations["list_providers"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/providers/check": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Check providers
+         * @description Check now whether the providers of the server's machine are installed, logged in and answer. Takes seconds.
+         */
+        post: operations["check_providers"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/providers/{name}/disable": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Disable provider
+         * @description Disable a provider: new runs that need it are refused, sessions that are running continue.
+         */
+        post: operations["disable_provider"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/providers/{name}/enable": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Enable provider
+         * @description Enable a provider that was disabled, and forget the failures that runs observed.
+         */
+        post: operations["enable_provider"];
         delete?: never;
         options?: never;
         head?: never;
@@ -623,6 +907,8 @@ export interface components {
             agent_id: string | null;
             /** @description The program that dispatched the run; null if unknown. */
             client: components["schemas"]["RunClient"] | null;
+            /** @description The run that this run repeats, continues or forks. */
+            based_on: components["schemas"]["EarlierRun"] | null;
             /** @description The run that called this run. */
             parent_run_id: string | null;
             /** @description The root of the tree of runs that this run is part of. */
@@ -642,7 +928,7 @@ export interface components {
             error: components["schemas"]["Failure"] | null;
             /** @description Whether the run is kept when old runs are pruned. */
             pinned: boolean;
-            /** @description The provider of its newest session, or of the run itself if it has no worker. */
+            /** @description The provider of its newest session or model, or of the run itself if it has no worker. */
             provider: string | null;
             /** @description The model that wrote its newest message. */
             model: string | null;
@@ -656,8 +942,14 @@ export interface components {
             interrupted: boolean;
             /** @description How often the run was interrupted and resumed. Waiting for an answer does not count. */
             interruptions: number;
+            /** @description Queued runs with a higher priority start first; from -100 to 100. */
+            priority: number;
+            /** @description How far the run is, from 0 to 1: what its worker reports, or else its completed steps of those that its definition has. Null if unknown. */
+            progress: number | null;
             /** @description The `seq` of the event from which on the text of the run is not searchable, because the run has more text than is indexed; null if all of it is. */
             search_stopped_at: number | null;
+            /** @description While the run is queued: why it has not started. */
+            queue_reason: string | null;
             /** @description Text around the words that were searched, with each between U+E000 and U+E001. */
             snippet: string | null;
         };
@@ -674,6 +966,20 @@ export interface components {
              * @default null
              */
             session_id?: string | null;
+        };
+        /**
+         * EarlierRun
+         * @description The run that a run repeats, continues or forks.
+         */
+        EarlierRun: {
+            run_id: string;
+            /**
+             * @description How the run was made from the earlier one.
+             * @enum {unknown}
+             */
+            kind: "fork" | "reply" | "rerun";
+            /** @description For a fork: the last event that it has in common with the run. */
+            seq: number | null;
         };
         /**
          * TokenUsage
@@ -695,6 +1001,19 @@ export interface components {
             message: string | null;
             /** @description What to do about it; omitted if nothing is known. */
             hint?: string;
+        };
+        /**
+         * WorkerCounts
+         * @description The numbers of runs by status.
+         */
+        WorkerCounts: {
+            all: number;
+            queued: number;
+            running: number;
+            waiting: number;
+            done: number;
+            failed: number;
+            cancelled: number;
         };
         /**
          * WorkerDetail
@@ -719,6 +1038,8 @@ export interface components {
             agent_id: string | null;
             /** @description The program that dispatched the run; null if unknown. */
             client: components["schemas"]["RunClient"] | null;
+            /** @description The run that this run repeats, continues or forks. */
+            based_on: components["schemas"]["EarlierRun"] | null;
             /** @description The run that called this run. */
             parent_run_id: string | null;
             /** @description The root of the tree of runs that this run is part of. */
@@ -738,7 +1059,7 @@ export interface components {
             error: components["schemas"]["Failure"] | null;
             /** @description Whether the run is kept when old runs are pruned. */
             pinned: boolean;
-            /** @description The provider of its newest session, or of the run itself if it has no worker. */
+            /** @description The provider of its newest session or model, or of the run itself if it has no worker. */
             provider: string | null;
             /** @description The model that wrote its newest message. */
             model: string | null;
@@ -752,8 +1073,14 @@ export interface components {
             interrupted: boolean;
             /** @description How often the run was interrupted and resumed. Waiting for an answer does not count. */
             interruptions: number;
+            /** @description Queued runs with a higher priority start first; from -100 to 100. */
+            priority: number;
+            /** @description How far the run is, from 0 to 1: what its worker reports, or else its completed steps of those that its definition has. Null if unknown. */
+            progress: number | null;
             /** @description The `seq` of the event from which on the text of the run is not searchable, because the run has more text than is indexed; null if all of it is. */
             search_stopped_at: number | null;
+            /** @description While the run is queued: why it has not started. */
+            queue_reason: string | null;
             result: string | null;
             /** @description Null until the run has ended, and if no transcript is stored. */
             transcript: components["schemas"]["ArchiveEntry"][] | null;
@@ -766,6 +1093,8 @@ export interface components {
             last_seq: number;
             /** @description The calls that the run and its sub-runs wait for. */
             awaits: components["schemas"]["Awaited"][];
+            /** @description The runs based on this run, newest first, at most 100. */
+            continued_by: components["schemas"]["LaterRun"][];
             /** @description What the worker does, as it last reported. */
             summary: string | null;
             /** @description Questions that the worker noted without waiting for an answer. */
@@ -833,6 +1162,15 @@ export interface components {
             until: string | null;
             /** @description Whether there is an answer that the run has not processed yet. */
             answered: boolean;
+        };
+        /**
+         * LaterRun
+         * @description A run that repeats, continues or forks another run.
+         */
+        LaterRun: {
+            run_id: string;
+            /** @enum {unknown} */
+            kind: "fork" | "reply" | "rerun";
         };
         /**
          * Decision
@@ -921,6 +1259,50 @@ export interface components {
             timestamp: string;
         };
         /**
+         * QueueOverview
+         * @description The queue: how many runs have not started, and why.
+         */
+        QueueOverview: {
+            /** @description The number of queued runs. */
+            total: number;
+            oldest_queued_at: string | null;
+            /** @description The queued runs by reason. */
+            groups: components["schemas"]["QueueGroupItem"][];
+            /** @description How long half of the runs waited that started in the last hour; null without one. */
+            wait_p50_seconds: number | null;
+            /** @description The same for 95 of 100 runs. */
+            wait_p95_seconds: number | null;
+            /** @description How many runs started in the last hour, at most 10,000. */
+            started_last_hour: number;
+        };
+        /**
+         * QueueGroupItem
+         * @description Queued runs that have not started for the same reason.
+         */
+        QueueGroupItem: {
+            /**
+             * @description The kind of the reason, for programs.
+             * @enum {unknown}
+             */
+            reason: "caller" | "definition" | "disabled" | "labels" | "other" | "provider" | "slots";
+            /** @description The reason, for people. */
+            message: string;
+            total: number;
+            /** @description The runs that start first, at most 20. */
+            runs: components["schemas"]["QueuedItem"][];
+        };
+        /**
+         * QueuedItem
+         * @description A queued run.
+         */
+        QueuedItem: {
+            run_id: string;
+            worker: string;
+            task: string;
+            priority: number;
+            queued_at: string | null;
+        };
+        /**
          * FoundEvents
          * @description The events of a log that contain a text.
          */
@@ -953,6 +1335,15 @@ export interface components {
             started_at: string | null;
             /** @description Null until the run has ended. */
             ended_at: string | null;
+            /** @description The number of files that its tools changed. */
+            files_changed: number;
+            /** @description Lines added to files, as far as the agent reports them. */
+            lines_added: number;
+            lines_removed: number;
+            /** @description The number of tool calls that failed. */
+            calls_failed: number;
+            /** @description The tokens that its newest message was given; null if unknown. */
+            context_tokens: number | null;
         };
         /**
          * Span
@@ -974,6 +1365,25 @@ export interface components {
             waits?: boolean;
             /** @default 1 */
             count?: number;
+        };
+        /**
+         * ApprovalList
+         * @description The calls that workers may make without asking, each with the run in which a person approved it.
+         */
+        ApprovalList: {
+            approvals: components["schemas"]["ApprovalRule"][];
+        };
+        /**
+         * ApprovalRule
+         * @description Calls that a worker may make without asking, because a person approved them for always.
+         */
+        ApprovalRule: {
+            id: string;
+            worker: string;
+            origin: string | null;
+            pattern: string;
+            run_id: string;
+            created_at: string;
         };
         /**
          * ChannelList
@@ -1003,6 +1413,8 @@ export interface components {
          */
         Health: {
             version: string;
+            /** @description The role of the caller: `viewer`, `operator` or `admin`. */
+            role: string | null;
         };
         /**
          * RunAnswer
@@ -1093,15 +1505,15 @@ export interface components {
          * @description The agents and model APIs that Shopfloor knows.
          */
         ProviderList: {
-            providers: components["schemas"]["ProviderInfo"][];
-            /** @description The names of those that are installed and have credentials. */
+            providers: components["schemas"]["ProviderItem"][];
+            /** @description The names of those that are installed, have credentials and are not disabled. */
             usable: string[];
         };
         /**
-         * ProviderInfo
-         * @description A provider as found on this machine.
+         * ProviderItem
+         * @description A provider: what the last check found, its status, and the limits that runs met.
          */
-        ProviderInfo: {
+        ProviderItem: {
             name: string;
             /** @enum {unknown} */
             kind: "agent" | "api";
@@ -1115,8 +1527,31 @@ export interface components {
             problem?: string | null;
             /** @default null */
             login?: string | null;
+            /** @default null */
+            access_mode?: ("api" | "local" | "subscription") | null;
+            /** @default null */
+            answers?: boolean | null;
             install: string;
             capabilities: components["schemas"]["Capabilities"];
+            /**
+             * @description `unavailable`: not installed, not logged in, or it does not answer.
+             * @enum {unknown}
+             */
+            status: "available" | "disabled" | "rate_limited" | "unavailable";
+            /** @description Why it is not available. */
+            reason: ("disabled" | "error" | "maintenance" | "rate_limited") | null;
+            /** @description What is wrong, or the reason that a person gave. */
+            error: string | null;
+            /** @description When it is expected to be available again. */
+            estimated_recovery: string | null;
+            /** @description Who disabled it. */
+            disabled_by: string | null;
+            /** @description When it was disabled. */
+            disabled_at: string | null;
+            /** @description The time of the last check. */
+            checked_at: string | null;
+            /** @description The newest limit of each kind and name. */
+            limits: components["schemas"]["ObservedLimit"][];
         };
         /**
          * Capabilities
@@ -1125,6 +1560,8 @@ export interface components {
         Capabilities: {
             /** @default false */
             resume?: boolean;
+            /** @default false */
+            fork_session?: boolean;
             /** @default false */
             tool_limits?: boolean;
             /** @default false */
@@ -1146,11 +1583,27 @@ export interface components {
             /** @default false */
             own_tools?: boolean;
             /** @default false */
+            approvals?: boolean;
+            /** @default false */
             sandbox?: boolean;
             /** @default true */
             code_generation?: boolean;
             /** @default false */
             web_search?: boolean;
+        };
+        /**
+         * ObservedLimit
+         * @description A limit of a provider, as a run met it.
+         */
+        ObservedLimit: {
+            /** @enum {unknown} */
+            kind: "requests" | "tokens";
+            name: string | null;
+            current: number | null;
+            max: number | null;
+            reset_at: string | null;
+            status: ("allowed" | "rejected" | "warning") | null;
+            met_at: string;
         };
         /**
          * JsonRpcResponse
@@ -1172,6 +1625,219 @@ export interface components {
             message: string;
             /** @description `code` and `hint`, as in the HTTP API. */
             data?: Record<string, unknown>;
+        };
+        /**
+         * HostList
+         * @description The hosts, in the order of their registration.
+         */
+        HostList: {
+            hosts: components["schemas"]["HostItem"][];
+        };
+        /**
+         * HostItem
+         * @description A host: a process that executes runs.
+         */
+        HostItem: {
+            id: string;
+            hostname: string;
+            type: string;
+            version: string;
+            location: {
+                [key: string]: string | null;
+            };
+            capabilities: string[];
+            labels: {
+                [key: string]: string;
+            };
+            resources: components["schemas"]["HostResources"];
+            slots: number;
+            slots_used: number;
+            /** @enum {unknown} */
+            status: "busy" | "draining" | "idle" | "offline" | "starting";
+            responsive: boolean;
+            drain_reason: string | null;
+            drain_deadline: string | null;
+            started_at: string;
+            heartbeat_at: string | null;
+            heartbeat_seconds: number;
+            metrics: components["schemas"]["HostMetrics"] | null;
+            cpu_history: number[];
+            runs: components["schemas"]["HostRunItem"][];
+        };
+        /**
+         * HostResources
+         * @description The resources of a host's machine, or of its container.
+         */
+        HostResources: {
+            cpu_cores: number;
+            memory_mb: number;
+            disk_gb: number;
+            /** @default null */
+            gpu_count?: number | null;
+        };
+        /**
+         * HostMetrics
+         * @description How busy a host's machine is.
+         */
+        HostMetrics: {
+            cpu_percent: number;
+            memory_percent: number;
+            disk_percent: number;
+            uptime_seconds: number;
+        };
+        /**
+         * HostRunItem
+         * @description An open run of a host.
+         */
+        HostRunItem: {
+            run_id: string;
+            worker: string;
+            task: string;
+            status: string;
+            started_at: string;
+            /** @default null */
+            progress?: number | null;
+        };
+        /**
+         * HostAnswer
+         * @description The host that a request was about.
+         */
+        HostAnswer: {
+            id: string;
+            /** @enum {unknown} */
+            status: "busy" | "draining" | "idle" | "offline" | "starting";
+        };
+        /**
+         * Stats
+         * @description Statistics of runs.
+         */
+        Stats: {
+            range: components["schemas"]["StatsRange"];
+            tiles: components["schemas"]["Tiles"];
+            days: components["schemas"]["StatsDay"][];
+            totals: components["schemas"]["StatsTotals"];
+            by: components["schemas"]["SumsBy"];
+            tools: components["schemas"]["ToolStats"][];
+            failures: components["schemas"]["FailureStats"][];
+            costliest: components["schemas"]["RankedRun"][];
+            slowest: components["schemas"]["RankedRun"][];
+        };
+        /**
+         * StatsRange
+         * @description The range of the statistics: complete days.
+         */
+        StatsRange: {
+            since: string;
+            until: string;
+            tz: string;
+        };
+        /**
+         * Tiles
+         * @description What is happening now, and today.
+         */
+        Tiles: {
+            running: number;
+            queued: number;
+            oldest_queued_at: string | null;
+            waiting: number;
+            longest_waiting_since: string | null;
+            failed_today: number;
+            ended_today: number;
+            failed_percent_range: number | null;
+            spent_today_usd: number | null;
+            unpriced_today: number;
+        };
+        /**
+         * StatsDay
+         * @description One day.
+         */
+        StatsDay: {
+            day: string;
+            runs: number;
+            failed: number;
+            cost_usd: number | null;
+            tokens: number;
+            unpriced_tokens: number;
+            by: components["schemas"]["CostBy"];
+        };
+        /**
+         * CostBy
+         * @description Costs in US dollars by name; null if no price is known.
+         */
+        CostBy: {
+            model: {
+                [key: string]: number | null;
+            };
+            provider: {
+                [key: string]: number | null;
+            };
+            worker: {
+                [key: string]: number | null;
+            };
+        };
+        /**
+         * StatsTotals
+         * @description The sums over the range.
+         */
+        StatsTotals: {
+            runs: number;
+            ended: number;
+            failed: number;
+            cost_usd: number | null;
+            tokens: number;
+            unpriced_tokens: number;
+        };
+        /**
+         * SumsBy
+         * @description The spending over the range by name, highest first.
+         */
+        SumsBy: {
+            model: components["schemas"]["NamedSum"][];
+            provider: components["schemas"]["NamedSum"][];
+            worker: components["schemas"]["NamedSum"][];
+        };
+        /**
+         * NamedSum
+         * @description The spending and runs of one model, provider or worker over the range.
+         */
+        NamedSum: {
+            name: string;
+            cost_usd: number | null;
+            tokens: number;
+            unpriced_tokens: number;
+        };
+        /**
+         * ToolStats
+         * @description The calls of a tool.
+         */
+        ToolStats: {
+            name: string;
+            calls: number;
+            failed: number;
+        };
+        /**
+         * FailureStats
+         * @description Failures with the same error code whose messages differ at most in ids and long numbers.
+         */
+        FailureStats: {
+            code: string;
+            message: string;
+            total: number;
+            workers: string[];
+            last_at: string | null;
+            per_day: number[];
+        };
+        /**
+         * RankedRun
+         * @description A run among the costliest or slowest.
+         */
+        RankedRun: {
+            run_id: string;
+            title: string;
+            worker: string;
+            status: string;
+            cost_usd: number | null;
+            duration_ms: number | null;
         };
         /**
          * StartExecution
@@ -1230,6 +1896,28 @@ export interface components {
              * @default null
              */
             client?: components["schemas"]["RequestClient"] | null;
+            /**
+             * @description The calls that a person has to approve: `Bash`, `Bash(git push*)`, `command`, or a tool's name.
+             * @default []
+             */
+            approve?: string[];
+            /**
+             * @description Seconds after which a call without a decision is denied; by default a day.
+             * @default null
+             */
+            approveTimeout?: number | null;
+            /**
+             * @description Runs with a higher priority start first; by default 0.
+             * @default 0
+             */
+            priority?: number;
+            /**
+             * @description Labels that the host of the run must have, besides those of its worker.
+             * @default {}
+             */
+            labels?: {
+                [key: string]: string;
+            };
         };
         /**
          * RequestClient
@@ -1338,6 +2026,28 @@ export interface components {
              * @default null
              */
             client?: components["schemas"]["RequestClient"] | null;
+            /**
+             * @description The calls that a person has to approve: `Bash`, `Bash(git push*)`, `command`, or a tool's name.
+             * @default []
+             */
+            approve?: string[];
+            /**
+             * @description Seconds after which a call without a decision is denied; by default a day.
+             * @default null
+             */
+            approve_timeout?: number | null;
+            /**
+             * @description Runs with a higher priority start first; by default 0.
+             * @default 0
+             */
+            priority?: number;
+            /**
+             * @description Labels that the host of the run must have, besides those of its worker.
+             * @default {}
+             */
+            labels?: {
+                [key: string]: string;
+            };
         };
         /**
          * PinRequest
@@ -1371,6 +2081,75 @@ export interface components {
              * @default null
              */
             error?: string | null;
+        };
+        /**
+         * RerunOrder
+         * @description A request to run a worker again.
+         */
+        RerunOrder: {
+            /**
+             * @description The inputs to change; the others stay as they were.
+             * @default null
+             */
+            input?: Record<string, unknown> | null;
+            /**
+             * @description A request with the same key returns the same run.
+             * @default null
+             */
+            idempotency_key?: string | null;
+        };
+        /**
+         * ReplyOrder
+         * @description A request to continue the session of an agent.
+         */
+        ReplyOrder: {
+            /** @description The new prompt: what the agent should do next. */
+            text: string;
+            /**
+             * @description A request with the same key returns the same run.
+             * @default null
+             */
+            idempotency_key?: string | null;
+        };
+        /**
+         * ForkOrder
+         * @description A request for a run that starts with a part of another run.
+         */
+        ForkOrder: {
+            /** @description The `seq` of the last event to start with. */
+            at: number;
+            /**
+             * @description A request with the same key returns the same run.
+             * @default null
+             */
+            idempotency_key?: string | null;
+        };
+        /**
+         * DrainOrder
+         * @description How to drain a host.
+         */
+        DrainOrder: {
+            /**
+             * @description After this time, other hosts resume the runs that it still has. Null: they may end there.
+             * @default null
+             */
+            seconds?: number | null;
+        };
+        /**
+         * DisableRequest
+         * @description A request to disable a provider.
+         */
+        DisableRequest: {
+            /**
+             * @description Whether it is disabled for maintenance.
+             * @default false
+             */
+            maintenance?: boolean;
+            /**
+             * @description Why; shown to those whose runs need it.
+             * @default null
+             */
+            reason?: string | null;
         };
         /**
          * RunStarted
@@ -1416,6 +2195,16 @@ export interface components {
             /** @default null */
             client_wait_seconds?: number | null;
             /** @default null */
+            approve?: string[] | null;
+            /** @default null */
+            approve_timeout?: number | null;
+            /** @default null */
+            based_on?: components["schemas"]["BasedOn"] | null;
+            /** @default 0 */
+            priority?: number;
+            /** @default null */
+            requires?: components["schemas"]["Requirements"] | null;
+            /** @default null */
             executor?: "caller" | null;
             /** @default false */
             masked?: boolean;
@@ -1434,6 +2223,31 @@ export interface components {
             version?: string | null;
             /** @default null */
             session_id?: string | null;
+        };
+        /**
+         * BasedOn
+         * @description The earlier run that a run was made from.
+         */
+        BasedOn: {
+            run_id: string;
+            /** @enum {unknown} */
+            kind: "fork" | "reply" | "rerun";
+            /** @default null */
+            seq?: number | null;
+            /** @default null */
+            events?: number | null;
+        };
+        /**
+         * Requirements
+         * @description What a host must have to execute a run.
+         */
+        Requirements: {
+            /** @default {} */
+            labels?: {
+                [key: string]: string;
+            };
+            /** @default [] */
+            providers?: string[];
         };
         /**
          * RunCompleted
@@ -1530,7 +2344,7 @@ export interface components {
         };
         /**
          * Session
-         * @description The session that executes an agent step.
+         * @description The session that executes an agent step, or the conversation of a model step.
          */
         Session: {
             provider: string;
@@ -1566,6 +2380,8 @@ export interface components {
             /** @default null */
             retryable?: boolean | null;
             /** @default null */
+            decision?: components["schemas"]["FailureDecision"] | null;
+            /** @default null */
             result?: unknown;
             /** @default null */
             usage?: components["schemas"]["Usage"] | null;
@@ -1585,6 +2401,20 @@ export interface components {
             ended_processes?: components["schemas"]["EndedProcess"][] | null;
             /** @default null */
             duration_ms?: number | null;
+        };
+        /**
+         * FailureDecision
+         * @description What follows the failure of a step.
+         */
+        FailureDecision: {
+            /** @enum {unknown} */
+            action: "abort" | "fallback" | "retry";
+            /** @default null */
+            try?: number | null;
+            /** @default null */
+            delay_seconds?: number | null;
+            /** @default null */
+            provider?: string | null;
         };
         /**
          * Limit
@@ -1649,6 +2479,8 @@ export interface components {
             /** @default null */
             retryable?: boolean | null;
             /** @default null */
+            decision?: components["schemas"]["FailureDecision"] | null;
+            /** @default null */
             result?: unknown;
             /** @default null */
             usage?: components["schemas"]["Usage"] | null;
@@ -1680,6 +2512,8 @@ export interface components {
             system_prompt?: string | null;
             /** @default false */
             synthetic?: boolean;
+            /** @default null */
+            session?: components["schemas"]["Session"] | null;
             /** @default null */
             clock?: "reader" | null;
             /** @default false */
@@ -1796,6 +2630,8 @@ export interface components {
             /** @default null */
             model?: string | null;
             /** @default null */
+            provider?: string | null;
+            /** @default null */
             cost?: components["schemas"]["Cost"] | null;
             /** @default null */
             usage?: components["schemas"]["Usage"] | null;
@@ -1854,6 +2690,8 @@ export interface components {
             permission_mode?: string | null;
             /** @default null */
             context_tokens?: number | null;
+            /** @default false */
+            context_follows?: boolean;
         };
         /**
          * ToolCall
@@ -2100,12 +2938,6 @@ export interface operations {
             query?: {
                 /** @description Only runs of this owner. */
                 agent_id?: string | null;
-                /** @description The maximum number of runs. */
-                limit?: number;
-                /** @description Skip this many runs, newest first. */
-                offset?: number;
-                /** @description Only runs with this status. */
-                status?: "all" | "cancelled" | "done" | "failed" | "queued" | "running" | "waiting";
                 /** @description Only runs of this worker type. */
                 worker_type?: string | null;
                 /** @description Only runs from this channel. */
@@ -2116,13 +2948,35 @@ export interface operations {
                 roots?: boolean;
                 /** @description Only runs of the worker with this name. */
                 worker?: string | null;
+                /** @description Only runs whose newest message this model wrote. */
+                model?: string | null;
+                /** @description Only runs whose newest session or model has this provider. */
+                provider?: string | null;
+                /** @description Only runs that ended with this error code. */
+                error?: string | null;
+                /** @description Only runs that cost at least this, in US dollars, with their sub-runs. */
+                min_cost?: number | null;
+                /** @description Only runs whose cost is known and at most this, with their sub-runs. */
+                max_cost?: number | null;
+                /** @description Only runs that took at least this long. */
+                min_duration_ms?: number | null;
+                /** @description Only runs that have ended and took at most this long. */
+                max_duration_ms?: number | null;
+                /** @description Only runs that contain all of these words and "quoted phrases". Each may match any part of the task, or whole words in any text of the run. */
+                q?: string | null;
+                /** @description The maximum number of runs. */
+                limit?: number;
+                /** @description Skip this many runs. */
+                offset?: number;
+                /** @description Only runs with this status. `interrupted` runs are `running` runs that no process executes. */
+                status?: "all" | "cancelled" | "done" | "failed" | "interrupted" | "queued" | "running" | "waiting";
                 /** @description Only runs started after this time (RFC 3339). */
                 since?: string | null;
                 /** @description Only runs started before this time (RFC 3339). */
                 until?: string | null;
-                /** @description Only runs that contain all of these words and "quoted phrases". Each may match any part of the task, or whole words in any text of the run. */
-                q?: string | null;
-                /** @description `next` of the previous page; `offset` is ignored with it. */
+                /** @description The order: `newest` or `oldest` by start; `cost` with sub-runs, or `duration`, highest first and unknown last. */
+                sort?: "cost" | "duration" | "newest" | "oldest";
+                /** @description `next` of the previous page with the same `sort`; `offset` is ignored with it. */
                 cursor?: string | null;
             };
             header?: never;
@@ -2131,13 +2985,77 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A page of runs, newest first. */
+            /** @description A page of runs. */
             200: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["WorkerList"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    count_workers: {
+        parameters: {
+            query?: {
+                /** @description Only runs of this owner. */
+                agent_id?: string | null;
+                /** @description Only runs of this worker type. */
+                worker_type?: string | null;
+                /** @description Only runs from this channel. */
+                channel_id?: string | null;
+                /** @description Only runs that this run called. */
+                parent?: string | null;
+                /** @description Only runs that no other run called. */
+                roots?: boolean;
+                /** @description Only runs of the worker with this name. */
+                worker?: string | null;
+                /** @description Only runs whose newest message this model wrote. */
+                model?: string | null;
+                /** @description Only runs whose newest session or model has this provider. */
+                provider?: string | null;
+                /** @description Only runs that ended with this error code. */
+                error?: string | null;
+                /** @description Only runs that cost at least this, in US dollars, with their sub-runs. */
+                min_cost?: number | null;
+                /** @description Only runs whose cost is known and at most this, with their sub-runs. */
+                max_cost?: number | null;
+                /** @description Only runs that took at least this long. */
+                min_duration_ms?: number | null;
+                /** @description Only runs that have ended and took at most this long. */
+                max_duration_ms?: number | null;
+                /** @description Only runs that contain all of these words and "quoted phrases". Each may match any part of the task, or whole words in any text of the run. */
+                q?: string | null;
+                /** @description Ignored: all statuses are counted. */
+                status?: "all" | "cancelled" | "done" | "failed" | "interrupted" | "queued" | "running" | "waiting";
+                /** @description Only runs started after this time (RFC 3339). */
+                since?: string | null;
+                /** @description Only runs started before this time (RFC 3339). */
+                until?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The numbers of runs by status. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WorkerCounts"];
                 };
             };
             /** @description An error. */
@@ -2212,6 +3130,72 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["WorkerEvents"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    get_stats: {
+        parameters: {
+            query?: {
+                /** @description Only runs of this owner. */
+                agent_id?: string | null;
+                /** @description Only runs of this worker type. */
+                worker_type?: string | null;
+                /** @description Only runs from this channel. */
+                channel_id?: string | null;
+                /** @description Only runs that this run called. */
+                parent?: string | null;
+                /** @description Only runs that no other run called. */
+                roots?: boolean;
+                /** @description Only runs of the worker with this name. */
+                worker?: string | null;
+                /** @description Only runs whose newest message this model wrote. */
+                model?: string | null;
+                /** @description Only runs whose newest session or model has this provider. */
+                provider?: string | null;
+                /** @description Only runs that ended with this error code. */
+                error?: string | null;
+                /** @description Only runs that cost at least this, in US dollars, with their sub-runs. */
+                min_cost?: number | null;
+                /** @description Only runs whose cost is known and at most this, with their sub-runs. */
+                max_cost?: number | null;
+                /** @description Only runs that took at least this long. */
+                min_duration_ms?: number | null;
+                /** @description Only runs that have ended and took at most this long. */
+                max_duration_ms?: number | null;
+                /** @description Only runs that contain all of these words and "quoted phrases". Each may match any part of the task, or whole words in any text of the run. */
+                q?: string | null;
+                /** @description Only runs with this status. */
+                status?: "all" | "cancelled" | "done" | "failed" | "queued" | "running" | "waiting";
+                /** @description The range begins with the day of this time (RFC 3339); without it, it has 14 days. At most 366 days. */
+                since?: string | null;
+                /** @description The range ends with the day of this time (RFC 3339); without it, with today. */
+                until?: string | null;
+                /** @description The time zone of the days: a name such as `Europe/Berlin`, or an offset such as `+02:00`. */
+                tz?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The statistics. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Stats"];
                 };
             };
             /** @description An error. */
@@ -2540,35 +3524,6 @@ export interface operations {
             };
         };
     };
-    list_providers: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description The agents and model APIs, and which of them are usable. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ProviderList"];
-                };
-            };
-            /** @description An error. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ProblemAnswer"];
-                };
-            };
-        };
-    };
     list_plugins: {
         parameters: {
             query?: never;
@@ -2611,6 +3566,114 @@ export interface operations {
         requestBody?: never;
         responses: {
             /** @description The run is queued again. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunAnswer"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    rerun_run: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the run. */
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["RerunOrder"];
+            };
+        };
+        responses: {
+            /** @description The new run is stored and queued. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunAnswer"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    reply_to_run: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the run. */
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ReplyOrder"];
+            };
+        };
+        responses: {
+            /** @description The new run is stored and queued. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunAnswer"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    fork_run: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the run. */
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ForkOrder"];
+            };
+        };
+        responses: {
+            /** @description The new run is stored and queued. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -2788,6 +3851,67 @@ export interface operations {
             };
         };
     };
+    list_approvals: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The rules, newest first. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApprovalList"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    revoke_approval: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The rule. */
+                rule_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The rule that was deleted. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApprovalRule"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
     execute_worker: {
         parameters: {
             query?: never;
@@ -2951,6 +4075,35 @@ export interface operations {
             };
         };
     };
+    show_queue: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The queued runs by the reason why they wait. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QueueOverview"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
     list_fleet_events: {
         parameters: {
             query?: {
@@ -3027,6 +4180,229 @@ export interface operations {
                         id?: string;
                         data: string;
                     };
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    list_hosts: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The hosts, and those that went offline within a day. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HostList"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    drain_host: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the host. */
+                host_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["DrainOrder"];
+            };
+        };
+        responses: {
+            /** @description The request is stored; the host claims no more runs within a second. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HostAnswer"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    undrain_host: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the host. */
+                host_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The request is withdrawn; the host claims runs again within a second. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HostAnswer"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    list_providers: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The agents and model APIs, and which of them are usable. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProviderList"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    check_providers: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The providers, as the check found them. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProviderList"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    disable_provider: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The name of the provider. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["DisableRequest"];
+            };
+        };
+        responses: {
+            /** @description The provider after the change. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProviderItem"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    enable_provider: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The name of the provider. */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The provider after the change. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProviderItem"];
                 };
             };
             /** @description An error. */

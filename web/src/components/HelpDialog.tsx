@@ -8,19 +8,22 @@ const SHORTCUTS: readonly [string, string][] = [
   ["/", "search runs; in a transcript: search in the run"],
   ["f", "follow the end of the transcript, or stop"],
   ["e", "expand or collapse all tool calls"],
+  ["→ / ←", "show or hide the sub-runs of the selected run"],
+  ["[ / ]", "previous or next failure of the run"],
   ["c", "copy the link to the run or the selected event"],
   ["n", "start a new run"],
   ["p", "list the plugins"],
+  ["g o / g r / g f", "overview, runs, fleet"],
   ["?", "this help"],
 ];
 
 export function HelpDialog({ onClose }: { onClose: () => void }) {
   return (
     <Dialog title="Keyboard shortcuts" onClose={onClose}>
-      <dl className="grid grid-cols-[6rem_1fr] gap-x-4 gap-y-1.5">
+      <dl className="grid grid-cols-[8rem_1fr] gap-x-4 gap-y-1.5">
         {SHORTCUTS.map(([keys, meaning]) => (
           <div key={keys} className="contents">
-            <dt className="font-mono text-ink-dull">{keys}</dt>
+            <dt className="font-mono text-text-2">{keys}</dt>
             <dd>{meaning}</dd>
           </div>
         ))}

@@ -1,89 +1,63 @@
 import clsx from "clsx";
-import { useState } from "react";
+import { lazy, Suspense, useEffect, useRef } from "react";
 import { Detail } from "@/components/detail/Detail";
-import { NewRunDialog } from "@/components/dispatch/NewRunDialog";
-import { rememberWorker } from "@/components/dispatch/WorkerSelect";
-import { HelpDialog } from "@/components/HelpDialog";
 import { RunList } from "@/components/list/RunList";
-import { PluginsDialog } from "@/components/plugins/PluginsDialog";
-import { TopBar } from "@/components/TopBar";
 import { EmptyState } from "@/components/ui/EmptyState";
-import { enterZone, useShortcuts } from "@/shortcuts";
-import { useChangeAddress, useAddress } from "@/useAddress";
+import { enterZone, useShortcuts, watchZone } from "@/shortcuts";
+import { useChangeAddress, useAddress, useIsOverview } from "@/useAddress";
 import { selectRun } from "@/views/addressParameters";
 
 /** Screens with room for one column only. */
 const NARROW = "(width < 48rem)";
 
-/** The page: the list of runs on the left, the selected run on the right. A narrow screen shows one of them. */
+const Overview = lazy(() => import("@/components/overview/Overview").then((module) => ({ default: module.Overview })));
+
+/** The list of runs on the left; the selected run or the overview on the right. A narrow screen shows one of them. */
 export function RunsPage() {
   const address = useAddress();
   const changeAddress = useChangeAddress();
-  const [openDialog, setOpenDialog] = useState<"help" | "dispatch" | "plugins" | null>(null);
+  const isOverview = useIsOverview();
+  const mainRef = useRef<HTMLElement>(null);
+  // Not as state: the page would be rendered between a press and its release, and a press that scrolls would be lost.
+  useEffect(() => watchZone((zone) => mainRef.current?.setAttribute("data-zone", zone)), []);
   useShortcuts("page", {
-    "?": () => setOpenDialog("help"),
-    n: () => setOpenDialog("dispatch"),
-    p: () => setOpenDialog("plugins"),
     Escape: () => {
       enterZone("list");
-      if (matchMedia(NARROW).matches) changeAddress(selectRun());
+      if (matchMedia(NARROW).matches && !isOverview) changeAddress(selectRun());
     },
   });
-  const selectedId = address.worker;
+  const selectedId = isOverview ? undefined : address.worker;
+  const isListHidden = selectedId !== undefined || isOverview;
   return (
-    <div className="flex h-dvh flex-col">
-      <TopBar
-        onDispatch={() => setOpenDialog("dispatch")}
-        onHelp={() => setOpenDialog("help")}
-        onPlugins={() => setOpenDialog("plugins")}
-      />
-      <main className="flex min-h-0 flex-1">
-        {!selectedId && <h1 className="sr-only">Runs</h1>}
-        <section
-          aria-label="Runs"
-          onPointerDownCapture={() => enterZone("list")}
-          onFocusCapture={() => enterZone("list")}
-          className={clsx(
-            "min-h-0 w-full shrink-0 flex-col border-r border-line bg-app-side @container md:flex md:w-80 lg:w-88 xl:w-96",
-            selectedId ? "hidden" : "flex",
-          )}
-        >
-          <RunList />
-        </section>
-        <section
-          aria-label="Selected run"
-          onPointerDownCapture={() => enterZone("detail")}
-          onFocusCapture={() => enterZone("detail")}
-          className={clsx("min-h-0 min-w-0 flex-1 flex-col md:flex", selectedId ? "flex" : "hidden")}
-        >
-          {selectedId ? (
-            <Detail key={selectedId} runId={selectedId} event={address.event} />
-          ) : (
-            <EmptyState>Select a worker to view details</EmptyState>
-          )}
-        </section>
-      </main>
-      {openDialog === "help" && <HelpDialog onClose={() => setOpenDialog(null)} />}
-      {openDialog === "plugins" && (
-        <PluginsDialog
-          onClose={() => setOpenDialog(null)}
-          onRun={(name) => {
-            rememberWorker(name);
-            setOpenDialog("dispatch");
-          }}
-        />
-      )}
-      {openDialog === "dispatch" && (
-        <NewRunDialog
-          owner={address.owner}
-          onClose={() => setOpenDialog(null)}
-          onDispatched={(runId) => {
-            setOpenDialog(null);
-            changeAddress(selectRun(runId));
-            enterZone("detail");
-          }}
-        />
-      )}
-    </div>
+    <main ref={mainRef} id="main" tabIndex={-1} className="group/zone flex min-h-0 flex-1 outline-none">
+      {!selectedId && !isOverview && <h1 className="sr-only">Runs</h1>}
+      <section
+        aria-label="Runs"
+        onPointerDownCapture={() => enterZone("list")}
+        onFocusCapture={() => enterZone("list")}
+        className={clsx(
+          "min-h-0 w-full shrink-0 flex-col border-r border-border bg-bg-side md:flex md:w-(--list-w)",
+          isListHidden ? "hidden" : "flex",
+        )}
+      >
+        <RunList />
+      </section>
+      <section
+        aria-label={isOverview ? "Overview" : "Selected run"}
+        onPointerDownCapture={() => enterZone("detail")}
+        onFocusCapture={() => enterZone("detail")}
+        className={clsx("min-h-0 min-w-0 flex-1 flex-col md:flex", isListHidden ? "flex" : "hidden")}
+      >
+        {isOverview ? (
+          <Suspense>
+            <Overview />
+          </Suspense>
+        ) : selectedId ? (
+          <Detail key={selectedId} runId={selectedId} event={address.event} />
+        ) : (
+          <EmptyState>Select a worker to view details</EmptyState>
+        )}
+      </section>
+    </main>
   );
 }

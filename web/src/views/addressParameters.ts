@@ -18,7 +18,15 @@ export interface AddressParams {
   /** Only runs of the worker with this name. */
   of?: string;
   channel?: string;
-  tree?: boolean;
+  model?: string;
+  provider?: string;
+  /** Only runs that failed with this error code. */
+  error?: string;
+  /** Only runs started from this time on, and before this time. */
+  since?: string;
+  until?: string;
+  /** Whether sub-runs are listed like all other runs, and not below the run that called them. */
+  flat?: boolean;
 }
 
 export interface Address extends AddressParams {
@@ -38,13 +46,24 @@ export function paramsOf(raw: Record<string, unknown>): AddressParams {
   if (status) params.status = status;
   if (textOf(raw.of)) params.of = textOf(raw.of);
   if (textOf(raw.channel)) params.channel = textOf(raw.channel);
-  if (raw.tree === true || raw.tree === "true") params.tree = true;
+  if (textOf(raw.model)) params.model = textOf(raw.model);
+  if (textOf(raw.provider)) params.provider = textOf(raw.provider);
+  if (textOf(raw.error)) params.error = textOf(raw.error);
+  if (timeOf(raw.since)) params.since = timeOf(raw.since);
+  if (timeOf(raw.until)) params.until = timeOf(raw.until);
+  if (raw.flat === true || raw.flat === "true") params.flat = true;
   return params;
 }
 
 /** The router parses `q=123` as a number and `q=true` as a boolean; both are meant as text. */
 function textOf(value: unknown): string {
   return typeof value === "string" || typeof value === "number" || typeof value === "boolean" ? String(value) : "";
+}
+
+/** The router parses `since=2026` as a number; a time is a text that the server understands. */
+function timeOf(value: unknown): string {
+  const time = typeof value === "string" ? Date.parse(value) : NaN;
+  return Number.isNaN(time) ? "" : new Date(time).toISOString();
 }
 
 function seqOf(value: unknown): number | undefined {
@@ -66,19 +85,34 @@ export function withChange(
 /** Return the change that selects a run, or none. Selected from search results, the run opens at its first hit. */
 export const selectRun = (runId?: string, q?: string) => ({ worker: runId, event: undefined, find: q });
 
-/** A search covers all runs, also sub-runs, so it ignores the tree setting. */
+/** A search covers all runs, also sub-runs; otherwise the list has the runs that no other run called. */
 export const filterOf = (address: Address): RunFilter => ({
   owner: address.owner,
   q: address.q,
   status: address.status,
   worker: address.of,
   channel: address.channel,
-  roots: address.tree && !address.q ? true : undefined,
+  model: address.model,
+  provider: address.provider,
+  error: address.error,
+  since: address.since,
+  until: address.until,
+  roots: address.flat || address.q ? undefined : true,
 });
 
 /** The change that removes all filters. */
-export const NO_FILTER = { q: undefined, status: undefined, of: undefined, channel: undefined };
+export const NO_FILTER = {
+  q: undefined,
+  status: undefined,
+  of: undefined,
+  channel: undefined,
+  model: undefined,
+  provider: undefined,
+  error: undefined,
+  since: undefined,
+  until: undefined,
+};
 
 /** Whether the list is filtered by more than its owner. */
 export const isFiltered = (address: Address): boolean =>
-  Boolean(address.q || address.status || address.of || address.channel);
+  Object.keys(NO_FILTER).some((name) => Boolean(address[name as keyof typeof NO_FILTER]));

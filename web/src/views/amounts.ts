@@ -19,6 +19,16 @@ export function formatCount(number: number): string {
 
 export const totalTokens = (usage: Usage) => usage.input + usage.output + usage.cache_read + usage.cache_write;
 
+/** The shares of the tokens that were read from the cache, other input, and output; each from 0 to 1. */
+export function tokenShares(usage: Usage): { cached: number; fresh: number; output: number } {
+  const total = Math.max(1, totalTokens(usage));
+  return {
+    cached: usage.cache_read / total,
+    fresh: (usage.input + usage.cache_write) / total,
+    output: usage.output / total,
+  };
+}
+
 /** Format a size: `640 B`, `12 KB`, `4.9 MB`. */
 export function formatBytes(number: number): string {
   if (number < 1_000) return `${number} B`;

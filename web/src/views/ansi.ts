@@ -90,16 +90,27 @@ function plain(text: string): Span {
 
 function spanOf(piece: Anser.AnserJsonEntry): Span {
   const has = (name: Anser.AnserJsonEntry["decorations"][number]) => piece.decorations.includes(name);
+  const background = colorOf(piece.bg, piece.bg_truecolor);
   return {
     text: piece.content,
-    color: colorOf(piece.fg, piece.fg_truecolor),
-    background: colorOf(piece.bg, piece.bg_truecolor),
+    ...(background === null
+      ? { color: colorOf(piece.fg, piece.fg_truecolor), background }
+      : onBackground(piece, background)),
     bold: has("bold"),
     dim: has("dim"),
     italic: has("italic"),
     underline: has("underline"),
     strikethrough: has("strikethrough"),
   };
+}
+
+/**
+ * Colors of text on a background. The sixteen named colors are made to be read on the page's background, so that a
+ * background in one of them takes text in the color of the page.
+ */
+function onBackground(piece: Anser.AnserJsonEntry, background: string): Pick<Span, "color" | "background"> {
+  const isNamed = background.startsWith("var(");
+  return { color: isNamed ? "var(--bg-sunken)" : colorOf(piece.fg, piece.fg_truecolor), background };
 }
 
 const NAMES = ["black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"];

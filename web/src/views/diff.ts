@@ -129,3 +129,23 @@ function diffMiddle(old: readonly string[], current: readonly string[]): DiffLin
 
 export const countOf = (lines: readonly DiffLine[], kind: DiffLine["kind"]) =>
   lines.filter((line) => line.kind === kind).length;
+
+const HUNK = /^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@/;
+
+/** Add the number of each line in its file: of removed lines in the old file, of all others in the new one. */
+export function numbered(lines: readonly DiffLine[]): (DiffLine & { readonly number: number | null })[] {
+  let old: number | null = null;
+  let current: number | null = null;
+  return lines.map((line) => {
+    if (line.kind === "hunk") {
+      const [, oldStart, newStart] = HUNK.exec(line.text) ?? [];
+      old = oldStart === undefined ? null : Number(oldStart);
+      current = newStart === undefined ? null : Number(newStart);
+      return { ...line, number: null };
+    }
+    const number: number | null = line.kind === "removed" ? old : current;
+    if (line.kind !== "added" && old !== null) old++;
+    if (line.kind !== "removed" && current !== null) current++;
+    return { ...line, number };
+  });
+}

@@ -95,3 +95,6 @@ function withoutShell(command: string): string {
   const inner = /^(?:\S*\/)?(?:ba|z|da)?sh\s+-l?c\s+(['"]?)([\s\S]*)\1\s*$/.exec(command);
   return inner?.[2]?.trim() || command;
 }
+
+/** Return a path without its folders; any other text as it is. */
+export const baseName = (path: string) => (/^\S*\/\S+$/.test(path) ? (path.split("/").at(-1) ?? path) : path);

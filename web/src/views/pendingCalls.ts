@@ -9,7 +9,18 @@ export const isAnswerable = (kind: string) => ANSWERABLE.has(kind);
 /** Return the text of a question; null if the call has none, as a tool with its input. */
 export function questionOf({ kind, input }: Pick<PendingCall, "kind" | "input">): string | null {
   if (isText(input)) return input;
+  if (kind === "approval" && isRecord(input) && "tool" in input) return approvalOf(input).question;
   return kind === "client_tool" ? null : textIn(input, ["question", "prompt", "message", "title"]);
+}
+
+const DETAILS = ["command", "file_path", "notebook_path", "path", "url", "query"] as const;
+
+/** Return what a person is asked to approve: a question, the command, path or input, and the difference of an edit. */
+export function approvalOf(input: unknown): { question: string; detail: string; diff: string | null } {
+  const fields = isRecord(input) ? input : {};
+  const detail = textIn(fields["input"], DETAILS) ?? asText(fields["input"]);
+  const diff = fields["diff"];
+  return { question: `Allow ${asText(fields["tool"])}?`, detail, diff: isText(diff) && diff !== "" ? diff : null };
 }
 
 /** Return the first of these fields that has text. */
@@ -48,16 +59,19 @@ export function optionsOf(input: unknown): readonly Option[] {
   return Array.isArray(text) ? text.filter(isOption) : [];
 }
 
+/** Whether an answer of this kind is text, never JSON. */
+const isTextKind = (kind: string) => kind === "question" || kind === "approval";
+
 /** Whether the text looks like JSON but cannot be parsed. */
 export function isBrokenJson(typed: string, kind: string): boolean {
-  return kind !== "question" && /^[{["]/.test(typed.trim()) && answerOf(typed, kind) === typed.trim();
+  return !isTextKind(kind) && /^[{["]/.test(typed.trim()) && answerOf(typed, kind) === typed.trim();
 }
 
 /**
  * Return the value of a typed answer: a question is answered with text, a tool with JSON if the text is valid JSON.
  */
 export function answerOf(typed: string, kind: string): unknown {
-  if (kind === "question") return typed.trim();
+  if (isTextKind(kind)) return typed.trim();
   try {
     return JSON.parse(typed);
   } catch {

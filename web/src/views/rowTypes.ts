@@ -1,5 +1,6 @@
 /** The kinds of rows of a transcript. */
 import type { Block, EventOf, LogEvent } from "@/api";
+import { tasksOf } from "./taskList";
 
 /** Fields of all rows. */
 interface Base {
@@ -18,6 +19,8 @@ export type MessageRow = Base & {
   readonly message: Message;
   /** Without tool uses and results that have an event of their own. */
   readonly blocks: readonly Block[];
+  /** For a command, the end of its step, if the page has it. */
+  readonly end?: EventOf<"step.completed"> | null;
 };
 export type OutputRow = Base & { readonly kind: "output"; readonly pieces: readonly Piece[] };
 export type CallRow = Base & {
@@ -25,6 +28,8 @@ export type CallRow = Base & {
   readonly call: EventOf<"tool.call">;
   readonly result: EventOf<"tool.result"> | null;
 };
+/** Calls in a row that only read: folded, they are one line. */
+export type ReadsRow = Base & { readonly kind: "reads"; readonly calls: readonly CallRow[] };
 /** The result of a call on an earlier page. */
 export type ResultRow = Base & { readonly kind: "result"; readonly result: EventOf<"tool.result"> };
 /** The start of a step, its end, or both if nothing is in between. */
@@ -37,6 +42,8 @@ export type SubRunRow = Base & {
   readonly kind: "sub-run";
   readonly call: EventOf<"step.call_workflow.started">;
   readonly end: EventOf<"step.call_workflow.completed"> | null;
+  /** The call of a tool by which an agent started the sub-run; null if it was started in another way. */
+  readonly toolCall: CallRow | null;
 };
 export type AttemptRow = Base & { readonly kind: "attempt"; readonly start: EventOf<"run.started"> };
 export type OutcomeRow = Base & { readonly kind: "outcome"; readonly end: EventOf<"run.completed"> };
@@ -44,7 +51,16 @@ export type OutcomeRow = Base & { readonly kind: "outcome"; readonly end: EventO
 export type UnknownEventRow = Base & { readonly kind: "unknown-event"; readonly event: LogEvent };
 
 export type Row =
-  MessageRow | OutputRow | CallRow | ResultRow | StepRow | SubRunRow | AttemptRow | OutcomeRow | UnknownEventRow;
+  | MessageRow
+  | OutputRow
+  | CallRow
+  | ReadsRow
+  | ResultRow
+  | StepRow
+  | SubRunRow
+  | AttemptRow
+  | OutcomeRow
+  | UnknownEventRow;
 export type Rows = ReadonlyMap<number, Row>;
 
 /** Joined output of one stream. */
@@ -57,10 +73,13 @@ export function isSameRow(a: Row, b: Row): boolean {
   return (
     a.kind === b.kind &&
     a.stepPath === b.stepPath &&
+    endOf(a) === endOf(b) &&
     a.events.length === b.events.length &&
     a.events.every((event, n) => event === b.events[n])
   );
 }
+
+const endOf = (row: Row) => ("end" in row ? row.end : null);
 
 export const isFailed = ({ payload }: EventOf<"tool.result">) =>
   payload.error != null || (payload.exit_code ?? 0) !== 0;
@@ -69,16 +88,18 @@ export const isFailed = ({ payload }: EventOf<"tool.result">) =>
 export function isFoldable(row: Row): boolean {
   if (row.kind === "message") return row.blocks.some((block) => block.type === "thinking");
   if (row.kind === "prompt") return Boolean(row.message.type === "message.user" && row.message.payload.system_prompt);
-  return ["call", "result", "sub-run", "attempt", "outcome", "step", "unknown-event"].includes(row.kind);
+  return ["call", "reads", "result", "sub-run", "attempt", "outcome", "step", "unknown-event"].includes(row.kind);
 }
 
-/** Whether the row is expanded by default, because the call failed. */
+/** Whether the row is expanded by default: a call that failed, or a list of tasks. */
 export function isOpenByDefault(row: Row): boolean {
+  if (row.kind === "call" && tasksOf(row.call.payload.name, row.call.payload.input)) return true;
   return (row.kind === "call" || row.kind === "result") && row.result !== null && isFailed(row.result);
 }
 
 /** Whether "Expand all" expands the row. Sub-runs have transcripts of their own, which would be too much. */
-export const isInExpandAll = (row: Row) => row.kind === "call" || row.kind === "result" || row.kind === "message";
+export const isInExpandAll = (row: Row) =>
+  row.kind === "call" || row.kind === "reads" || row.kind === "result" || row.kind === "message";
 
 /** Whether "Expand all" changes the row. */
 export const canExpand = (row: Row) => isFoldable(row) && isInExpandAll(row);
@@ -89,5 +110,6 @@ export function estimateHeight(row: Row | undefined): number {
   if (row.kind === "output")
     return 8 + 18 * row.pieces.reduce((lines, piece) => lines + piece.text.split("\n").length, 0);
   if (row.kind === "prompt" || row.kind === "message") return 60;
+  if (row.kind === "sub-run") return 64;
   return isOpenByDefault(row) ? 160 : 30;
 }

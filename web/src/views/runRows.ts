@@ -1,5 +1,7 @@
 /** The rows of the list of runs: a flat list, or a tree with sub-runs below their run. */
 import type { Run, RunList } from "@/api";
+import { waitText } from "./detail";
+import { oneLine } from "./json";
 
 export type Row = RunRow | BranchStateRow;
 
@@ -28,10 +30,14 @@ export interface Branch {
 
 /** Cards are not indented further than this, so that they stay readable. */
 export const MAX_INDENT = 8;
-export const CARD_PX = 72;
-/** With two more lines for the search hit. */
-export const HIT_CARD_PX = 108;
-const BRANCH_STATE_PX = 32;
+/** Heights of the rows. Fingers need more room than a pointer. */
+export const ROW_HEIGHTS = {
+  fine: { card: 48, subRun: 32 },
+  coarse: { card: 56, subRun: 44 },
+};
+export type RowHeights = (typeof ROW_HEIGHTS)["fine"];
+/** Two more lines for the search hit. */
+const HIT_PX = 34;
 
 /** Return the runs of all pages, each once: a run that has moved meanwhile can be on two pages. */
 export function runsOf(pages: readonly RunList[]): Run[] {
@@ -78,10 +84,47 @@ function branchStateRow({ state }: Branch, parent: string, depth: number): Branc
   return state === "complete" ? null : { kind: state, key: `${parent} ${state}`, parent, depth };
 }
 
-export function heightOf(row: Row | undefined): number {
-  if (row?.kind !== "run") return BRANCH_STATE_PX;
-  return taskHits(row.run).snippetRest === null ? CARD_PX : HIT_CARD_PX;
+export function heightOf(row: Row | undefined, { card, subRun }: RowHeights = ROW_HEIGHTS.fine): number {
+  if (row?.kind !== "run" || row.depth > 0) return subRun;
+  return taskHits(row.run).snippetRest === null ? card : card + HIT_PX;
 }
+
+/** The second line of a card: why to look at the run. */
+export interface CardNote {
+  readonly text: string;
+  readonly tone: "failed" | "waiting" | null;
+}
+
+/**
+ * Return what the run asks, why it has not started, or why it failed; otherwise what executes it. Where it came from
+ * is last.
+ */
+export function cardNote(run: Run, owner: string | null): CardNote {
+  const tone = run.status === "failed" || run.status === "waiting" ? run.status : null;
+  const reason = reasonOf(run);
+  const channel = run.channel_id === null ? null : (run.channel_name ?? run.channel_id);
+  const executor = reason ?? [run.name === run.task ? null : run.name, run.model].filter(Boolean).join(" · ");
+  const parts = [executor, channel, owner === run.name ? null : owner];
+  return { text: parts.filter(Boolean).join(" · "), tone: reason === null ? null : tone };
+}
+
+function reasonOf(run: Run): string | null {
+  switch (run.status) {
+    case "waiting":
+      return run.asks?.length ? run.asks.map((ask) => oneLine(ask)).join(" · ") : waitText(run.waits_for);
+    case "queued":
+      return run.queue_reason;
+    case "failed":
+      return oneLine(run.error?.message ?? run.error?.code ?? "") || null;
+    case "cancelled":
+      return run.error?.message ? oneLine(run.error.message) : null;
+    default:
+      return null;
+  }
+}
+
+/** Whether the card shows how long the run has taken, and not how long ago it started. */
+export const showsElapsed = (run: Run) => run.status === "running";
 
 /** Return the next run in a direction; null at the ends. */
 export function nextRun(rows: readonly Row[], from: number, step: 1 | -1): RunRow | null {

@@ -17,7 +17,7 @@ export interface Break {
 
 export interface Axis {
   /** Return the position of a time in the chart, in 0..1. */
-  at(ms: number): number;
+  readonly at: (ms: number) => number;
   readonly breaks: readonly Break[];
   /** The total time. */
   readonly ms: number;

@@ -28,6 +28,8 @@ export interface Chart {
   readonly breaks: readonly Break[];
   readonly lanes: number;
   readonly ms: number;
+  /** Return the position of a moment in the chart, in 0..1. */
+  readonly at: (ms: number) => number;
 }
 
 /** Agents do not report which of their own tools wait for a user; this tool only waits. */
@@ -109,7 +111,7 @@ export function chartOf(lanes: Lanes, now: number | null, isWaiting: boolean): C
       isOpen,
     };
   });
-  return { bars: mergeNarrowBars(bars), breaks: axis.breaks, lanes: lanes.count, ms: axis.ms };
+  return { bars: mergeNarrowBars(bars), breaks: axis.breaks, lanes: lanes.count, ms: axis.ms, at: axis.at };
 }
 
 /** Bars below this share of the chart's width can neither be told apart nor clicked. */

@@ -4,8 +4,19 @@
  */
 import type { EventOf, LogEvent, Page } from "@/api";
 import { isOutput, isReadable, hasOwnEvent, messageKindOf, type Output, stepKeyOf } from "./events";
-import type { CallRow, OutputRow, Row, Rows, StepRow, SubRunRow } from "./rowTypes";
+import { isRecord } from "./json";
+import {
+  type CallRow,
+  isFailed,
+  type MessageRow,
+  type OutputRow,
+  type Row,
+  type Rows,
+  type StepRow,
+  type SubRunRow,
+} from "./rowTypes";
 import { isMessageChunk } from "./streamingText";
+import { isAgentTool, isReadTool } from "./toolIcons";
 
 /** Approximate limit of a row of output: rows out of sight are not rendered, so rows must stay small. */
 const OUTPUT_CHARS = 8_000;
@@ -61,6 +72,8 @@ class RowBuilder {
   #output: OutputDraft | null = null;
   #step: (Draft<StepRow> & { events: LogEvent[] }) | null = null;
   #path = "";
+  /** The prompts that are commands, by their step. */
+  readonly #commands = new Map<string, Draft<MessageRow>>();
 
   constructor(
     readonly page: Page,
@@ -73,7 +86,7 @@ class RowBuilder {
       if (event.type === "tool.result") this.#addResult(event);
       else this.#addSubRunEnd(event);
     }
-    return this.#rows;
+    return withReadsJoined(this.#rows);
   }
 
   #addEvent(event: LogEvent, index: number): void {
@@ -123,6 +136,8 @@ class RowBuilder {
   }
 
   #addStepEnd(event: EventOf<"step.completed">, index: number): void {
+    const command = this.#commands.get(event.path);
+    if (command && !command.end) command.end = event;
     const isLast = this.page.events[index + 1]?.type === "run.completed";
     if (this.isSingleStep && (event.payload.error == null || isLast)) return;
     const startRow = this.#step;
@@ -135,8 +150,10 @@ class RowBuilder {
 
   #addPrompt(event: EventOf<"message.user">): void {
     const blocks = event.payload.blocks.filter((block) => !hasOwnEvent(block, event, this.page));
-    if (blocks.length || event.payload.system_prompt)
-      this.#add({ ...this.#baseOf(event), kind: "prompt", message: event, blocks });
+    if (!blocks.length && !event.payload.system_prompt) return;
+    const row: Draft<MessageRow> = { ...this.#baseOf(event), kind: "prompt", message: event, blocks };
+    if (blocks.some((block) => block.type === "command")) this.#commands.set(event.path, row);
+    this.#add(row);
   }
 
   #addMessage(event: EventOf<"message.assistant">, index: number): void {
@@ -191,13 +208,34 @@ class RowBuilder {
     if (!row) return false;
     row.result = result;
     row.events.push(result);
+    // The row of a sub-run shows its call too.
+    for (const subRun of this.#subRuns.values()) if (subRun.toolCall === row) subRun.events.push(result);
     return true;
   }
 
   #addSubRun(event: EventOf<"step.call_workflow.started">): void {
-    const row = { ...this.#baseOf(event), events: [event], kind: "sub-run" as const, call: event, end: null };
+    const toolCall = this.#callOf(event);
+    if (toolCall) this.#rows.delete(toolCall.seq);
+    const row = {
+      ...this.#baseOf(event),
+      events: [event, ...(toolCall?.events ?? [])],
+      kind: "sub-run" as const,
+      call: event,
+      end: null,
+      toolCall,
+    };
     this.#subRuns.set(stepKeyOf(event), row);
     this.#add(row);
+  }
+
+  /** Return the call by which an agent started a sub-run: the last open one with the same prompt. */
+  #callOf(event: EventOf<"step.call_workflow.started">): CallRow | null {
+    if (event.payload.kind !== "agent") return null;
+    const prompt = promptOf(event.payload.input);
+    const open = [...this.#rows.values()].filter(
+      (row): row is CallRow => row.kind === "call" && row.result === null && isAgentTool(row.call.payload.name),
+    );
+    return open.findLast(({ call }) => promptOf(call.payload.input) === prompt) ?? null;
   }
 
   #addSubRunEnd(event: EventOf<"step.call_workflow.completed">): boolean {
@@ -223,3 +261,33 @@ class RowBuilder {
     this.#rows.set(row.seq, row);
   }
 }
+
+const promptOf = (input: unknown): unknown => (isRecord(input) ? input["prompt"] : null);
+
+/** Join calls in a row that only read and did not fail; the joined row has the place of the first. */
+function withReadsJoined(rows: ReadonlyMap<number, Row>): Rows {
+  const joined = new Map<number, Row>();
+  let last: Row | undefined;
+  for (const row of rows.values()) {
+    const calls = last && isRead(row) && row.stepPath === null ? readsIn(last) : [];
+    if (last && isRead(row) && calls.length)
+      last = {
+        kind: "reads",
+        seq: last.seq,
+        stepPath: last.stepPath,
+        calls: [...calls, row],
+        events: [...last.events, ...row.events],
+      };
+    else last = row;
+    joined.set(last.seq, last);
+  }
+  return joined;
+}
+
+const isRead = (row: Row): row is CallRow =>
+  row.kind === "call" &&
+  isReadTool(row.call.payload.name) &&
+  !row.call.payload.awaits &&
+  (row.result === null || !isFailed(row.result));
+
+const readsIn = (row: Row): readonly CallRow[] => (row.kind === "reads" ? row.calls : isRead(row) ? [row] : []);

@@ -17,6 +17,7 @@ from shopfloor.adapters.local.tokens import LocalTokens
 from shopfloor.lazy import lazy_getattr as _lazy_getattr
 
 if TYPE_CHECKING:
+    from shopfloor.adapters.local.machine import LocalMachine
     from shopfloor.adapters.local.notification_sender import NotificationSender, desktop_command
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "LocalLogFeed",
     "LocalLogReader",
     "LocalLogs",
+    "LocalMachine",
     "LocalProcesses",
     "LocalProjects",
     "LocalTokens",
@@ -37,4 +39,7 @@ __all__ = [
 ]
 
 # Loaded on first use: only a server and `--on-outcome` send notifications.
-__getattr__ = _lazy_getattr(__name__, {"notification_sender": ("NotificationSender", "desktop_command")})
+# Only a host measures its machine.
+__getattr__ = _lazy_getattr(
+    __name__, {"notification_sender": ("NotificationSender", "desktop_command"), "machine": ("LocalMachine",)}
+)

@@ -20,7 +20,17 @@ from shopfloor.error_factories import storage_error
 from shopfloor.errors import ReaperLost
 from shopfloor.limits import KILL_GRACE_SECONDS, PROCESS_POLL_SECONDS, REAPER_GRACE_SECONDS
 from shopfloor.ports import child_environment
-from shopfloor.record import Storage, host_lock_path, is_host_alive, is_locked, make_folder, open_for_append, try_lock
+from shopfloor.record import (
+    Storage,
+    host_drain_path,
+    host_lock_path,
+    is_host_accepting,
+    is_host_alive,
+    is_locked,
+    make_folder,
+    open_for_append,
+    try_lock,
+)
 
 
 class LocalHost:
@@ -122,10 +132,7 @@ class LocalHost:
         """Terminate the children of hosts that died together with their reapers."""
         for path in self._folder.glob("*.lock"):
             if path != self._path and not is_locked(path):
-                marker = f"{reaper.HOST_MARKER}={path.stem}"
-                # The file stays until the children are gone, so that the next host tries again.
-                if reaper.terminate((), marker, grace=0, kill_timeout=KILL_GRACE_SECONDS, pause=PROCESS_POLL_SECONDS):
-                    path.unlink(missing_ok=True)
+                _reap(path)
 
     def close(self) -> None:
         """End the reaper, after its remaining work, and release the lock. Calling twice is fine."""
@@ -137,6 +144,7 @@ class LocalHost:
             with contextlib.suppress(OSError):
                 self._reaper.stdin.close()
         self._reaper.wait()
+        self._path.with_suffix(_DRAINING).unlink(missing_ok=True)
         self._path.unlink(missing_ok=True)
         os.close(self._descriptor)
         self._descriptor = -1
@@ -148,6 +156,20 @@ class LocalHost:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+_DRAINING = ".draining"
+
+
+def _reap(path: Path) -> bool:
+    """Terminate the children of the dead host with this lock file. Return False if some remain."""
+    marker = f"{reaper.HOST_MARKER}={path.stem}"
+    is_done = reaper.terminate((), marker, grace=0, kill_timeout=KILL_GRACE_SECONDS, pause=PROCESS_POLL_SECONDS)
+    # The file stays until the children are gone, so that the next host tries again.
+    if is_done:
+        path.with_suffix(_DRAINING).unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
+    return is_done
 
 
 class HostInfo(msgspec.Struct, frozen=True):
@@ -166,6 +188,27 @@ class LocalHosts:
 
     async def is_alive(self, host: str) -> bool:
         return is_host_alive(self._folder, host)
+
+    async def is_accepting(self, host: str) -> bool:
+        return is_host_accepting(self._folder, host)
+
+    async def set_draining(self, host: str, *, draining: bool) -> None:
+        path = host_drain_path(self._folder, host)
+        if path is None:
+            return
+        try:
+            path.touch() if draining else path.unlink(missing_ok=True)
+        except OSError as error:
+            raise storage_error(error, f"cannot write {path}") from error
+
+    async def reap(self, host: str) -> bool:
+        import anyio.to_thread
+
+        path = host_lock_path(self._folder, host)
+        if path is None or not path.exists():
+            # Whoever deleted the file has ended the children before.
+            return True
+        return not is_locked(path) and await anyio.to_thread.run_sync(_reap, path)
 
     async def is_dedicated(self, host: str) -> bool:
         info = self._read_info(host)

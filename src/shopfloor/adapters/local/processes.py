@@ -57,6 +57,7 @@ class LocalChild:
         self._open_pipes = 2
         self._send: MemoryObjectSendStream[OutputChunk]
         self._receive: MemoryObjectReceiveStream[OutputChunk]
+        self._stdin_lock = anyio.Lock()
         self._send, self._receive = anyio.create_memory_object_stream[OutputChunk](_PENDING_CHUNKS)
 
     @property
@@ -79,6 +80,23 @@ class LocalChild:
             return await self._receive.receive()
         except anyio.EndOfStream:
             return None
+
+    async def write(self, data: bytes) -> None:
+        pipe = self._popen.stdin
+        async with self._stdin_lock:
+            # A program that has ended, or has closed its standard input, gets nothing more.
+            while data and pipe is not None and not pipe.closed:
+                try:
+                    data = data[os.write(pipe.fileno(), data) :]
+                except BlockingIOError:
+                    await anyio.wait_writable(pipe.fileno())
+                except OSError:
+                    return
+
+    def close_stdin(self) -> None:
+        if self._popen.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._popen.stdin.close()
 
     async def wait(self) -> Exit:
         await self._ended.wait()
@@ -148,7 +166,7 @@ class LocalChild:
     def dispose(self) -> None:
         """Close the pipes and reap the process, which has been killed."""
         self._close_gate()
-        for pipe in (self._popen.stdout, self._popen.stderr):
+        for pipe in (self._popen.stdin, self._popen.stdout, self._popen.stderr):
             if pipe is not None:
                 with contextlib.suppress(OSError):
                     pipe.close()
@@ -175,6 +193,9 @@ class LocalProcesses:
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(child.watch)
+                if command.keeps_stdin_open:
+                    # In a task: the program may read it late.
+                    tasks.start_soon(child.write, command.stdin)
                 try:
                     yield child
                 finally:
@@ -209,6 +230,8 @@ class LocalProcesses:
                 )
         except (OSError, ValueError) as error:
             raise ProcessError(f"cannot start {command.argv[0]!r}: {error}") from error
+        if popen.stdin is not None:
+            os.set_blocking(popen.stdin.fileno(), False)
         _restore_open_files(popen.pid)
         return popen, parent_end
 
@@ -238,6 +261,8 @@ def _open_stdin(command: Command) -> Generator[int]:
     """Open the descriptor that the program reads as its standard input."""
     if command.inherits_stdin:
         yield _STDIN
+    elif command.keeps_stdin_open:
+        yield subprocess.PIPE
     elif not command.stdin:
         yield subprocess.DEVNULL
     else:

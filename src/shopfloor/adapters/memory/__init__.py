@@ -6,8 +6,9 @@ from shopfloor.lazy import lazy_getattr as _lazy_getattr
 
 if TYPE_CHECKING:
     from shopfloor.adapters.memory.blobs import MemoryBlobs
-    from shopfloor.adapters.memory.fleet_events import MemoryFleetEvents
+    from shopfloor.adapters.memory.fleet_events import MemoryFleetEvents, MemoryProviderHealth
     from shopfloor.adapters.memory.hooks import MemoryHooks
+    from shopfloor.adapters.memory.host_registry import MemoryHostRegistry
     from shopfloor.adapters.memory.logs import MemoryLogFeed, MemoryLogReader, MemoryLogs
     from shopfloor.adapters.memory.queue import MemoryQueue
     from shopfloor.adapters.memory.storage import MemoryAudit, MemoryHosts, MemoryStorage, MemoryTokens, MemoryWatchers
@@ -18,10 +19,12 @@ __all__ = [
     "MemoryBlobs",
     "MemoryFleetEvents",
     "MemoryHooks",
+    "MemoryHostRegistry",
     "MemoryHosts",
     "MemoryLogFeed",
     "MemoryLogReader",
     "MemoryLogs",
+    "MemoryProviderHealth",
     "MemoryQueue",
     "MemoryStorage",
     "MemoryStore",
@@ -46,7 +49,8 @@ __getattr__ = _lazy_getattr(
             "MemoryLogReader",
             "MemoryLogs",
         ),
-        "fleet_events": ("MemoryFleetEvents",),
+        "fleet_events": ("MemoryFleetEvents", "MemoryProviderHealth"),
+        "host_registry": ("MemoryHostRegistry",),
         "queue": ("MemoryQueue",),
         "store": ("MemoryStore",),
     },

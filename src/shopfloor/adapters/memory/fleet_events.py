@@ -1,4 +1,4 @@
-"""Fleet events in a list."""
+"""Fleet events in a list, and the records of providers, whose changes they announce."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from shopfloor.ports import FleetEventPage, FleetFilter, StoredFleetEvent
+from shopfloor.ports import Change, FleetEventPage, FleetFilter, ProviderRecord, StoredFleetEvent
 from shopfloor.views import FleetEvent, encode_fleet_event
 
 if TYPE_CHECKING:
@@ -73,3 +73,20 @@ class MemoryFleetEvents:
             return self._store.ancestors(event.run_id) if wanted.tree and event.run_id else ()
 
         return [event for event in self._list.events if wanted.matches(event, ancestors(event))]
+
+
+class MemoryProviderHealth:
+    """Implements `ProviderHealth` on the records of a store."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._records = store.providers
+        self._events = store.fleet_events
+
+    async def read(self) -> dict[str, ProviderRecord]:
+        return dict(self._records)
+
+    async def update(self, change: Change) -> bool:
+        changed, events = change(dict(self._records))
+        self._records.update({record.name: record for record in changed})
+        self._events.append(events)
+        return bool(events)

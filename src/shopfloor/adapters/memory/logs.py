@@ -196,7 +196,11 @@ class MemoryLogReader:
         return stored is not None and stored.has_writer
 
     async def has_active_host(self, run_id: str, host: str | None) -> bool:
-        return await self.has_writer(run_id) or host in self._storage.hosts
+        return await self.has_writer(run_id) or self._is_accepting(host)
+
+    def _is_accepting(self, host: str | None) -> bool:
+        found = None if host is None else self._storage.hosts.get(host)
+        return found is not None and not found.is_draining
 
     async def batches(self, run_id: str, *, after: int = 0) -> AsyncIterator[list[Entry]]:
         stored = self._storage.find(run_id)

@@ -9,7 +9,8 @@ import msgspec
 
 from shopfloor.adapters.memory.store import MemoryStore
 from shopfloor.errors import ConflictError
-from shopfloor.ports import ControlMessage, QueuedRun, ViewUpdate
+from shopfloor.log import Requirements
+from shopfloor.ports import NO_REQUIREMENTS, ControlMessage, HostOffer, QueuedRun, QueueGroup, ViewUpdate
 from shopfloor.views import queued_row
 
 
@@ -19,19 +20,23 @@ class _Claim(msgspec.Struct):
     """The host that has claimed the run; None while it is unclaimed."""
 
 
+def _required(claim: _Claim) -> Requirements:
+    return claim.queued.started.requires or NO_REQUIREMENTS
+
+
 class MemoryQueue:
     """Implements `Queue`."""
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
         self._runs: dict[str, _Claim] = {}
-        self._keys: dict[str, tuple[str, tuple[str, dict[str, Any] | None]]] = {}
+        self._keys: dict[str, tuple[str, tuple[Any, ...]]] = {}
         self._messages = store.control_messages
         self._last_number = 0
 
     async def dispatch(self, queued_run: QueuedRun, *, host: str | None = None) -> str:
         started = queued_run.started
-        key, requested = started.idempotency_key, (started.name, started.input)
+        key, requested = started.idempotency_key, (started.name, started.input, started.based_on)
         previous = None if key is None else self._keys.get(key)
         if previous is not None:
             previous_run_id, previously_requested = previous
@@ -49,11 +54,31 @@ class MemoryQueue:
         await self._add_row(queued_run)
         return queued_run.run_id
 
-    async def claim(self, host: str, limit: int) -> list[QueuedRun]:
-        unclaimed = [claim for claim in self._runs.values() if claim.host is None][:limit]
-        for claim in unclaimed:
+    async def claim(self, host: str, limit: int, offer: HostOffer) -> list[QueuedRun]:
+        claimable = [claim for claim in self._unclaimed() if offer.satisfies(_required(claim))][:limit]
+        for claim in claimable:
             claim.host = host
-        return [claim.queued for claim in unclaimed]
+        return [claim.queued for claim in claimable]
+
+    async def groups(self, *, limit: int) -> list[QueueGroup]:
+        groups: dict[bytes, list[QueuedRun]] = {}
+        for claim in self._unclaimed():
+            key = msgspec.json.encode(_required(claim), order="deterministic")
+            groups.setdefault(key, []).append(claim.queued)
+        return [
+            QueueGroup(
+                requires=runs[0].started.requires,
+                total=len(runs),
+                first=runs[:limit],
+                oldest_queued_at=min(run.started.queued_at or "" for run in runs) or None,
+            )
+            for runs in groups.values()
+        ]
+
+    def _unclaimed(self) -> list[_Claim]:
+        """Return the unclaimed runs in the order in which they start."""
+        unclaimed = [claim for claim in self._runs.values() if claim.host is None]
+        return sorted(unclaimed, key=lambda claim: -claim.queued.started.priority)
 
     async def claim_one(self, run_id: str, host: str, *, previous_host: str | None = None) -> QueuedRun | None:
         claim = self._runs.get(run_id)
@@ -65,6 +90,10 @@ class MemoryQueue:
     async def find(self, run_id: str) -> QueuedRun | None:
         claim = self._runs.get(run_id)
         return None if claim is None else claim.queued
+
+    async def next_unclaimed(self, offer: HostOffer) -> str | None:
+        claimable = (claim for claim in self._unclaimed() if offer.satisfies(_required(claim)))
+        return next((claim.queued.run_id for claim in claimable), None)
 
     async def mark_started(self, run_ids: Sequence[str]) -> None:
         for run_id in run_ids:

@@ -126,6 +126,16 @@ class MemoryHosts:
     async def is_alive(self, host: str) -> bool:
         return host in self._hosts
 
+    async def is_accepting(self, host: str) -> bool:
+        return host in self._hosts and not self._hosts[host].is_draining
+
+    async def set_draining(self, host: str, *, draining: bool) -> None:
+        if host in self._hosts:
+            self._hosts[host].is_draining = draining
+
+    async def reap(self, host: str) -> bool:
+        return host not in self._hosts
+
     async def is_dedicated(self, host: str) -> bool:
         return host in self._hosts and self._hosts[host].is_dedicated
 
@@ -165,6 +175,7 @@ class StoredHost(msgspec.Struct):
     is_dedicated: bool
     interrupt: Callable[[], None]
     kill: Callable[[], None]
+    is_draining: bool = False
 
 
 class MemoryStorage:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
-from typing import Any
+import operator
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, Literal, get_args
 
 import msgspec
 
 from shopfloor.adapters.memory.fleet_events import FleetEventList
 from shopfloor.adapters.memory.hooks import MemoryHooks
+from shopfloor.adapters.memory.stats import compute_stats
 from shopfloor.decoding import decode_json
 from shopfloor.errors import InvalidParameter, ShopfloorError
 from shopfloor.limits import FLEET_EVENTS_KEPT
@@ -18,17 +21,29 @@ from shopfloor.ports import (
     Channel,
     ControlMessage,
     OpenRun,
+    ProviderRecord,
     RunFilter,
     RunItem,
+    RunOrder,
     RunPage,
+    StatsDays,
     TimelineItem,
     ViewState,
     ViewUpdate,
+    observe,
 )
-from shopfloor.views import RunRow, Term, normalize_text, parse_query, run_id_prefix, snippet, split_words
-
-_ListKey = tuple[str, int]
-_SearchKey = tuple[int]
+from shopfloor.views import (
+    RunRow,
+    RunState,
+    StatChange,
+    StoredStats,
+    Term,
+    normalize_text,
+    parse_query,
+    run_id_prefix,
+    snippet,
+    split_words,
+)
 
 
 class _StoredRun(msgspec.Struct):
@@ -43,6 +58,8 @@ class _StoredRun(msgspec.Struct):
     words: dict[int, str]
     task: str
     search_stopped_at: int | None
+    stats: list[tuple[str, bool, StatChange]]
+    """With the name of the worker, and whether the run is a root."""
 
 
 class _Search(msgspec.Struct, frozen=True):
@@ -63,6 +80,8 @@ class MemoryStore:
     def __init__(self, *, fleet_events_kept: int = FLEET_EVENTS_KEPT) -> None:
         self.fleet_events = FleetEventList(fleet_events_kept)
         self.hooks = MemoryHooks()
+        self.providers: dict[str, ProviderRecord] = {}
+        """What is known of each provider."""
         self.control_messages: dict[int, ControlMessage] = {}
         """The control messages of the queue, which owns them."""
         self._runs: dict[str, _StoredRun] = {}
@@ -77,15 +96,24 @@ class MemoryStore:
 
     # Reading, for the APIs.
 
-    async def list_runs(self, wanted: RunFilter, *, limit: int, offset: int = 0, cursor: str | None = None) -> RunPage:
+    async def list_runs(
+        self,
+        wanted: RunFilter,
+        *,
+        limit: int,
+        offset: int = 0,
+        cursor: str | None = None,
+        order: RunOrder = "newest",
+    ) -> RunPage:
         search = None if wanted.search is None else _parse_search(wanted.search)
-        sort_key = _search_key if search is not None else _list_key
-        matches = [run for run in self._runs.values() if _matches_filter(run, wanted, search)]
-        matches.sort(key=sort_key, reverse=True)
+        sort_key, shape = _sort_key(order, is_search=search is not None)
+        matches = self._matching(wanted)
+        matches.sort(key=sort_key, reverse=order != "oldest")
         candidates = matches[offset:]
         if cursor is not None:
-            after = _read_cursor(cursor, _SearchKey if search is not None else _ListKey)
-            candidates = [run for run in matches if sort_key(run) < after]
+            after = _read_cursor(cursor, shape)
+            is_after = operator.gt if order == "oldest" else operator.lt
+            candidates = [run for run in matches if is_after(sort_key(run), after)]
         page = candidates[:limit]
         return RunPage(
             # Lists do not show results, which can be long.
@@ -93,6 +121,17 @@ class MemoryStore:
             total=len(matches),
             next=_write_cursor(sort_key(page[-1])) if page and len(candidates) > limit else None,
         )
+
+    def _matching(self, wanted: RunFilter) -> list[_StoredRun]:
+        search = None if wanted.search is None else _parse_search(wanted.search)
+        return [run for run in self._runs.values() if _matches_filter(run, wanted, search)]
+
+    async def count_by_status(self, wanted: RunFilter) -> dict[str, int]:
+        matches = self._matching(msgspec.structs.replace(wanted, statuses=None))
+        return {status: sum(run.row.status == status for run in matches) for status in get_args(RunState)}
+
+    async def stats(self, wanted: RunFilter, days: StatsDays) -> StoredStats:
+        return compute_stats([(run.row, run.stats) for run in self._matching(wanted)], wanted, days)
 
     def ancestors(self, run_id: str) -> tuple[str, ...]:
         """Return the runs above a run, the parent first."""
@@ -147,9 +186,26 @@ class MemoryStore:
         rows = [run.row for run in self._runs.values()]
         return [OpenRun(row.id, row.host) for row in rows if not row.is_ended and row.last_seq and not row.outside]
 
+    async def start_waits(self, since: str, *, limit: int) -> list[float]:
+        rows = [run.row for run in self._runs.values() if run.row.status != "queued" and run.row.started_at > since]
+        newest = sorted((row for row in rows if row.queued_at), key=lambda row: row.started_at, reverse=True)
+        return [_seconds_between(row.queued_at or "", row.started_at) for row in newest[:limit]]
+
     async def due_runs(self, now: str) -> list[str]:
         rows = [run.row for run in self._runs.values()]
         return [row.id for row in rows if row.wake_at is not None and row.wake_at <= now]
+
+    async def overdue_parents(self) -> list[str]:
+        def has_ended(run_id: str) -> bool:
+            return run_id in self._runs and self._runs[run_id].row.is_ended
+
+        rows = [run.row for run in self._runs.values() if run.row.status == "waiting"]
+        return [row.id for row in rows if any(has_ended(child) for child in row.waits.runs.values())]
+
+    async def recent_durations(self, name: str, *, limit: int) -> list[int]:
+        runs = sorted(self._runs.values(), key=_sort_key("newest", is_search=False)[0], reverse=True)
+        rows = [run.row for run in runs if run.row.name == name and run.row.status == "completed"]
+        return [row.duration_ms for row in rows if row.duration_ms is not None][:limit]
 
     async def apply(self, changes: Sequence[ViewUpdate], *, feed_position: int | None = None) -> None:
         for change in changes:
@@ -230,7 +286,7 @@ class MemoryStore:
             self._channels[row.channel_id] = known if row.channel_name is None else row.channel_name
         if run is None:
             self._last_number += 1
-            run = _StoredRun(RunRow(), self._last_number, b"", [], None, {}, {}, "", None)
+            run = _StoredRun(RunRow(), self._last_number, b"", [], None, {}, {}, "", None, [])
             self._runs[row.id] = run
         for item in change.timeline:
             # Another process may already have applied the start of this change.
@@ -245,9 +301,12 @@ class MemoryStore:
                         created_at=item.created_at,
                     )
                 )
+        is_root = row.parent_run_id is None
+        run.stats += [(row.name, is_root, stat) for stat in change.stats if stat.seq > run.row.last_seq]
         stored_seq = max(run.row.last_seq, self._fleet_positions.get(row.id, 0))
         self.fleet_events.append([event for event in change.fleet_events if event.seq > stored_seq])
         self.hooks.insert([item for item in change.notifications if item.seq > stored_seq])
+        self.providers.update(observe(self.providers, change.observations))
         run.row, run.state = row, change.state
         run.archive = change.archive if change.archive is not None else run.archive
         run.task = normalize_text(row.task)
@@ -280,21 +339,49 @@ def _matches_filter(run: _StoredRun, wanted: RunFilter, search: _Search | None) 
         and (wanted.parent_run_id is None or row.parent_run_id == wanted.parent_run_id)
         and (wanted.roots is None or (row.parent_run_id is None) is wanted.roots)
         and (wanted.name is None or row.name == wanted.name)
+        and (wanted.based_on is None or (row.based_on is not None and row.based_on.run_id == wanted.based_on))
         and (wanted.started_after is None or row.started_at > wanted.started_after)
         and (wanted.started_before is None or row.started_at < wanted.started_before)
+        and (wanted.model is None or row.model == wanted.model)
+        and (wanted.provider is None or row.provider == wanted.provider)
+        and (wanted.error_code is None or row.error_code == wanted.error_code)
+        and _is_between(row.spending.tree.cost_usd, wanted.min_cost_usd, wanted.max_cost_usd)
+        and _is_between(row.duration_ms, wanted.min_duration_ms, wanted.max_duration_ms)
         and (search is None or search.matches(run))
     )
 
 
-def _list_key(run: _StoredRun) -> _ListKey:
-    return run.row.started_at, run.number
+def _is_between(value: float | None, lowest: float | None, highest: float | None) -> bool:
+    """Return whether a value is within the bounds. An unknown value is only without bounds."""
+    if value is None:
+        return lowest is None and highest is None
+    return (lowest is None or value >= lowest) and (highest is None or value <= highest)
 
 
-def _search_key(run: _StoredRun) -> _SearchKey:
-    return (run.number,)
+def _sort_key(order: RunOrder, *, is_search: bool) -> tuple[Callable[[_StoredRun], Any], Any]:
+    """Return the function for the key of a run in this order, and the type of the key."""
+    match order:
+        case "newest" if is_search:
+            return lambda run: (run.number,), tuple[int]
+        case "newest":
+            return lambda run: (run.row.started_at, run.number), tuple[str, int]
+        case "oldest":
+            return lambda run: (order, run.row.started_at, run.number), tuple[Literal["oldest"], str, int]
+        case "cost":
+            return lambda run: (order, _or_unknown(run.row.spending.tree.cost_usd), run.number), _COST_KEY
+        case "duration":
+            return lambda run: (order, _or_unknown(run.row.duration_ms), run.number), _DURATION_KEY
 
 
-def _write_cursor(sort_key: _ListKey | _SearchKey) -> str:
+_COST_KEY = tuple[Literal["cost"], float, int]
+_DURATION_KEY = tuple[Literal["duration"], float, int]
+
+
+def _or_unknown(value: float | None) -> float:
+    return -1 if value is None else value
+
+
+def _write_cursor(sort_key: Any) -> str:
     return base64.urlsafe_b64encode(msgspec.json.encode(sort_key)).decode()
 
 
@@ -303,7 +390,7 @@ def _read_cursor(cursor: str, shape: Any) -> Any:
         return decode_json(base64.b64decode(cursor, altchars=b"-_", validate=True), shape)
     except (ValueError, msgspec.DecodeError) as error:
         raise InvalidParameter(
-            f"{cursor!r} is not a cursor", hint="use `next` of the previous page, or omit the cursor"
+            f"{cursor!r} is not a cursor of this list", hint="use `next` of the previous page, or omit the cursor"
         ) from error
 
 
@@ -314,3 +401,8 @@ def _parse_search(query: str) -> _Search:
 def _has_term(run: _StoredRun, term: Term) -> bool:
     wanted = f" {' '.join(term.words)}" + ("" if term.is_prefix else " ")
     return term.literal in run.task or (bool(term.words) and any(wanted in words for words in run.words.values()))
+
+
+def _seconds_between(start: str, end: str) -> float:
+    seconds = (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds()
+    return round(max(0.0, seconds), 3)

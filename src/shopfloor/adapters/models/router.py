@@ -146,6 +146,9 @@ class ModelRouter:
     def check(self, model: str) -> None:
         self._route(model, UnknownModel)
 
+    def access_mode(self, model: str) -> Literal["api", "local"]:
+        return "local" if self._script is not None or model.startswith("script/") else "api"
+
     def warm_up(self) -> None:
         """Import the model clients if a provider is configured. Blocks for seconds: call it in a thread."""
         if _is_installed() and has_configured_provider(self._env):

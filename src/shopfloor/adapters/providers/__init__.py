@@ -11,12 +11,23 @@ if TYPE_CHECKING:
         API_KEYS,
         PROVIDER_NAMES,
         discover_providers,
+        installed_providers,
+        kill_probed_programs,
         normalizer,
         provider,
     )
     from shopfloor.adapters.providers.usage import price
 
-__all__ = ["API_KEYS", "PROVIDER_NAMES", "discover_providers", "normalizer", "price", "provider"]
+__all__ = [
+    "API_KEYS",
+    "PROVIDER_NAMES",
+    "discover_providers",
+    "installed_providers",
+    "kill_probed_programs",
+    "normalizer",
+    "price",
+    "provider",
+]
 
 __getattr__ = _lazy_getattr(
     __name__,
@@ -25,6 +36,8 @@ __getattr__ = _lazy_getattr(
             "API_KEYS",
             "PROVIDER_NAMES",
             "discover_providers",
+            "installed_providers",
+            "kill_probed_programs",
             "normalizer",
             "provider",
         ),

@@ -65,6 +65,8 @@ class JsonLinesNormalizer(ABC):
 
     has_timestamps = True
     """Whether the records have timestamps."""
+    reports_context = False
+    """Whether the records have the size of the context of the first message."""
 
     def __init__(self) -> None:
         self.unparsed = 0

@@ -2,8 +2,18 @@
 
 from shopfloor.adapters.sqlite.fleet_events import SqliteFleetEvents
 from shopfloor.adapters.sqlite.hooks import SqliteHooks
+from shopfloor.adapters.sqlite.host_registry import SqliteHostRegistry
 from shopfloor.adapters.sqlite.intake import StorageLogLookup
+from shopfloor.adapters.sqlite.provider_health import SqliteProviderHealth
 from shopfloor.adapters.sqlite.queue import SqliteQueue
 from shopfloor.adapters.sqlite.store import SqliteStore
 
-__all__ = ["SqliteFleetEvents", "SqliteHooks", "SqliteQueue", "SqliteStore", "StorageLogLookup"]
+__all__ = [
+    "SqliteFleetEvents",
+    "SqliteHooks",
+    "SqliteHostRegistry",
+    "SqliteProviderHealth",
+    "SqliteQueue",
+    "SqliteStore",
+    "StorageLogLookup",
+]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import lru_cache
 from itertools import chain, groupby
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -26,8 +27,8 @@ from shopfloor.adapters.sqlite.search import UPSERT_TASK, task_text
 from shopfloor.adapters.sqlite.store import SqliteStore
 from shopfloor.decoding import json_decoder
 from shopfloor.errors import ConflictError
-from shopfloor.log import RunStarted
-from shopfloor.ports import ControlMessage, QueuedRun
+from shopfloor.log import Requirements, RunStarted
+from shopfloor.ports import NO_REQUIREMENTS, ControlMessage, HostOffer, QueuedRun, QueueGroup
 from shopfloor.views import queued_row
 
 T = TypeVar("T")
@@ -35,6 +36,7 @@ T = TypeVar("T")
 _encode = msgspec.json.Encoder().encode
 _decode_queued = json_decoder(QueuedRun).decode
 _decode_mark = json_decoder(IntakeMark).decode
+_decode_requirements = json_decoder(Requirements).decode
 _decode_message = json_decoder(ControlMessage).decode
 
 # The tables keep their old names, since files of earlier versions have them: `orders` has the control messages, and
@@ -49,12 +51,20 @@ _CHANNEL: Final = (
     "INSERT INTO channels (id, name) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET name = excluded.name"
     " WHERE excluded.name IS NOT NULL AND name IS NOT excluded.name"
 )
-_INSERT_DISPATCHES: Final = "INSERT INTO dispatches (run_id, host, body) VALUES "
+_INSERT_DISPATCHES: Final = "INSERT INTO dispatches (run_id, host, body, needs, rank) VALUES "
 _SELECT_KEY: Final = "SELECT run_id, asked FROM dispatch_keys WHERE key = ?"
 _INSERT_KEY: Final = "INSERT INTO dispatch_keys (key, run_id, asked) VALUES (?, ?, ?)"
-_UNCLAIMED: Final = "SELECT num, body FROM dispatches WHERE host IS NULL ORDER BY num LIMIT ?"
-# All unclaimed runs up to the newest one seen: these are exactly the runs that were selected.
-_CLAIM: Final = "UPDATE dispatches SET host = ? WHERE host IS NULL AND num <= ?"
+# Each step seeks the next group in the index, so that the runs of a group are not scanned.
+_GROUPS: Final = (
+    "WITH RECURSIVE found(needs) AS (SELECT min(needs) FROM dispatches WHERE host IS NULL UNION ALL"
+    " SELECT (SELECT min(needs) FROM dispatches WHERE host IS NULL AND needs > found.needs) FROM found"
+    " WHERE found.needs IS NOT NULL) SELECT needs FROM found WHERE needs IS NOT NULL"
+)
+_GROUP_HEAD: Final = "SELECT rank, num FROM dispatches WHERE host IS NULL AND needs = ? ORDER BY rank, num LIMIT ?"
+_SELECT_NUMBERS: Final = "SELECT num, body FROM dispatches WHERE num IN "
+_CLAIM: Final = "UPDATE dispatches SET host = ? WHERE num IN "
+_GROUP_TOTAL: Final = "SELECT count(*), min(num) FROM dispatches WHERE host IS NULL AND needs = ?"
+_SELECT_RUN_ID: Final = "SELECT run_id FROM dispatches WHERE num = ?"
 _CLAIM_ONE: Final = "UPDATE dispatches SET host = ? WHERE host IS ? AND run_id = ?"
 _SELECT_ONE: Final = "SELECT body FROM dispatches WHERE run_id = ?"
 _DELETE_STARTED: Final = "DELETE FROM dispatches WHERE run_id IN "
@@ -72,7 +82,7 @@ _COUNT: Final = "SELECT (SELECT count(*) FROM dispatches) + (SELECT count(*) FRO
 _ANY_RUN: Final = "SELECT 1 FROM worker_runs LIMIT 1"
 _PINNED: Final = "SELECT worker_id FROM pins"
 _DELETED: Final = "SELECT worker_id FROM tombstones"
-_RESTORE_DISPATCH: Final = "INSERT INTO dispatches (run_id, host, body) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+_RESTORE_DISPATCH: Final = f"{_INSERT_DISPATCHES}(?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
 _RESTORE_KEY: Final = f"{_INSERT_KEY} ON CONFLICT DO NOTHING"
 _FORGET: Final = tuple(f"DELETE FROM {table} WHERE run_id = ?" for table in ("dispatches", "orders", "dispatch_keys"))
 
@@ -105,14 +115,20 @@ class SqliteQueue:
             raise result
         return result
 
-    async def claim(self, host: str, limit: int) -> list[QueuedRun]:
+    async def claim(self, host: str, limit: int, offer: HostOffer) -> list[QueuedRun]:
         def job(database: sqlite3.Connection) -> list[QueuedRun]:
-            found = database.execute(_UNCLAIMED, (limit,)).fetchall()
-            if found:
-                database.execute(_CLAIM, (host, found[-1][0]))
-            return [_decode_queued(body) for _, body in found]
+            numbers = _claimable(database, offer, limit)
+            for batch in _batches(numbers):
+                database.execute(_CLAIM + placeholders(batch), (host, *batch))
+            return _queued_runs(database, numbers)
 
         return await self._write(job)
+
+    async def groups(self, *, limit: int) -> list[QueueGroup]:
+        def job(database: sqlite3.Connection) -> list[QueueGroup]:
+            return [_queue_group(database, needs, limit) for (needs,) in database.execute(_GROUPS).fetchall()]
+
+        return await self._read(job)
 
     async def claim_one(self, run_id: str, host: str, *, previous_host: str | None = None) -> QueuedRun | None:
         def job(database: sqlite3.Connection) -> QueuedRun | None:
@@ -124,6 +140,13 @@ class SqliteQueue:
     async def find(self, run_id: str) -> QueuedRun | None:
         found = await self._read(lambda database: database.execute(_SELECT_ONE, (run_id,)).fetchone())
         return None if found is None else _decode_queued(found[0])
+
+    async def next_unclaimed(self, offer: HostOffer) -> str | None:
+        def job(database: sqlite3.Connection) -> str | None:
+            numbers = _claimable(database, offer, 1)
+            return database.execute(_SELECT_RUN_ID, numbers).fetchone()[0] if numbers else None
+
+        return await self._read(job)
 
     async def mark_started(self, run_ids: Sequence[str]) -> None:
         def job(database: sqlite3.Connection) -> None:
@@ -212,6 +235,13 @@ class SqliteQueue:
         return results
 
 
+def _claimable(database: sqlite3.Connection, offer: HostOffer, limit: int) -> list[int]:
+    """Return the numbers of the runs that a host with this offer claims next, the first one first."""
+    groups = [needs for (needs,) in database.execute(_GROUPS) if offer.satisfies(_decode_needs(needs))]
+    heads = [head for needs in groups for head in database.execute(_GROUP_HEAD, (needs, limit))]
+    return [number for _, number in sorted(heads)[:limit]]
+
+
 def _recover(database: sqlite3.Connection, lines: Sequence[IntakeLine], log_lookup: LogLookup) -> int:
     """Restore what a lost database had and no log has. Return the number of restored dispatches and messages."""
     if database.execute(_ANY_RUN).fetchone() is None:
@@ -229,7 +259,7 @@ def _recover(database: sqlite3.Connection, lines: Sequence[IntakeLine], log_look
             recovered += database.execute(_INSERT_MESSAGE, (entry.run_id, entry.id, _encode(entry))).rowcount
             continue
         run = _prepare(entry, line.host)
-        is_new = database.execute(_RESTORE_DISPATCH, (run.run_id, run.host, run.body)).rowcount
+        is_new = database.execute(_RESTORE_DISPATCH, run.dispatch).rowcount
         if is_new:
             _insert_runs(database, [run])
             if run.key is not None:
@@ -260,6 +290,14 @@ class _PreparedRun(NamedTuple):
     channel: tuple[str | None, str | None]
     key: str | None
     request_hash: bytes
+    needs: str
+    """The requirements as text; equal requirements have the same text."""
+    rank: int
+
+    @property
+    def dispatch(self) -> tuple[Any, ...]:
+        """The values for `_INSERT_DISPATCHES`."""
+        return self.run_id, self.host, self.body, self.needs, self.rank
 
 
 def _prepare(queued: QueuedRun, host: str | None) -> _PreparedRun:
@@ -273,6 +311,37 @@ def _prepare(queued: QueuedRun, host: str | None) -> _PreparedRun:
         channel=(row.channel_id, row.channel_name),
         key=key,
         request_hash=b"" if key is None else _hash_request(queued.started),
+        needs=_encode_needs(queued.started.requires),
+        rank=-queued.started.priority,
+    )
+
+
+def _encode_needs(required: Requirements | None) -> str:
+    return "" if required is None else msgspec.json.encode(required, order="deterministic").decode()
+
+
+@lru_cache(maxsize=256)
+def _decode_needs(needs: str) -> Requirements:
+    return _decode_requirements(needs) if needs else NO_REQUIREMENTS
+
+
+def _queued_runs(database: sqlite3.Connection, numbers: Sequence[int]) -> list[QueuedRun]:
+    """Return the queued runs with these numbers, in the same order."""
+    bodies: dict[int, bytes] = {}
+    for batch in _batches(numbers):
+        bodies.update(database.execute(_SELECT_NUMBERS + placeholders(batch), batch))
+    return [_decode_queued(bodies[number]) for number in numbers]
+
+
+def _queue_group(database: sqlite3.Connection, needs: str, limit: int) -> QueueGroup:
+    total, oldest = database.execute(_GROUP_TOTAL, (needs,)).fetchone()
+    numbers = [number for _, number in database.execute(_GROUP_HEAD, (needs, limit))]
+    *first, last = _queued_runs(database, [*numbers, oldest])
+    return QueueGroup(
+        requires=_decode_needs(needs) if needs else None,
+        total=total,
+        first=first,
+        oldest_queued_at=last.started.queued_at,
     )
 
 
@@ -299,7 +368,7 @@ def _previous_dispatch(database: sqlite3.Connection, run: _PreparedRun) -> str |
 def _insert_dispatches(database: sqlite3.Connection, runs: list[_PreparedRun]) -> list[str | ConflictError]:
     inserted = _insert_runs(database, runs)
     if inserted:
-        rows = [(run.run_id, run.host, run.body) for run in inserted]
+        rows = [run.dispatch for run in inserted]
         database.execute(_INSERT_DISPATCHES + _row_placeholders(rows), _flatten(rows))
         keys = [(run.key, run.run_id, run.request_hash) for run in inserted if run.key is not None]
         database.executemany(_INSERT_KEY, keys)
@@ -342,8 +411,11 @@ def _flatten(rows: list[tuple[Any, ...]]) -> list[Any]:
 
 
 def _hash_request(started: RunStarted) -> bytes:
-    """Return a hash of the requested worker and input."""
-    return hashlib.sha256(msgspec.json.encode((started.name, started.input or {}), order="deterministic")).digest()
+    """Return a hash of what is requested: the worker, the input, and the earlier run if there is one."""
+    requested: tuple[Any, ...] = (started.name, started.input or {})
+    if started.based_on is not None:
+        requested += (started.based_on,)
+    return hashlib.sha256(msgspec.json.encode(requested, order="deterministic")).digest()
 
 
 def _compare_requests(key: str, request_hash: bytes, previous: tuple[str, bytes]) -> str | ConflictError:

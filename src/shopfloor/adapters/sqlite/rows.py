@@ -9,17 +9,19 @@ from typing import Any
 import msgspec
 
 from shopfloor.decoding import json_decoder
-from shopfloor.log import ClientInfo
+from shopfloor.log import BasedOn, ClientInfo, Requirements
 from shopfloor.ports import RunItem, TimelineItem
-from shopfloor.views import Notes, RunRow, Spending, WaitState
+from shopfloor.views import Notes, Progress, RunRow, Spending, WaitState
 
-_JSON = ("spending", "notes", "waits", "client")
+_JSON = ("spending", "notes", "waits", "client", "based_on", "requires", "progress")
 _PLAIN = tuple(name for name in RunRow.__struct_fields__ if name not in (*_JSON, "channel_name"))
 """The fields that are stored unchanged."""
 _LISTED = tuple(name for name in _PLAIN if name != "result")
 """The fields of a list: without the result, which can be long."""
+_DERIVED = ("cost_usd", "waiting_since")
+"""Columns for filters and orders, which other columns have as JSON. `cost_usd` is the cost with sub-runs."""
 _ITEM_FIELDS = ("event_count", "has_transcript", "search_stopped_at")
-RUN_COLUMNS = (*_PLAIN, *_JSON, *_ITEM_FIELDS)
+RUN_COLUMNS = (*_PLAIN, *_JSON, *_DERIVED, *_ITEM_FIELDS)
 """The columns of `worker_runs`, except `num`, which SQLite assigns. A test compares them with the table."""
 
 _plain_values = attrgetter(*_PLAIN)
@@ -28,6 +30,9 @@ _decode_spending = json_decoder(Spending).decode
 _decode_notes = json_decoder(Notes).decode
 _decode_waits = json_decoder(WaitState).decode
 _decode_client = json_decoder(ClientInfo).decode
+_decode_based_on = json_decoder(BasedOn).decode
+_decode_requires = json_decoder(Requirements).decode
+_decode_progress = json_decoder(Progress).decode
 
 
 def run_column_values(row: RunRow, *item_values: Any) -> tuple[Any, ...]:
@@ -39,6 +44,11 @@ def run_column_values(row: RunRow, *item_values: Any) -> tuple[Any, ...]:
         None if notes == _NO_NOTES else _encode(notes).decode(),
         None if waits == _NO_WAITS else _encode(waits).decode(),
         None if row.client is None else _encode(row.client).decode(),
+        None if row.based_on is None else _encode(row.based_on).decode(),
+        None if row.requires is None else _encode(row.requires).decode(),
+        None if row.progress == _NO_PROGRESS else _encode(row.progress).decode(),
+        None if spending == _NO_SPENDING else spending.tree.cost_usd,
+        None if waits == _NO_WAITS else row.waiting_since,
         *item_values,
     )
 
@@ -52,7 +62,10 @@ def row_columns(*, listed: bool) -> str:
 def decode_run_item(db_row: Sequence[Any], *, listed: bool) -> RunItem:
     """Decode a row of `row_columns`, followed by the channel's name and the pin."""
     names = _LISTED if listed else _PLAIN
-    spending, notes, waits, client, number, events, archived, stopped_at, channel_name, pinned = db_row[len(names) :]
+    spending, notes, waits, client, based_on, requires, progress, number, *item, channel_name, pinned = db_row[
+        len(names) :
+    ]
+    events, archived, stopped_at = item
     values: dict[str, Any] = dict(zip(names, db_row, strict=False))
     values["outside"] = bool(values["outside"])
     row = RunRow(
@@ -62,6 +75,9 @@ def decode_run_item(db_row: Sequence[Any], *, listed: bool) -> RunItem:
         notes=_decode_notes(notes) if notes else _NO_NOTES,
         waits=_decode_waits(waits) if waits else _NO_WAITS,
         client=_decode_client(client) if client else None,
+        based_on=_decode_based_on(based_on) if based_on else None,
+        requires=_decode_requires(requires) if requires else None,
+        progress=_decode_progress(progress) if progress else _NO_PROGRESS,
     )
     return RunItem(
         row=row,
@@ -76,6 +92,7 @@ def decode_run_item(db_row: Sequence[Any], *, listed: bool) -> RunItem:
 
 _NO_SPENDING = Spending()
 _NO_NOTES = Notes()
+_NO_PROGRESS = Progress()
 _NO_WAITS = WaitState()
 
 

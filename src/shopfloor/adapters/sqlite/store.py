@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
 from sqlite3 import Connection
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar, get_args
 
 import anyio
 import anyio.to_thread
@@ -29,6 +29,7 @@ from shopfloor.adapters.sqlite.fleet_events import insert_fleet_events
 from shopfloor.adapters.sqlite.health import Health
 from shopfloor.adapters.sqlite.hooks import insert_deliveries
 from shopfloor.adapters.sqlite.intake import Intake, pin_line
+from shopfloor.adapters.sqlite.provider_health import store_observations
 from shopfloor.adapters.sqlite.queries import PIN, UNPIN, Query, placeholders
 from shopfloor.adapters.sqlite.rows import (
     RUN_COLUMNS,
@@ -38,6 +39,7 @@ from shopfloor.adapters.sqlite.rows import (
     run_column_values,
 )
 from shopfloor.adapters.sqlite.search import UPSERT_CHUNK, UPSERT_TASK, find_runs, snippets, task_text
+from shopfloor.adapters.sqlite.stats import add_stats, read_stats
 from shopfloor.errors import ShopfloorError
 from shopfloor.limits import DATABASE_READERS, FLEET_EVENTS_KEPT
 from shopfloor.ports import (
@@ -46,12 +48,14 @@ from shopfloor.ports import (
     OpenRun,
     RunFilter,
     RunItem,
+    RunOrder,
     RunPage,
+    StatsDays,
     TimelineItem,
     ViewState,
     ViewUpdate,
 )
-from shopfloor.views import FleetEvent, Notification
+from shopfloor.views import FleetEvent, Notification, ProviderObservation, RunState, StoredStats
 
 _encode = msgspec.json.Encoder().encode
 _ROWS_PER_STATEMENT: Final = 500
@@ -121,6 +125,8 @@ def _apply_updates(connection: Connection, changes: Sequence[ViewUpdate], fleet_
     search_rows = _SearchRows([], [])
     fleet_events: list[FleetEvent] = []
     notifications: list[Notification] = []
+    with_stats: list[tuple[ViewUpdate, int | None]] = []
+    observations: list[ProviderObservation] = []
     positions: dict[str, int] = dict(connection.execute(f"{_POSITIONS}{placeholders(ids)}", ids).fetchall())
     for change in changes:
         run_id, last_seq = change.row.id, last_seqs.get(change.row.id)
@@ -128,14 +134,19 @@ def _apply_updates(connection: Connection, changes: Sequence[ViewUpdate], fleet_
             last_seqs[run_id] = change.row.last_seq
             _collect_rows(rows, change, last_seq)
             _collect_search_rows(search_rows, change, last_seq)
+            if change.stats:
+                with_stats.append((change, last_seq))
             # The fleet events of a run whose views are made again are stored up to its position already.
             stored_seq = max(last_seq or 0, positions.get(run_id, 0))
             fleet_events += [event for event in change.fleet_events if event.seq > stored_seq]
             notifications += [item for item in change.notifications if item.seq > stored_seq]
+            observations += change.observations
     for statement, parameters in rows.items():
         statement.run(connection, parameters)
+    add_stats(connection, with_stats)
     insert_fleet_events(connection, fleet_events, fleet_events_kept)
     insert_deliveries(connection, notifications)
+    store_observations(connection, observations)
     if passed := [run_id for run_id, seq in positions.items() if seq <= last_seqs.get(run_id, 0)]:
         connection.execute(f"{_DELETE_POSITIONS}{placeholders(passed)}", passed)
     connection.executemany(UPSERT_TASK, search_rows.tasks)
@@ -175,9 +186,22 @@ _HALF_DELETED = (
     "SELECT id FROM worker_runs WHERE id IN (SELECT worker_id FROM tombstones)"
     " UNION SELECT run_id FROM dispatch_keys WHERE run_id IN (SELECT worker_id FROM tombstones)"
 )
+_START_WAITS = (
+    "SELECT max(0.0, round((julianday(started_at) - julianday(queued_at)) * 86400, 3)) FROM worker_runs"
+    " WHERE started_at > ? AND status <> 'queued' AND queued_at IS NOT NULL ORDER BY started_at DESC, num DESC LIMIT ?"
+)
 _EXPIRED = (
     "SELECT id, completed_at FROM worker_runs WHERE completed_at < ? AND completed_at >= ?"
     " AND id NOT IN (SELECT worker_id FROM pins) ORDER BY completed_at, num LIMIT ?"
+)
+_OVERDUE_PARENTS = (
+    "SELECT DISTINCT parent.id FROM worker_runs AS parent, json_each(parent.waits, '$.runs') AS called"
+    " JOIN worker_runs AS child ON child.id = called.value"
+    " WHERE parent.completed_at IS NULL AND parent.status = 'waiting' AND child.completed_at IS NOT NULL"
+)
+_RECENT_DURATIONS = (
+    "SELECT duration_ms FROM worker_runs WHERE name = ? AND status = 'completed' AND duration_ms IS NOT NULL"
+    " ORDER BY started_at DESC, num DESC LIMIT ?"
 )
 _KEEP_POSITIONS = (
     "INSERT INTO fleet_positions (run_id, seq) SELECT id, last_seq FROM worker_runs WHERE {condition}"
@@ -238,21 +262,47 @@ class SqliteStore:
 
     # Reading.
 
-    async def list_runs(self, wanted: RunFilter, *, limit: int, offset: int = 0, cursor: str | None = None) -> RunPage:
-        query = queries.list_query(wanted, limit=limit + 1, offset=0 if cursor is not None else offset, cursor=cursor)
-
+    async def list_runs(
+        self,
+        wanted: RunFilter,
+        *,
+        limit: int,
+        offset: int = 0,
+        cursor: str | None = None,
+        order: RunOrder = "newest",
+    ) -> RunPage:
         def job(connection: Connection) -> RunPage:
             if wanted.search is not None:
                 find_runs(connection, wanted.search)
-            found = [decode_run_item(row, listed=True) for row in connection.execute(*query)]
             total: int = connection.execute(*queries.count_query(wanted)).fetchone()[0]
+            start = 0 if cursor is not None else offset
+            query = queries.list_query(wanted, limit=limit + 1, offset=start, cursor=cursor, order=order, matches=total)
+            found = [decode_run_item(row, listed=True) for row in connection.execute(*query)]
             has_more = len(found) > limit
             items = _with_answers(connection, found[:limit])
             if wanted.search is not None:
                 texts = snippets(connection, wanted.search, items)
                 items = [msgspec.structs.replace(item, snippet=text) for item, text in zip(items, texts, strict=True)]
-            next_cursor = queries.encode_cursor(items[-1]) if has_more and items else None
+            next_cursor = queries.encode_cursor(items[-1], order) if has_more and items else None
             return RunPage(items=items, total=total, next=next_cursor)
+
+        return await self.read(job)
+
+    async def count_by_status(self, wanted: RunFilter) -> dict[str, int]:
+        def job(connection: Connection) -> dict[str, int]:
+            if wanted.search is not None:
+                find_runs(connection, wanted.search)
+            by_status = {state: msgspec.structs.replace(wanted, statuses=(state,)) for state in get_args(RunState)}
+            counts = {state: queries.count_query(run_filter) for state, run_filter in by_status.items()}
+            return {state: connection.execute(*query).fetchone()[0] for state, query in counts.items()}
+
+        return await self.read(job)
+
+    async def stats(self, wanted: RunFilter, days: StatsDays) -> StoredStats:
+        def job(connection: Connection) -> StoredStats:
+            if wanted.search is not None:
+                find_runs(connection, wanted.search)
+            return read_stats(connection, wanted, days)
 
         return await self.read(job)
 
@@ -309,8 +359,17 @@ class SqliteStore:
         text = "SELECT id, host FROM worker_runs WHERE completed_at IS NULL AND last_seq > 0 AND outside = 0"
         return [OpenRun(run_id, host) for run_id, host in await self._all(text)]
 
+    async def start_waits(self, since: str, *, limit: int) -> list[float]:
+        return [seconds for (seconds,) in await self._all(_START_WAITS, since, limit)]
+
     async def due_runs(self, now: str) -> list[str]:
         return await self._ids("SELECT id FROM worker_runs WHERE wake_at <= ?", now)
+
+    async def overdue_parents(self) -> list[str]:
+        return await self._ids(_OVERDUE_PARENTS)
+
+    async def recent_durations(self, name: str, *, limit: int) -> list[int]:
+        return [duration for (duration,) in await self._all(_RECENT_DURATIONS, name, limit)]
 
     async def known_runs(self) -> set[str]:
         return set(await self._ids("SELECT id FROM worker_runs"))

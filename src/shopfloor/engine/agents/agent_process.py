@@ -12,8 +12,10 @@ import anyio.lowlevel
 import anyio.to_thread
 import msgspec
 
+from shopfloor.engine.agents.permissions import AgentPermissions
 from shopfloor.engine.agents.request import AgentRuntime
 from shopfloor.engine.agents.transcriber import AgentEnd, PendingEvent, Transcriber, build_agent_result
+from shopfloor.engine.approvals import ApprovalGate
 from shopfloor.engine.attempt import Attempt, StepResult, StepTry
 from shopfloor.engine.cancellation import Cancellation
 from shopfloor.engine.partial_message_writer import PartialMessageWriter
@@ -37,6 +39,7 @@ from shopfloor.log import (
     AssistantMessage,
     Cost,
     EndedProcess,
+    Initialization,
     Note,
     Process,
     RunCompleted,
@@ -54,11 +57,15 @@ from shopfloor.ports import (
     AgentRequest,
     Child,
     Command,
+    ContextSize,
     Exit,
     Launch,
     Log,
     MessageDelta,
     Normalizer,
+    PermissionRequest,
+    PermissionWithdrawn,
+    PromptAnswered,
     Provider,
     SessionEnded,
     TranscriptItem,
@@ -71,7 +78,14 @@ class AgentProcess:
     """One process of an agent, from its start to its exit."""
 
     def __init__(
-        self, attempt: Attempt, runtime: AgentRuntime, provider: Provider, request: AgentRequest, step_try: StepTry
+        self,
+        attempt: Attempt,
+        runtime: AgentRuntime,
+        provider: Provider,
+        request: AgentRequest,
+        step_try: StepTry,
+        *,
+        gate: ApprovalGate | None = None,
     ) -> None:
         self._attempt = attempt
         self._runtime = runtime
@@ -99,6 +113,7 @@ class AgentProcess:
         self._spent_usd = 0.0
         self._model = request.model
         self._model_lookups = 0
+        self._gate = gate
         self._failure: RunFailed | StorageError | None = None
         """Why the engine stopped the process."""
 
@@ -108,7 +123,13 @@ class AgentProcess:
         launch = self._runtime.launch(self._provider, self._request)
         resumed = self._request.resume is not None
         self._normalizer = self._provider.normalizer(resumed=resumed, prior_usage=launch.prior_usage)
-        command = Command(argv=launch.argv, cwd=self._request.cwd, env=launch.env, stdin=launch.stdin)
+        command = Command(
+            argv=launch.argv,
+            cwd=self._request.cwd,
+            env=launch.env,
+            stdin=launch.stdin,
+            keeps_stdin_open=launch.answer_permission is not None,
+        )
         exit_: Exit | None = None
         async with self._log_stack, graceful_stop(self._attempt, self._cancellation):
             try:
@@ -151,6 +172,8 @@ class AgentProcess:
                 await self.record_interruption(result)
             case "failed":
                 await self._attempt.end(self._step_try, result, self._attempt.failure)
+            case None if self._step_try.is_timed_out:
+                await self._attempt.end(self._step_try, result, self._step_try.timeout_error(), is_decided=True)
             case None:
                 await self._attempt.end(self._step_try, result, self._attempt.stop_error(self._step_try.step_key))
 
@@ -172,6 +195,9 @@ class AgentProcess:
                 await self._attempt.end(interrupted, error=AgentFailed("the parent agent was interrupted"))
 
     async def _read_output(self, child: Child, launch: Launch) -> Exit | None:
+        permissions = AgentPermissions(
+            self._attempt, self._gate, self._step_try.step_key, launch=launch, child=child, fail=self._fail
+        )
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._stop_when_cancelled, child)
             tasks.start_soon(self._partial_writer.run)
@@ -180,8 +206,16 @@ class AgentProcess:
                 while (chunk := await child.read()) is not None:
                     if chunk.stream == "stderr":
                         self._add_stderr(chunk.data.decode(errors="replace"))
-                    else:
-                        await self._process_reports(self._normalizer.feed(chunk.data))
+                        continue
+                    reports = self._normalizer.feed(chunk.data)
+                    await self._process_reports(reports)
+                    for report in reports:
+                        if isinstance(report, PermissionRequest):
+                            tasks.start_soon(permissions.answer, report)
+                        elif isinstance(report, PermissionWithdrawn):
+                            permissions.withdraw(report.request_id)
+                        elif isinstance(report, PromptAnswered):
+                            child.close_stdin()
             except ShopfloorError as error:
                 self._fail(error)
                 await child.kill()
@@ -203,14 +237,18 @@ class AgentProcess:
 
         The start is recorded first, so that a crash cannot hide it.
         """
+        process = Process(
+            pid=child.pid, command=launch.argv[0], args=_redact_secrets(launch.argv[1:]), cwd=self._request.cwd
+        )
+        session = msgspec.structs.replace(self._session(launch, None), process=process)
         if not self._step_try.resumed:
-            process = Process(
-                pid=child.pid, command=launch.argv[0], args=_redact_secrets(launch.argv[1:]), cwd=self._request.cwd
-            )
-            session = msgspec.structs.replace(self._session(launch, None), process=process)
             await self._attempt.begin(self._step_try, session=session)
         prompt = TextBlock(fidelity="router", text=self._request.prompt)
-        message = UserMessage(system_prompt=self._request.system_prompt, blocks=[prompt])
+        message = UserMessage(
+            system_prompt=self._request.system_prompt,
+            session=session if self._step_try.resumed else None,
+            blocks=[prompt],
+        )
         await self._attempt.append(message, self._step_try.step_key)
         child.release()
 
@@ -241,6 +279,8 @@ class AgentProcess:
                     item = await self._with_model(report)
                     async with self._partial_writer.lock:
                         await self._process_report(item)
+                case ContextSize(tokens=tokens):
+                    await self._record_context(tokens)
                 case UsageDelta():
                     self._transcriber.process_report(report)
                     await self._record_usage(report)
@@ -254,11 +294,22 @@ class AgentProcess:
 
     async def _with_model(self, item: TranscriptItem) -> TranscriptItem:
         message = item.payload
+        if isinstance(message, AssistantMessage) and message.note is not None and message.note.ready is not None:
+            return self._with_context_mark(item, message, message.note, message.note.ready)
         if not isinstance(message, AssistantMessage) or message.model or not message.blocks or item.agent != MAIN_AGENT:
             return item
         if message.synthetic or (model := await self._find_model(message.session_id)) is None:
             return item
         return msgspec.structs.replace(item, payload=msgspec.structs.replace(message, model=model))
+
+    def _with_context_mark(
+        self, item: TranscriptItem, message: AssistantMessage, note: Note, ready: Initialization
+    ) -> TranscriptItem:
+        """Mark the note that the agent is ready if the size of its context will follow."""
+        if item.agent != MAIN_AGENT or not self._normalizer.reports_context:
+            return item
+        note = msgspec.structs.replace(note, ready=msgspec.structs.replace(ready, context_follows=True))
+        return msgspec.structs.replace(item, payload=msgspec.structs.replace(message, note=note))
 
     async def _find_model(self, session_id: str | None) -> str | None:
         """Return the requested model, or else the model in the program's own record of the session."""
@@ -306,6 +357,13 @@ class AgentProcess:
             # Close the log now: many sub-agents must not keep many files open.
             del self._logs[event.run_id]
             await log_scope.aclose()
+
+    async def _record_context(self, tokens: int) -> None:
+        """Record the size of the context, which the note that the agent is ready did not have yet."""
+        ready = Initialization(context_tokens=tokens)
+        message = AssistantMessage(note=Note(kind="ready", ready=ready), clock="reader", blocks=[])
+        async with self._partial_writer.lock:
+            await self._attempt.append(message, self._step_try.step_key)
 
     async def _record_usage(self, delta: UsageDelta) -> None:
         """Record usage at once, because there is no total if this process is killed."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -11,7 +11,15 @@ import msgspec
 from shopfloor.decoding import convert
 from shopfloor.engine.agents.transcriber import Prices
 from shopfloor.engine.replay_state import read_replay_state
-from shopfloor.engine.workers.definition import AtLeastOne, Positive
+from shopfloor.engine.workers.approval_patterns import COMMAND_TOOL, tool_part
+from shopfloor.engine.workers.definition import (
+    BUILTIN_TOOL_NAMES,
+    Agent,
+    AtLeastOne,
+    Definition,
+    Positive,
+    all_steps,
+)
 from shopfloor.engine.workers.provider_workers import DEFAULT_MODELS
 from shopfloor.errors import (
     InvalidInput,
@@ -27,6 +35,7 @@ from shopfloor.ports import (
     OwnTool,
     Processes,
     Provider,
+    ProviderHealth,
 )
 
 
@@ -46,6 +55,8 @@ class AgentOptions(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str
     resume: str | None = None
     """A run id, or a session id of the provider."""
+    approve: list[str] = []
+    """The patterns of calls that a person has to approve."""
 
 
 class AgentRuntime(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,11 +68,27 @@ class AgentRuntime(msgspec.Struct, frozen=True, kw_only=True):
     reader: LogReader
     prices: Prices
     env: Mapping[str, str]
+    provider_health: ProviderHealth
 
-    def check(self, provider: str, options: Mapping[str, Any]) -> None:
+    def check(self, provider: str, options: Mapping[str, Any], *, approve: Sequence[str] = ()) -> None:
         """Raise `UnsupportedOption` if a provider worker does not support these options."""
         if provider not in DEFAULT_MODELS:
+            options = {**options, "approve": list(approve)}
             check_agent_options(self.provider, provider, options, prices=self.prices, env=self.env)
+
+    def check_approvals(self, definition: Definition, approve: Sequence[str]) -> None:
+        """Raise `UnsupportedOption` if an agent of a YAML worker cannot ask for the approvals it needs."""
+        executed_here = {COMMAND_TOOL, *definition.tools, *BUILTIN_TOOL_NAMES}
+        for step in all_steps(definition.steps):
+            if not isinstance(step, Agent) or "{{" in step.provider:
+                continue
+            wanted = [
+                pattern
+                for pattern in (*approve, *definition.approve, *step.approve)
+                if tool_part(pattern) not in executed_here
+            ]
+            if wanted:
+                reject_approvals(self.provider(step.provider), wanted)
 
     def launch(self, provider: Provider, request: AgentRequest) -> Launch:
         """Build the command line. Raises `UnsupportedOption` for an option that the provider does not support."""
@@ -99,6 +126,8 @@ def build_launch(provider: Provider, request: AgentRequest, *, prices: Prices, e
         raise UnsupportedOption(f"{provider.name} cannot call tools of a worker", hint="use claude-sdk, which can")
     if request.sandbox and not capabilities.sandbox:
         raise UnsupportedOption(f"{provider.name} has no sandbox", hint="use claude-sdk, which has one")
+    if request.approve:
+        reject_approvals(provider, request.approve)
     model = request.model
     has_price = model is not None and prices(model, Usage(input=1)).usd is not None
     if request.max_budget_usd is not None and not (capabilities.cost or has_price):
@@ -107,6 +136,15 @@ def build_launch(provider: Provider, request: AgentRequest, *, prices: Prices, e
             hint="choose a model with --model, or leave the budget out",
         )
     return provider.launch(request, env)
+
+
+def reject_approvals(provider: Provider, patterns: Sequence[str]) -> None:
+    """Raise `UnsupportedOption` if an agent cannot ask before it calls a tool."""
+    if not provider.capabilities.approvals:
+        raise UnsupportedOption(
+            f"{provider.name} cannot ask for an approval before it calls a tool: {', '.join(patterns)}",
+            hint="use claude-code, which can, or remove `approve`",
+        )
 
 
 def build_agent_request(options: AgentOptions, session_id: str | None, cwd: str) -> AgentRequest:
@@ -122,15 +160,22 @@ def build_agent_request(options: AgentOptions, session_id: str | None, cwd: str)
         own_tools=options.own_tools,
         read_only=options.read_only,
         sandbox=options.sandbox,
+        approve=options.approve,
         resume=session_id,
         session_id=str(uuid.uuid4()),
     )
 
 
-async def find_session(runtime: AgentRuntime, provider: Provider, run_id: str) -> tuple[str, str]:
-    """Return the session of an earlier run and its folder, by which providers find their sessions."""
+async def find_session(
+    runtime: AgentRuntime, provider: Provider, run_id: str, *, is_copied: bool = False
+) -> tuple[str, str]:
+    """Return the session of an earlier run and its folder, by which providers find their sessions.
+
+    A session that is copied may be that of an interrupted run; otherwise the run must have ended.
+    """
     replay_state = await read_replay_state(runtime.reader, run_id)
-    if replay_state.first is not None and replay_state.outcome is None:
+    is_open = replay_state.first is not None and replay_state.outcome is None
+    if is_open and not (is_copied and not await runtime.reader.has_active_host(run_id, None)):
         raise StepFailed(
             f"the run {run_id} has not ended, and only one run can use a session", hint="wait for the run, or cancel it"
         )

@@ -8,6 +8,7 @@ import msgspec
 
 from shopfloor.engine.agents.agent_process import AgentProcess
 from shopfloor.engine.agents.request import AgentOptions, AgentRuntime, build_agent_request, find_session
+from shopfloor.engine.approvals import ApprovalGate
 from shopfloor.engine.attempt import Attempt, StepResult, StepTry
 from shopfloor.engine.awaited_calls import durable_sleep, finish_durable_sleeps
 from shopfloor.engine.replay_state import AGENT, StepKey
@@ -15,7 +16,7 @@ from shopfloor.engine.workers.definition import Retry
 from shopfloor.errors import AgentFailed, BudgetExceeded, OutcomeUnknown, RateLimited
 from shopfloor.limits import RATE_LIMIT_WAIT_SECONDS, RATE_LIMIT_WAITS
 from shopfloor.log import is_run_id
-from shopfloor.ports import AgentRequest
+from shopfloor.ports import AgentRequest, require_enabled
 from shopfloor.views import RATE_LIMIT
 
 CONTINUE_PROMPT = "Go on with what you were doing."
@@ -34,19 +35,25 @@ class AgentResult(msgspec.Struct, frozen=True, kw_only=True):
 class AgentStepRunner:
     """Runner of one agent step. The running step does not see a cancellation: it is stopped in stages."""
 
-    def __init__(self, attempt: Attempt, runtime: AgentRuntime, options: AgentOptions) -> None:
+    def __init__(
+        self, attempt: Attempt, runtime: AgentRuntime, options: AgentOptions, *, gate: ApprovalGate | None = None
+    ) -> None:
         self._attempt = attempt
         self._runtime = runtime
         self._provider = runtime.provider(options.provider)
         self._options = options
+        self._gate = gate
 
-    async def run(self, step_key: StepKey, *, name: str, retry: Retry | None = None) -> AgentResult:
+    async def run(
+        self, step_key: StepKey, *, name: str, retry: Retry | None = None, timeout_seconds: float | None = None
+    ) -> AgentResult:
         ended = await self._attempt.step(
             step_key,
             self._execute,
             name=name,
             kind=AGENT,
             retry=retry,
+            timeout_seconds=timeout_seconds,
             repeatable=self._provider.capabilities.resume,
             starts_itself=True,
         )
@@ -59,7 +66,12 @@ class AgentStepRunner:
         request = self._resume_request(step_try) if step_try.resumed else await self._new_request()
         for waits in range(RATE_LIMIT_WAITS + 1):
             process = AgentProcess(
-                self._attempt, self._runtime, self._provider, self._with_remaining_budget(request, step_try), step_try
+                self._attempt,
+                self._runtime,
+                self._provider,
+                self._with_remaining_budget(request, step_try),
+                step_try,
+                gate=self._gate,
             )
             async with self._attempt.hold_slot():
                 result, failure = await process.run()
@@ -77,12 +89,19 @@ class AgentStepRunner:
         raise AgentFailed(f"{self._provider.name} is still rate-limited after waiting {RATE_LIMIT_WAITS} times")
 
     async def _new_request(self) -> AgentRequest:
-        """Build a request for a new session. Every try needs one: a provider accepts each session id only once."""
-        options = self._options
+        """Build a request for a new session. Raises `ProviderDisabled`.
+
+        Every try needs a new one: a provider accepts each session id only once.
+        """
+        options, first = self._options, self._attempt.replay_state.first
+        await require_enabled(self._runtime.provider_health, [options.provider])
         session_id, cwd = options.resume, options.cwd
+        is_reply = first is not None and first.based_on is not None and first.based_on.kind == "reply"
+        # A reply to a run leaves the session of that run as it is, if the provider can do that.
+        fork_session = is_reply and session_id is not None and self._provider.capabilities.fork_session
         if options.resume is not None and is_run_id(options.resume):
-            session_id, cwd = await find_session(self._runtime, self._provider, options.resume)
-        return build_agent_request(options, session_id, cwd)
+            session_id, cwd = await find_session(self._runtime, self._provider, options.resume, is_copied=fork_session)
+        return msgspec.structs.replace(build_agent_request(options, session_id, cwd), fork_session=fork_session)
 
     def _with_remaining_budget(self, request: AgentRequest, step_try: StepTry) -> AgentRequest:
         """Subtract the cost of earlier processes of this step from the budget."""

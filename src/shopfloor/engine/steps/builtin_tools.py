@@ -91,7 +91,12 @@ BUILTIN_TOOLS: Mapping[str, Tool] = {
     for tool in (
         Tool(ToolSpec(ASK, "Asks a person, and waits for the answer.", _QUESTION)),
         _tool(LOG_QUESTION, "Notes a question for a person, and goes on.", _QUESTION, _record),
-        _tool(UPDATE_SUMMARY, "Says in a line what you are doing now.", _object({"summary": _TEXT}), _record),
+        _tool(
+            UPDATE_SUMMARY,
+            "Says in a line what you are doing now, and, if you know it, how far you are: `progress` from 0 to 1.",
+            _object({"summary": _TEXT, "progress": {"type": "number", "minimum": 0, "maximum": 1}}, "summary"),
+            _record,
+        ),
         _tool(
             RECORD_DECISION,
             "Records a decision that you made yourself because the task left it open.",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio.lowlevel
 import msgspec
 
+from shopfloor.engine.approvals import ApprovalGate, step_call_key
 from shopfloor.engine.attempt import Attempt, StepResult, StepTry
 from shopfloor.engine.cancellation import Cancellation
 from shopfloor.engine.command_output import OutputBuffer
@@ -20,7 +21,8 @@ from shopfloor.engine.steps.shell_process import (
     failure_reason,
     graceful_stop,
 )
-from shopfloor.errors import StepFailed
+from shopfloor.engine.workers.approval_patterns import COMMAND_TOOL
+from shopfloor.errors import ApprovalDenied, StepFailed
 from shopfloor.ports import Exit, Processes
 
 if TYPE_CHECKING:
@@ -45,25 +47,34 @@ class CommandStepRunner:
         processes: Processes,
         command: StepCommand,
         *,
-        timeout: float | None = None,
+        timeout_seconds: float | None = None,
         allow_failure: bool = False,
         echo: Echo | None = None,
+        gate: ApprovalGate | None = None,
     ) -> None:
         """Create the runner.
 
-        `echo` gets the output once the log has it; the command waits for `echo`, and so for its reader.
+        `gate` asks a person before the command starts, if the command matches one of its patterns. `echo` gets the
+        output once the log has it; the command waits for `echo`, and so for its reader.
         """
         self._attempt = attempt
         self._processes = processes
         self._command = command
-        self._timeout = timeout
+        self._timeout_seconds = timeout_seconds
         self._allow_failure = allow_failure
         self._echo = echo
+        self._gate = gate
         self._output = OutputBuffer()
 
     async def run(self, step_key: StepKey, *, name: str, retry: Retry | None = None) -> CommandResult:
         ended = await self._attempt.step(
-            step_key, self._execute, name=name, kind=COMMAND, retry=retry, starts_itself=True
+            step_key,
+            self._execute,
+            name=name,
+            kind=COMMAND,
+            retry=retry,
+            timeout_seconds=self._timeout_seconds,
+            starts_itself=True,
         )
         stdout = self._attempt.replay_state.steps[step_key].stdout
         return CommandResult(stdout.text(), int(ended["exit_code"]), truncated=stdout.is_truncated)
@@ -72,17 +83,28 @@ class CommandStepRunner:
         """Return the end of the output of the newest try, both streams."""
         return self._output.tail()
 
+    async def _check_approval(self, step_try: StepTry) -> None:
+        """Wait until a person has approved the command, if it needs that. Raises `ApprovalDenied`."""
+        if self._gate is None:
+            return
+        described: dict[str, Any] = {"command": self._command.line, "cwd": self._command.cwd}
+        if self._command.variables:
+            described["variables"] = self._command.variables
+        key = step_call_key(step_try.step_key, step_try.try_)
+        denial = await self._gate.check(step_try.step_key, key, COMMAND_TOOL, described)
+        if denial is not None:
+            await self._attempt.begin(step_try)
+            raise ApprovalDenied(f"the command was {denial}", hint="change the worker, or run it again and approve it")
+
     async def _execute(self, step_try: StepTry) -> StepResult:
+        await self._check_approval(step_try)
         cancellation = Cancellation()
         self._output = OutputBuffer(self._attempt.mask)
         process = ShellProcess(
             self._command, self._attempt, step_try, cancellation=cancellation, output=self._output, echo=self._echo
         )
-        timeout_message = f"the command took longer than {self._timeout:g} s" if self._timeout is not None else ""
         async with self._attempt.hold_slot():
-            async with graceful_stop(
-                self._attempt, cancellation, seconds=self._timeout, timeout_message=timeout_message
-            ):
+            async with graceful_stop(self._attempt, cancellation):
                 ended = await process.run(self._processes)
                 step_try.result = self._step_result(step_try.step_key, ended)
             await anyio.lowlevel.checkpoint()

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from shopfloor.engine.replay_state import ConversationEvent
+from shopfloor.engine.replay_state import ConversationEvent, StepKey
 from shopfloor.log import (
     INTERRUPTED_STOP,
     AssistantMessage,
@@ -33,8 +33,15 @@ class Thread(msgspec.Struct):
     temperature: float | None = None
     backup_model: str | None = None
     messages: list[ThreadMessage] = []
+    session_id: str | None = None
+    """The path and iteration of the step that started the conversation; None if that is its only step."""
     has_system_prompt: bool = False
     """Whether a message in the log carries the system prompt."""
+
+
+def session_id_of(step_key: StepKey) -> str:
+    """Return the id of the conversation that a step starts."""
+    return f"{step_key.path}:{step_key.iteration}"
 
 
 def restore_system_prompt(thread: Thread, conversation: Sequence[ConversationEvent]) -> None:

@@ -18,6 +18,7 @@ from shopfloor.engine.steps.conversation import (
     is_complete_reply,
     last_reply,
     restore_system_prompt,
+    session_id_of,
     text_of,
     to_thread_messages,
     tool_uses,
@@ -26,7 +27,7 @@ from shopfloor.engine.steps.tools import Tools
 from shopfloor.engine.workers.definition import Retry
 from shopfloor.errors import ProviderError, RateLimited, RequestRejected, StepFailed, UnknownModel
 from shopfloor.limits import MODEL_TRIES, PROVIDER_MESSAGE_CHARS, RATE_LIMIT_WAIT_SECONDS, RATE_LIMIT_WAITS
-from shopfloor.log import AssistantMessage, Block, Cost, PartialMessage, TextBlock, Usage, UserMessage
+from shopfloor.log import AssistantMessage, Block, Cost, PartialMessage, Session, TextBlock, Usage, UserMessage
 from shopfloor.ports import ModelRequest, Models, Reply, ReplyDelta, ThreadMessage
 from shopfloor.views import RATE_LIMIT, add_usage
 
@@ -55,14 +56,32 @@ class ModelStepRunner:
         self._schema = schema
         self._prompt = prompt
 
-    async def run(self, step_key: StepKey, *, name: str, retry: Retry | None = None) -> Any:
+    async def run(
+        self, step_key: StepKey, *, name: str, retry: Retry | None = None, timeout_seconds: float | None = None
+    ) -> Any:
         restore_system_prompt(self._thread, self._attempt.conversation(step_key))
         value = await self._attempt.step(
-            step_key, self._execute, name=name, kind="next-message", retry=retry or MODEL_RETRY, repeatable=True
+            step_key,
+            self._execute,
+            name=name,
+            kind="next-message",
+            retry=retry or MODEL_RETRY,
+            timeout_seconds=timeout_seconds,
+            repeatable=True,
+            session=self._session(step_key),
         )
         self._thread.messages += to_thread_messages(self._attempt.conversation(step_key))
         self._thread.has_system_prompt = self._thread.has_system_prompt or self._prompt is not None
         return value
+
+    def _session(self, step_key: StepKey) -> Session:
+        """Return the conversation as the log records it: a session without a process."""
+        model = self._thread.model
+        return Session(
+            provider=model.partition("/")[0],
+            access_mode=self._models.access_mode(model),
+            session_id=self._thread.session_id or session_id_of(step_key),
+        )
 
     async def _execute(self, step_try: StepTry) -> StepResult:
         if self._prompt is not None and not self._attempt.conversation(step_try.step_key):
@@ -151,7 +170,7 @@ class ModelStepRunner:
                         # The reply has been paid for, so record it even if the run is being abandoned.
                         with anyio.CancelScope(shield=True):
                             async with partial_writer.lock:
-                                await self._record_reply(step_try, message_id, delta)
+                                await self._record_reply(step_try, message_id, model, delta)
                         partial.clear()
                     else:
                         self._publish_delta(step_try, partial, delta)
@@ -178,10 +197,12 @@ class ModelStepRunner:
             **tool,
         )
 
-    async def _record_reply(self, step_try: StepTry, message_id: str, reply: Reply) -> None:
+    async def _record_reply(self, step_try: StepTry, message_id: str, model: str, reply: Reply) -> None:
         message = AssistantMessage(
             message_id=message_id,
             model=reply.model,
+            # The name of a model begins with its provider.
+            provider=model.partition("/")[0] or None,
             usage=reply.usage,
             cost=reply.cost,
             stop_reason=reply.stop_reason,

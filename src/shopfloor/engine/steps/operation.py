@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from shopfloor.engine.approvals import ApprovalGate
 from shopfloor.engine.attempt import Attempt, StepResult, StepTry
 from shopfloor.engine.replay_state import StepKey
 from shopfloor.engine.steps.arguments import check_arguments
@@ -43,11 +44,20 @@ class OperationStepRunner:
     is made again only by a further try, if the retry policy allows one.
     """
 
-    def __init__(self, attempt: Attempt, plugins: Plugins, blobs: Blobs, request: OperationRequest) -> None:
+    def __init__(
+        self,
+        attempt: Attempt,
+        plugins: Plugins,
+        blobs: Blobs,
+        request: OperationRequest,
+        *,
+        gate: ApprovalGate | None = None,
+    ) -> None:
         self._attempt = attempt
         self._plugins = plugins
         self._blobs = blobs
         self._request = request
+        self._gate = gate
         self._failure: RunFailed | None = None
         """The failure of the protocol in this try. The tool's own failure is in the result of the call."""
 
@@ -65,7 +75,7 @@ class OperationStepRunner:
             async with self._attempt.hold_slot():
                 await self._check(arguments)
         tool = Tool(ToolSpec(request.name, "", {}), self._call)
-        result = await Tools({request.name: tool}, self._blobs).call(
+        result = await Tools({request.name: tool}, self._blobs, self._gate).call(
             self._attempt, step_try.step_key, request.name, arguments, try_=step_try.try_
         )
         if self._failure is not None:

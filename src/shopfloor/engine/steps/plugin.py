@@ -27,7 +27,7 @@ from shopfloor.limits import (
 )
 from shopfloor.log import AssistantMessage, Cost, Note, Session, TextBlock, ToolCall, ToolResult, UserMessage
 from shopfloor.ports import JobState, Plugins, WorkerHandle
-from shopfloor.views import LOG_QUESTION, RECORD_DECISION, SUBMIT_RESULT, UPDATE_SUMMARY
+from shopfloor.views import LOG_QUESTION, RECORD_DECISION, SUBMIT_RESULT, UPDATE_SUMMARY, valid_fraction
 
 T = TypeVar("T")
 RUN_ID = "run_id"
@@ -241,8 +241,11 @@ class PluginStepRunner:
             for name in (UPDATE_SUMMARY, LOG_QUESTION, RECORD_DECISION)
         )
         notes: list[tuple[str, dict[str, Any]]] = []
-        summary = {"summary": _cut(state.summary or "")}
-        if state.summary and summaries[-1:] != [summary]:
+        summary: dict[str, Any] = {"summary": _cut(state.summary or "")}
+        if (progress := valid_fraction(state.progress)) is not None:
+            # Whole percents, so that a job that reports often does not fill the log.
+            summary["progress"] = round(progress, 2)
+        if (state.summary or progress is not None) and summaries[-1:] != [summary]:
             notes.append((UPDATE_SUMMARY, summary))
         notes += [
             (LOG_QUESTION, {"question": _cut(question)}) for question in (state.questions or ())[len(questions) :]

@@ -22,10 +22,8 @@ STEP_ABANDONED = "abandoned"
 
 
 @asynccontextmanager
-async def graceful_stop(
-    attempt: Attempt, cancellation: Cancellation, *, seconds: float | None = None, timeout_message: str = ""
-) -> AsyncGenerator[None]:
-    """Shield the body from cancellation. Request a stop through `cancellation` instead, also after `seconds`.
+async def graceful_stop(attempt: Attempt, cancellation: Cancellation) -> AsyncGenerator[None]:
+    """Shield the body from cancellation. Request a stop through `cancellation` instead.
 
     The body must end soon after the request; the context waits for it.
     """
@@ -37,8 +35,6 @@ async def graceful_stop(
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_stop_when_abandoned, attempt, cancellation)
                 tasks.start_soon(_kill_when_forced, attempt, cancellation)
-                if seconds is not None:
-                    tasks.start_soon(_stop_after, cancellation, seconds, timeout_message)
                 try:
                     yield
                 finally:
@@ -74,11 +70,6 @@ async def _stop_when_cancelled(cancellation: Cancellation, is_over: anyio.Event)
     finally:
         if not is_over.is_set():
             stop_once(cancellation, STEP_ABANDONED)
-
-
-async def _stop_after(cancellation: Cancellation, seconds: float, timeout_message: str) -> None:
-    await anyio.sleep(seconds)
-    stop_once(cancellation, timeout_message)
 
 
 SHELL = "/bin/sh"

@@ -12,6 +12,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
+from shopfloor.engine.approvals import ApprovalGate, step_call_key
 from shopfloor.engine.attempt import Attempt
 from shopfloor.engine.awaited_calls import wait_for_answer
 from shopfloor.engine.error_mapping import CANCELLATION_EXCEPTIONS, as_run_failed
@@ -27,9 +28,11 @@ from shopfloor.ports import Blobs
 class Tools:
     """The tools of one run."""
 
-    def __init__(self, tools: Mapping[str, Tool], blobs: Blobs) -> None:
+    def __init__(self, tools: Mapping[str, Tool], blobs: Blobs, gate: ApprovalGate | None = None) -> None:
+        """Create the tools. Calls that match a pattern of `gate` are made only once a person has approved them."""
         self._tools = {**BUILTIN_TOOLS, **tools}
         self._blobs = blobs
+        self._gate = gate
 
     def select(self, names: Sequence[str]) -> list[Tool]:
         return [self.get(name) for name in names]
@@ -47,10 +50,15 @@ class Tools:
         replay_state = attempt.replay_state
         open_uses = [use for use in uses if use.tool_id not in replay_state.results]
         waiting: list[ToolUseBlock] = []
+        approvals = await self._request_approvals(attempt, step_key, open_uses)
         for use in open_uses:
             tool = self._tools.get(use.tool_name)
+            approval_id = approvals.get(use.tool_id)
+            denial = await self._gate.wait(approval_id) if self._gate is not None and approval_id is not None else None
             if tool is None:
-                await self._record_unknown_tool(attempt, step_key, use)
+                await self._record_error(attempt, step_key, use, f"there is no tool {use.tool_name!r}")
+            elif denial is not None:
+                await self._record_error(attempt, step_key, use, denial)
             elif tool.handler is None:
                 waiting.append(use)
             else:
@@ -64,6 +72,26 @@ class Tools:
             recorded = replay_state.calls.get(use.tool_id)
             awaits = recorded[1].awaits if recorded else None
             await wait_for_answer(attempt, use.tool_id, awaits or Awaits(kind="client_tool"))
+
+    async def _request_approvals(
+        self, attempt: Attempt, step_key: StepKey, uses: Sequence[ToolUseBlock]
+    ) -> dict[str, str]:
+        """Request the approvals of all calls at once; return the id of each approval by the id of its call."""
+        found: dict[str, str] = {}
+        if self._gate is None:
+            return found
+        # A call in the log was approved before.
+        unmade = [use for use in uses if use.tool_id not in attempt.replay_state.calls and use.tool_name in self._tools]
+        for n, use in enumerate(unmade):
+            more = [
+                later
+                for later in unmade[n + 1 :]
+                if await self._gate.find_pattern(later.tool_name, later.tool_input) is not None
+            ]
+            approval_id = await self._gate.request(step_key, use.tool_id, use.tool_name, use.tool_input, more=len(more))
+            if approval_id is not None:
+                found[use.tool_id] = approval_id
+        return found
 
     async def call(
         self,
@@ -86,6 +114,10 @@ class Tools:
             return attempt.replay_state.results[call_id]
         use = ToolUseBlock(fidelity="router", tool_name=name, tool_id=call_id, tool_input=tool_input)
         tool = self.get(name)
+        if self._gate is not None and recorded is None:
+            denial = await self._gate.check(step_key, step_call_key(step_key, try_), name, tool_input)
+            if denial is not None:
+                return await self._record_error(attempt, step_key, use, denial)
         if tool.handler is not None:
             return await self._execute(attempt, step_key, use, tool)
         awaits = (recorded and recorded.awaits) or _awaits(attempt, name, timeout_seconds=timeout_seconds)
@@ -130,17 +162,15 @@ class Tools:
             await attempt.append(result, step_key)
         return result
 
-    async def _record_unknown_tool(self, attempt: Attempt, step_key: StepKey, use: ToolUseBlock) -> None:
-        """Record an error for a tool that does not exist. The model sees the error and continues."""
+    async def _record_error(self, attempt: Attempt, step_key: StepKey, use: ToolUseBlock, error: str) -> ToolResult:
+        """Record a call that is not made, with the reason as its result. A model sees the reason and continues."""
         if use.tool_id not in attempt.replay_state.calls:
             await attempt.append(_tool_call(use, None), step_key)
-        error = f"there is no tool {use.tool_name!r}"
-        await attempt.append(
-            ToolResult(
-                name=use.tool_name, call_id=use.tool_id, input=None, output=None, error=error, fidelity="router"
-            ),
-            step_key,
+        result = ToolResult(
+            name=use.tool_name, call_id=use.tool_id, input=None, output=None, error=error, fidelity="router"
         )
+        await attempt.append(result, step_key)
+        return result
 
 
 def _tool_call(use: ToolUseBlock, awaits: Awaits | None) -> ToolCall:

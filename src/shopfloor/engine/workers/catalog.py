@@ -12,11 +12,21 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from shopfloor.engine.workers.definition import PROMPTS_FOLDER, WORKER_FILE, Definition, definition_hash, is_slug
+from shopfloor.engine.workers.definition import (
+    PROMPTS_FOLDER,
+    WORKER_FILE,
+    Agent,
+    Definition,
+    StartThread,
+    definition_hash,
+    is_slug,
+)
 from shopfloor.engine.workers.imports import load_file, load_module
 from shopfloor.engine.workers.plugin_workers import plugin_definition, plugin_problems
-from shopfloor.engine.workers.problems import Problem, closest, invalid_worker
+from shopfloor.engine.workers.problems import Problem, closest, invalid_worker, walk_steps
+from shopfloor.engine.workers.provider_workers import DEFAULT_MODELS
 from shopfloor.engine.workers.python import PythonWorker
+from shopfloor.engine.workers.templating import placeholders
 from shopfloor.error_factories import missing_working_directory
 from shopfloor.errors import AmbiguousWorker, InvalidWorker, PluginUnavailable, ShopfloorError, WorkerNotFound
 from shopfloor.limits import MTIME_SETTLE_SECONDS
@@ -56,6 +66,8 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     """The definition as recorded in a run's log."""
     hash: str = ""
     """Hash of the definition."""
+    providers: tuple[str, ...] = ()
+    """The providers that the worker uses, as far as its definition names them."""
 
     @property
     def absolute_origin(self) -> str:
@@ -71,8 +83,20 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
         # Computed once here, not for every run.
         msgspec.structs.force_setattr(self, "as_data", msgspec.to_builtins(self.definition))
         msgspec.structs.force_setattr(self, "hash", definition_hash(self.definition))
+        msgspec.structs.force_setattr(self, "providers", tuple(_used_providers(self)))
         if not self.reference:
             msgspec.structs.force_setattr(self, "reference", self.definition.slug)
+
+
+def _used_providers(worker: Worker) -> list[str]:
+    """Return the providers of agents, models and a provider worker. One that an input names is not known yet."""
+    found = {worker.worker_type} & DEFAULT_MODELS.keys()
+    for _, step in walk_steps(worker.definition.steps):
+        if isinstance(step, Agent):
+            found |= set() if placeholders(step.provider) else {step.provider}
+        elif isinstance(step, StartThread):
+            found |= {step.model.partition("/")[0]} & DEFAULT_MODELS.keys()
+    return sorted(found)
 
 
 def default_folders(storage_root: Path, extra: Sequence[Path] = ()) -> list[Path]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
 
 from shopfloor.engine.workers.source_hash import total_hash
-from shopfloor.limits import SLUG_CHARS
+from shopfloor.limits import FILTER_MAX_CHARS, SLUG_CHARS
+from shopfloor.ports import run_fields
 
 InputType = Literal["string", "number", "integer", "boolean", "array", "object", "any"]
 
@@ -23,6 +25,8 @@ BUILTIN_TOOL_NAMES = frozenset(
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
 NonNegative = Annotated[float, msgspec.Meta(ge=0)]
 Positive = Annotated[float, msgspec.Meta(gt=0)]
+ApprovalPattern = Annotated[str, msgspec.Meta(pattern=run_fields.APPROVAL_PATTERN, max_length=FILTER_MAX_CHARS)]
+"""A pattern of calls that a person has to approve: `Bash`, or `Bash(git push*)`."""
 
 
 class _DefinitionPart(
@@ -38,6 +42,8 @@ class InputField(_DefinitionPart, frozen=True, kw_only=True):
     description: str | None = None
     optional: bool = False
     default: Any = None
+    choices: list[str | int | float | bool] | None = None
+    """The only values that are allowed."""
 
 
 class Variable(_DefinitionPart, frozen=True, kw_only=True):
@@ -107,6 +113,16 @@ class _RetryableStep(_Step, frozen=True, kw_only=True):
     retry: Retry | None = None
 
 
+class _ApprovableStep(_RetryableStep, frozen=True, kw_only=True):
+    approve: list[ApprovalPattern] = []
+    """The calls that a person has to approve, such as `Bash`, `Bash(git push*)` or `command`."""
+
+
+class _TimedStep(_ApprovableStep, frozen=True, kw_only=True):
+    timeout: Positive | str | None = None
+    """The time limit of each try: seconds, or a duration such as `90s`, `10m` or `2h`."""
+
+
 class StartThread(_Step, frozen=True, kw_only=True, tag="start-thread"):
     """Starts a conversation with a model."""
 
@@ -135,7 +151,7 @@ class AddMessage(_Step, frozen=True, kw_only=True, tag="add-message"):
     input: list[str] = []
 
 
-class NextMessage(_RetryableStep, frozen=True, kw_only=True, tag="next-message"):
+class NextMessage(_TimedStep, frozen=True, kw_only=True, tag="next-message"):
     """Lets the model reply, with as many tool calls as it needs."""
 
     thread: str = "main"
@@ -145,7 +161,7 @@ class NextMessage(_RetryableStep, frozen=True, kw_only=True, tag="next-message")
     """JSON Schema. If set, the reply is JSON of this shape."""
 
 
-class CallTool(_RetryableStep, frozen=True, kw_only=True, tag="tool-call"):
+class CallTool(_ApprovableStep, frozen=True, kw_only=True, tag="tool-call"):
     """Calls a tool of the worker without a model."""
 
     tool: str
@@ -169,21 +185,20 @@ class RunWorker(_RetryableStep, frozen=True, kw_only=True, tag="run-worker"):
     output: str | None = None
 
 
-class CommandStep(_RetryableStep, frozen=True, kw_only=True, tag="command"):
+class CommandStep(_TimedStep, frozen=True, kw_only=True, tag="command"):
     """Runs a program with its arguments, or a shell script. A value in it is always one word."""
 
     command: str | list[str]
     """A list is executed without a shell; a text is executed by `/bin/sh`."""
     cwd: str | None = None
     env: dict[str, str] = {}
-    timeout: Positive | None = None
     allow_failure: bool = False
     """Whether the step completes with any exit code; `output` then still gets stdout."""
     output: str | None = None
     """The variable that gets the standard output."""
 
 
-class Agent(_RetryableStep, frozen=True, kw_only=True, tag="agent"):
+class Agent(_TimedStep, frozen=True, kw_only=True, tag="agent"):
     """Passes a task to an agent such as Claude Code or Codex. Options that are not text also accept `{{NAME}}`."""
 
     provider: str
@@ -211,7 +226,7 @@ class Agent(_RetryableStep, frozen=True, kw_only=True, tag="agent"):
     """The variable that gets the answer."""
 
 
-class Operation(_RetryableStep, frozen=True, kw_only=True, tag="operation"):
+class Operation(_ApprovableStep, frozen=True, kw_only=True, tag="operation"):
     """Calls a tool that a plugin offers. The arguments are checked against the tool's schema first."""
 
     plugin: str
@@ -306,6 +321,14 @@ Step = (
 )
 
 
+class HostRequirements(_DefinitionPart, frozen=True, kw_only=True):
+    """What a host must have to execute the worker, besides the providers of its `agent` steps."""
+
+    labels: dict[str, str] = {}
+    """Labels of the host (`shopfloor up --label gpu=yes`)."""
+    providers: list[str] = []
+
+
 class Definition(_DefinitionPart, frozen=True, kw_only=True):
     """A worker: its inputs, its steps and its output."""
 
@@ -317,6 +340,11 @@ class Definition(_DefinitionPart, frozen=True, kw_only=True):
     tools: dict[str, ToolDefinition] = {}
     memory: bool = False
     """Whether the memories that the worker stored are added to its system prompts."""
+    approve: list[ApprovalPattern] = []
+    """The calls that a person has to approve, in all steps: `Bash`, `Bash(git push*)`, `command`, a tool."""
+    approve_timeout: Positive | None = None
+    """Seconds after which a call without a decision is denied; by default a day."""
+    requires: HostRequirements | None = None
     kinds: dict[str, str] = {}
     """The worker's own kinds of steps: `package.module:function`."""
     prompts: dict[str, str] = {}
@@ -358,3 +386,14 @@ def path_segment(name: str) -> str:
     Empty if it has no letter or digit.
     """
     return _NON_WORD.sub("-", name.lower()).strip("-")
+
+
+def all_steps(steps: Mapping[str, Step]) -> Iterator[Step]:
+    """Yield the steps of a worker, also those inside other steps."""
+    for step in steps.values():
+        yield step
+        if isinstance(step, Parallel):
+            for branch in step.branches.values():
+                yield from all_steps(branch)
+        elif isinstance(step, ForEach | While):
+            yield from all_steps(step.steps)

@@ -56,7 +56,7 @@ def input_problems(
         if name in unknown:
             continue
         if value is not None:
-            if problem := type_problem(value, field.type):
+            if problem := type_problem(value, field.type) or _choice_problem(value, field):
                 yield name, f"`{name}` {problem}"
         elif is_required(field):
             yield name, f"`{name}` is missing; it {_expected(field)}"
@@ -92,6 +92,8 @@ def input_schema(definition: Definition) -> dict[str, Any]:
     for name, field in definition.input.items():
         schema = {"type": field.type if field.type != "any" else None, "description": field.description}
         properties[name] = {key: value for key, value in schema.items() if value is not None}
+        if field.choices:
+            properties[name]["enum"] = field.choices
         if field.default is not None:
             properties[name]["default"] = field.default
     required = [name for name, field in definition.input.items() if is_required(field)]
@@ -176,6 +178,17 @@ def _reject_constant(constant: str) -> Any:
 
 def _to_integer(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _choice_problem(value: Any, field: InputField) -> str | None:
+    """Return why the value is not one of the choices of the input; None if it is, or if there are none."""
+    choices = field.choices
+    # In Python 1 == True; in JSON they differ.
+    if not choices or any(
+        value == choice and isinstance(value, bool) == isinstance(choice, bool) for choice in choices
+    ):
+        return None
+    return f"must be one of {', '.join(map(_format_value, choices))}, got {_format_value(value)}"
 
 
 def _expected(field: InputField) -> str:

@@ -20,6 +20,7 @@ DEFAULT_MODELS = {"openai": "openai/gpt-5.5", "anthropic": "anthropic/claude-son
 
 _PROMPT = InputField(description="The task.")
 _MODEL = InputField(description="The model; by default the provider's choice.", optional=True)
+_TIMEOUT = InputField(type="number", description="The time limit in seconds.", optional=True)
 
 
 def provider_worker_definitions(agents: Sequence[str]) -> list[Definition]:
@@ -39,6 +40,7 @@ def _agent_worker(provider: str) -> Definition:
         max_turns="{{max_turns}}",
         max_budget="{{max_budget}}",
         resume="{{resume}}",
+        timeout="{{timeout}}",
         output="ANSWER",
     )
     return Definition(
@@ -59,6 +61,7 @@ def _agent_worker(provider: str) -> Definition:
             "max_turns": InputField(type="integer", description="The maximum number of model turns.", optional=True),
             "max_budget": InputField(type="number", description="The maximum cost in US dollars.", optional=True),
             "resume": InputField(description="The id of a run or of a session to resume.", optional=True),
+            "timeout": _TIMEOUT,
         },
         variables={"ANSWER": Variable()},
         steps={provider: step},
@@ -70,12 +73,16 @@ def _model_worker(provider: str, model: str) -> Definition:
     return Definition(
         slug=provider,
         description=f"Sends a prompt to a model of {provider}.",
-        input={PROMPT: _PROMPT, "model": InputField(description="`provider/name`.", default=model)},
+        input={
+            PROMPT: _PROMPT,
+            "model": InputField(description="`provider/name`.", default=model),
+            "timeout": _TIMEOUT,
+        },
         variables={"ANSWER": Variable()},
         steps={
             "Begin": StartThread(model="{{model}}"),
             "Ask": AddMessage(text="{{prompt}}"),
-            provider: NextMessage(output="ANSWER"),
+            provider: NextMessage(output="ANSWER", timeout="{{timeout}}"),
         },
         output="ANSWER",
     )

@@ -24,11 +24,21 @@ from typing import (
 
 import msgspec
 
-from shopfloor.engine.workers.definition import Definition, InputField, InputType, ToolDefinition, is_slug
+from shopfloor.decoding import convert
+from shopfloor.engine.workers.approval_patterns import check_patterns
+from shopfloor.engine.workers.definition import (
+    Definition,
+    HostRequirements,
+    InputField,
+    InputType,
+    ToolDefinition,
+    is_slug,
+)
 from shopfloor.engine.workers.imports import load_object
 from shopfloor.engine.workers.source_hash import source_hashes
-from shopfloor.errors import InvalidWorker, ToolFailed
+from shopfloor.errors import InvalidInput, InvalidWorker, ToolFailed
 from shopfloor.limits import WORKER_FUNCTIONS
+from shopfloor.ports import label_problem
 
 __all__ = ["PythonTool", "PythonWorker", "accepted_arguments", "load_object", "tool", "worker"]
 
@@ -94,6 +104,9 @@ def worker(
     input: Mapping[str, Any] | None = None,
     tools: Sequence[PythonTool[Any, Any]] = (),
     memory: bool = False,
+    approve: Sequence[str] = (),
+    approve_timeout: float | None = None,
+    requires: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[P, R]], PythonWorker[P, R]]: ...
 def worker(
     function: Callable[..., Any] | None = None,
@@ -105,11 +118,16 @@ def worker(
     input: Mapping[str, Any] | None = None,  # noqa: A002 - named as in definitions
     tools: Sequence[PythonTool[Any, Any]] = (),
     memory: bool = False,
+    approve: Sequence[str] = (),
+    approve_timeout: float | None = None,
+    requires: Mapping[str, Any] | None = None,
 ) -> Any:
     """Create a worker from an `async def` whose first parameter is the run and whose other parameters are the inputs.
 
     The slug defaults to the function's name, the description to its docstring. `input` adds inputs to those of the
-    parameters: names with types (`{"NAME": str}`) or `InputField`s.
+    parameters: names with types (`{"NAME": str}`) or `InputField`s. `approve` has patterns of calls that a person has
+    to approve (`Bash`, `Bash(git push*)`, `command`, a tool); after `approve_timeout` seconds they are denied.
+    `requires` is what a host must have to execute the worker: `{"labels": {"gpu": "yes"}, "providers": ["codex"]}`.
     """
 
     def decorate(function: Callable[..., Any]) -> PythonWorker[Any, Any]:
@@ -131,12 +149,37 @@ def worker(
                 input=fields,
                 tools={tool.name: tool.definition for tool in tools},
                 memory=memory,
+                approve=_approval_patterns(where, approve, approve_timeout),
+                approve_timeout=approve_timeout,
+                requires=None if requires is None else _host_requirements(requires, where),
                 function=where,
                 functions=_function_hashes(function),
             ),
         )
 
     return decorate if function is None else decorate(function)
+
+
+def _approval_patterns(where: str, patterns: Sequence[str], timeout_seconds: float | None) -> list[str]:
+    if timeout_seconds is not None and timeout_seconds <= 0:
+        raise InvalidWorker(f"{where}: `approve_timeout` must be greater than 0, got {timeout_seconds:g}")
+    try:
+        check_patterns(patterns)
+    except InvalidInput as error:
+        raise InvalidWorker(f"{where}: {error.message}", hint=error.hint) from error
+    return list(patterns)
+
+
+def _host_requirements(requires: Mapping[str, Any], where: str) -> HostRequirements:
+    """Convert `requires` of a worker. Raises `InvalidWorker`."""
+    try:
+        found = convert(dict(requires), HostRequirements)
+    except msgspec.ValidationError as error:
+        raise InvalidWorker(f"`requires` of {where} is invalid: {error}") from error
+    for name, value in found.labels.items():
+        if problem := label_problem(name, value):
+            raise InvalidWorker(f"`requires` of {where} is invalid: {problem}")
+    return found
 
 
 @overload
@@ -227,7 +270,9 @@ def _input_field(kind: Any) -> InputField:
         return msgspec.structs.replace(inside, optional=len(others) < len(parts))
     if origin is Literal:
         input_types: set[InputType] = {_TYPES.get(type(value), "any") for value in parts}
-        return InputField(type=input_types.pop() if len(input_types) == 1 else "any")
+        choices = [value for value in parts if value is not None]
+        field_type = input_types.pop() if len(input_types) == 1 else "any"
+        return InputField(type=field_type, choices=choices, optional=None in parts)
     return InputField(type=_TYPES.get(origin or kind, "any"))
 
 

@@ -18,6 +18,7 @@ from shopfloor.engine.workers.definition import (
     Custom,
     Definition,
     ForEach,
+    HostRequirements,
     NextMessage,
     Operation,
     Parallel,
@@ -34,7 +35,7 @@ from shopfloor.engine.workers.definition import (
 )
 from shopfloor.engine.workers.inputs import input_problems, type_problem
 from shopfloor.engine.workers.problems import Problem, did_you_mean
-from shopfloor.engine.workers.provider_workers import PROMPT
+from shopfloor.engine.workers.provider_workers import DEFAULT_MODELS, PROMPT
 from shopfloor.engine.workers.templating import (
     NAME,
     argv_problems,
@@ -46,6 +47,8 @@ from shopfloor.engine.workers.templating import (
 )
 from shopfloor.engine.workers.validation import StructureValidator
 from shopfloor.errors import ShopfloorError, UnknownModel
+from shopfloor.log import parse_duration
+from shopfloor.ports import label_problem
 from shopfloor.yaml_document import YamlDocument, YamlPath
 
 
@@ -130,9 +133,22 @@ class ReferenceChecker:
                     self._report((section, name, "default"), f"the default of `{name}` {problem}")
         for name in definition.input.keys() & definition.variables.keys():
             self._report(("variables", name), f"`{name}` is an input already")
+        if definition.requires is not None:
+            self._check_requires(definition.requires)
         for name, tool in definition.tools.items():
             if tool.parameters.get("type") != "object":
                 self._report(("tools", name, "parameters"), f"the parameters of `{name}` need `type: object`")
+
+    def _check_requires(self, requires: HostRequirements) -> None:
+        for name, value in requires.labels.items():
+            if problem := label_problem(name, value):
+                self._report(("requires", "labels", name), problem)
+        for index, provider in enumerate(requires.providers):
+            if self._context.check_agent is not None and provider not in DEFAULT_MODELS:
+                try:
+                    self._context.check_agent(provider, {PROMPT: "…"})
+                except ShopfloorError as error:
+                    self._report_error(("requires", "providers", index), error)
 
     def _check_steps(self, steps: dict[str, Step], scope: _Scope, place: YamlPath) -> None:
         self._check_segments(steps, place, "step")
@@ -221,7 +237,10 @@ class ReferenceChecker:
     ) -> None:
         if isinstance(step, StartThread):
             self._check_start(step, scope, place)
-        elif step.thread not in scope.threads:
+            return
+        if isinstance(step, NextMessage):
+            self._check_timeout(step.timeout, scope, place)
+        if step.thread not in scope.threads:
             known = did_you_mean(step.thread, scope.threads, none="add a `start-thread` step before it")
             reason = f"the thread `{step.thread}` is not started before this step; {known}"
             self._report_undefined((*place, "thread"), reason)
@@ -317,6 +336,13 @@ class ReferenceChecker:
                 self._report((*place, "command"), reason)
         self._check_names(step.cwd, scope, (*place, "cwd"))
         self._check_names(step.env, scope, (*place, "env"))
+        self._check_timeout(step.timeout, scope, place)
+
+    def _check_timeout(self, timeout: float | str | None, scope: _Scope, place: YamlPath) -> None:
+        self._check_names(timeout, scope, (*place, "timeout"))
+        if isinstance(timeout, str) and not is_single_placeholder(timeout) and parse_duration(timeout) is None:
+            expected = "seconds, a duration such as `90s`, `10m` or `2h`, or `{{NAME}}` of one"
+            self._report((*place, "timeout"), f"`timeout` must be {expected}, got `{timeout[:40]}`")
 
     def _check_agent(self, step: Agent, scope: _Scope, place: YamlPath) -> None:
         if (step.prompt is None) == (step.text is None):
@@ -324,6 +350,7 @@ class ReferenceChecker:
         texts = {name: getattr(step, name) for name in ("provider", "text", "model", "cwd", "resume")}
         for name, value in texts.items():
             self._check_names(value, scope, (*place, name))
+        self._check_timeout(step.timeout, scope, place)
         for name, (_, value, expected) in _non_text_options(step).items():
             self._check_names(value, scope, (*place, name))
             if isinstance(value, str) and not is_single_placeholder(value):

@@ -1,9 +1,12 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
+import clsx from "clsx";
 import { useState } from "react";
 import { cancelRun, logUrl, patchRuns, pinRun, type RunDetail, runQuery } from "@/api";
-import { Button } from "@/components/ui/Button";
+import { AgainActions } from "@/components/again/AgainActions";
+import { Button, buttonClass } from "@/components/ui/Button";
 import { CopyButton } from "@/components/ui/CopyButton";
 import { ErrorMessage } from "@/components/ui/ErrorMessage";
+import { Icon } from "@/components/ui/Icon";
 import { runUrl } from "@/useAddress";
 import { isActive } from "@/views/detail";
 import { CancelButton } from "./CancelButton";
@@ -14,6 +17,7 @@ export function Actions({ run }: { run: RunDetail }) {
   const queries = useQueryClient();
   const [isDeleting, setIsDeleting] = useState(false);
   const isRunActive = isActive(run.status);
+  const [wasActive] = useState(isRunActive);
   const cancelMutation = useMutation({
     mutationFn: () => cancelRun(run.id),
     onSuccess: () => queries.invalidateQueries(runQuery(run.id)),
@@ -27,29 +31,38 @@ export function Actions({ run }: { run: RunDetail }) {
   const error = (isRunActive ? cancelMutation.error : null) ?? pinMutation.error;
   return (
     <>
-      <span className="-ml-2 flex flex-wrap items-center @3xl:ml-auto">
-        {isRunActive && <CancelButton isCancelling={isCancelling} onCancel={() => cancelMutation.mutate()} />}
-        <CopyButton text={() => runUrl(run.id)} label="Copy link" title="Copy the link to this run (c)" />
+      <span className="-mr-1.5 flex shrink-0 items-center max-md:[&>*:not(.on-phone)]:hidden">
+        <AgainActions run={run} />
+        <CopyButton text={() => runUrl(run.id)} icon="link" label="Copy link" title="Copy the link to this run (c)" />
         <Button
           variant="ghost"
           disabled={pinMutation.isPending}
           onClick={() => pinMutation.mutate()}
-          title={run.pinned ? "Kept when old runs are deleted" : "Keep this run when old runs are deleted"}
+          aria-label={run.pinned ? "Unpin" : "Pin"}
+          title={run.pinned ? "Pinned: kept when old runs are deleted" : "Pin: keep this run when old runs are deleted"}
+          className="px-1.5"
         >
-          {run.pinned ? "Unpin" : "Pin"}
+          <Icon name="pin" className={run.pinned ? "text-accent-text" : "text-icon"} />
         </Button>
         <a
           href={logUrl(run.id)}
           download
-          className="rounded px-2 py-1 text-xs font-medium text-ink-dull hover:bg-app-hover hover:text-ink"
+          aria-label="Download log"
+          title="Download log"
+          className={buttonClass("ghost", "px-1.5")}
         >
-          Download log
+          <Icon name="download" className="text-icon" />
         </a>
-        {!isRunActive && (
-          <Button variant="ghost" onClick={() => setIsDeleting(true)}>
-            Delete
-          </Button>
-        )}
+        {/* One of both, in the same place: nothing moves when the run ends. */}
+        <span className={clsx("on-phone ml-1 flex justify-end", wasActive && "min-w-[116px]")}>
+          {isRunActive ? (
+            <CancelButton isCancelling={isCancelling} onCancel={() => cancelMutation.mutate()} />
+          ) : (
+            <Button variant="ghost" onClick={() => setIsDeleting(true)} aria-label="Delete" title="Delete this run">
+              <Icon name="trash" className="text-icon" />
+            </Button>
+          )}
+        </span>
       </span>
       {error && (
         <div className="-mx-3 basis-full">

@@ -1,6 +1,7 @@
 import clsx from "clsx";
 import { useEffect, useState } from "react";
 import { Button } from "@/components/ui/Button";
+import { Icon } from "@/components/ui/Icon";
 
 /** How long the button waits for the confirming press. */
 const CONFIRM_MS = 5_000;
@@ -19,7 +20,6 @@ export function CancelButton({ isCancelling, onCancel }: { isCancelling: boolean
     <>
       <Button
         variant="danger"
-        className="mr-1 ml-2 @3xl:ml-0"
         disabled={isCancelling}
         onBlur={() => setIsConfirming(false)}
         onClick={(event) => {
@@ -29,6 +29,7 @@ export function CancelButton({ isCancelling, onCancel }: { isCancelling: boolean
           if (isConfirming) onCancel();
         }}
       >
+        <Icon name="stop" className="size-3.5 text-failed" />
         {/* As wide as the longest label, so that nothing moves under the pointer. */}
         <span className="grid text-center">
           {Object.entries(LABELS).map(([name, label]) => (

@@ -21,7 +21,7 @@ export function DeleteDialog({ run, onClose }: { run: RunDetail; onClose: () => 
   });
   return (
     <Dialog title="Delete this run?" onClose={onClose}>
-      <p className="line-clamp-3 break-words text-ink-dull">{oneLine(run.task || run.name)}</p>
+      <p className="line-clamp-3 break-words text-text-2">{oneLine(run.task || run.name)}</p>
       <p className="mt-2">{deletedText(run)} This cannot be undone.</p>
       {deletion.error && <ErrorMessage error={deletion.error} />}
       <div className="mt-4 flex justify-end gap-2">

@@ -55,14 +55,14 @@ export function Detail({ runId, event }: { runId: string; event: number | undefi
   }
   const isMissing = event !== undefined && !mayHaveEvent(query.data, event);
   return (
-    <div className="@container flex min-h-0 flex-1 flex-col divide-y divide-line overflow-y-auto">
+    <div className="flex min-h-0 flex-1 flex-col overflow-y-auto">
       <Header run={query.data} />
       {/* The data on the page may be stale. */}
       {query.isError && <ErrorMessage error={query.error} onRetry={() => void query.refetch()} />}
       <PendingCalls calls={query.data.awaits} runId={runId} />
       <Notes run={query.data} />
       {isMissing && (
-        <p role="status" className="shrink-0 px-3 py-1.5 text-xs text-ink-dull">
+        <p role="status" className="shrink-0 border-t border-border px-5 py-1.5 text-12 text-text-2">
           This run has no event {event}.
         </p>
       )}

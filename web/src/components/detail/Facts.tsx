@@ -1,58 +1,63 @@
 import type { ReactNode } from "react";
 import type { RunDetail } from "@/api";
-import { TimeAgo, Duration } from "@/components/ui/Time";
-import { clientText, costText, tokenText, usageText, waitText } from "@/views/detail";
+import { StatusBadge } from "@/components/ui/Badge";
+import { TimeAgo } from "@/components/ui/Time";
+import { clientText, waitText } from "@/views/detail";
 import { OwnerLink, RunLink } from "./links";
 
-/** A line of short facts about a run, as far as they are known. */
+/** A line of short facts about a run, as far as they are known and have room: the most important first. */
 export function Facts({ run }: { run: RunDetail }) {
   const isQueued = run.status === "queued";
   const waitLabel = waitText(run.waits_for);
-  const tokens = tokenText(run);
-  const cost = costText(run);
   const channel = run.channel_name || run.channel_id;
   return (
-    <ul aria-label="About this run" className="flex flex-wrap gap-x-1.5 gap-y-0.5 text-xs text-ink-dull">
-      {waitLabel !== null && <Fact>{waitLabel}</Fact>}
-      <Fact title={run.host === null ? undefined : `on ${run.host}`}>
-        {isQueued ? "queued " : "started "}
-        <TimeAgo at={isQueued ? (run.queued_at ?? run.started_at) : run.started_at} />
-      </Fact>
-      {!isQueued && (
-        <Fact title="Duration">
-          <Duration from={run.started_at} to={run.completed_at} ms={run.duration_ms} />
-        </Fact>
-      )}
-      {tokens !== null && <Fact title={usageText(run)}>{tokens}</Fact>}
-      {cost !== null && <Fact title="Cost of this run; with sub-runs: including all runs that it called">{cost}</Fact>}
-      {run.interruptions > 0 && <Fact title="The run was interrupted and started again">attempt {run.attempt}</Fact>}
-      {run.search_stopped_at !== null && (
-        <Fact title="This run has more text than is indexed: the search finds nothing after this event">
-          searched to #{run.search_stopped_at}
-        </Fact>
-      )}
-      {run.client !== null && (
-        <Fact title={run.client.session_id ? `Session ${run.client.session_id}` : undefined}>
-          from {clientText(run.client)}
-        </Fact>
-      )}
-      {channel && <Fact title={`Channel ${run.channel_id ?? ""}`}>{channel}</Fact>}
-      {run.agent_id !== null && (
+    <div className="flex min-h-5 items-start gap-2 text-12/5 text-text-3 md:pl-[26px]">
+      <ul aria-label="About this run" className="flex max-h-10 min-w-0 flex-1 flex-wrap overflow-hidden md:max-h-5">
         <Fact>
-          owner <OwnerLink owner={run.agent_id} />
+          <StatusBadge status={run.status} interrupted={run.interrupted} />
         </Fact>
-      )}
-      {run.children > 0 && (
+        {waitLabel !== null && <Fact>{waitLabel}</Fact>}
+        {run.parent_run_id !== null && (
+          <Fact>
+            <RunLink id={run.parent_run_id}>Parent run</RunLink>
+          </Fact>
+        )}
+        <Fact title="Worker type">{run.worker_type}</Fact>
+        {run.name !== run.worker_type && <Fact title="Worker">{run.name}</Fact>}
+        {run.provider !== null && run.provider !== run.worker_type && <Fact title="Provider">{run.provider}</Fact>}
+        {run.model !== null && <Fact title="Model">{run.model}</Fact>}
+        {channel && <Fact title={`Channel ${run.channel_id ?? ""}`}>{channel}</Fact>}
+        {run.agent_id !== null && (
+          <Fact>
+            owner <OwnerLink owner={run.agent_id} />
+          </Fact>
+        )}
+        {run.children > 0 && (
+          <Fact>
+            {run.children.toLocaleString("en")} {run.children === 1 ? "sub-run" : "sub-runs"}
+          </Fact>
+        )}
         <Fact>
-          {run.children.toLocaleString("en")} {run.children === 1 ? "sub-run" : "sub-runs"}
+          {isQueued ? "queued " : "started "}
+          <TimeAgo at={isQueued ? (run.queued_at ?? run.started_at) : run.started_at} />
         </Fact>
-      )}
-      {run.parent_run_id !== null && (
-        <Fact>
-          <RunLink id={run.parent_run_id}>Parent run</RunLink>
-        </Fact>
-      )}
-    </ul>
+        {run.interruptions > 0 && <Fact title="The run was interrupted and started again">attempt {run.attempt}</Fact>}
+        {run.search_stopped_at !== null && (
+          <Fact title="This run has more text than is indexed: the search finds nothing after this event">
+            searched to #{run.search_stopped_at}
+          </Fact>
+        )}
+        {run.client !== null && (
+          <Fact title={run.client.session_id ? `Session ${run.client.session_id}` : undefined}>
+            from {clientText(run.client)}
+          </Fact>
+        )}
+        {run.host !== null && <Fact title="Host">{run.host}</Fact>}
+      </ul>
+      <span title={`Run ${run.id}`} className="font-mono max-md:hidden">
+        {run.id.slice(0, 8)}
+      </span>
+    </div>
   );
 }
 
@@ -60,7 +65,7 @@ function Fact({ title, children }: { title?: string | undefined; children: React
   return (
     <li
       title={title}
-      className="max-w-full truncate not-last:after:ml-1.5 not-last:after:text-ink-faint not-last:after:content-['·']"
+      className="max-w-64 truncate not-last:after:mx-1.5 not-last:after:text-n-7 not-last:after:content-['·']"
     >
       {children}
     </li>

@@ -6,14 +6,14 @@ export function Notes({ run }: { run: RunDetail }) {
   if (questions.length + decisions.length === 0) return null;
   const counts = [count(decisions.length, "decision"), count(questions.length, "question")].filter(Boolean);
   return (
-    <details className="shrink-0 px-3 py-1.5 @3xl:px-4">
-      <summary className="cursor-pointer text-xs font-semibold text-ink-dull">{counts.join(", ")}</summary>
+    <details className="shrink-0 border-t border-border px-5 py-1.5">
+      <summary className="cursor-pointer text-xs font-semibold text-text-2">{counts.join(", ")}</summary>
       <ul aria-label="Notes" tabIndex={0} className="max-h-[30dvh] space-y-1.5 overflow-y-auto pt-1.5">
         {decisions.map(({ question, decision, reasoning }, index) => (
           <li key={`decision-${index}`} className="break-words">
-            <p className="text-ink-dull">{question}</p>
+            <p className="text-text-2">{question}</p>
             <p>{decision}</p>
-            <p className="text-xs text-ink-faint">{reasoning}</p>
+            <p className="text-xs text-text-3">{reasoning}</p>
           </li>
         ))}
         {questions.map((question, index) => (

@@ -1,41 +1,41 @@
 import clsx from "clsx";
-import { useCallback, useEffect, useRef, useState } from "react";
-import type { RunDetail } from "@/api";
+import {
+  type PointerEvent,
+  type ReactNode,
+  useCallback,
+  useEffect,
+  useRef,
+  useState,
+  useSyncExternalStore,
+} from "react";
+import { getLiveStream, type RunDetail } from "@/api";
 import { Timeline } from "@/components/timeline/Timeline";
 import { Transcript } from "@/components/transcript/Transcript";
 import { useChangeAddress, useAddress } from "@/useAddress";
 import { isActive } from "@/views/detail";
-import { Result } from "./Result";
+import { isSingleStep } from "@/components/transcript/labels";
+import { FailureButtons, useFailures } from "./failures";
+import { ResultLine } from "./Result";
+import { ViewSync } from "./viewSync";
 
-const CLOSED_KEY = "shopfloor.timeline.closed";
-/** Heights of the timeline: no higher than its content, so that the transcript gets the rest. */
-const SIZES = {
-  first: "shrink-0 max-h-[30dvh]",
-  second: "shrink-0 max-h-[60dvh] @3xl:max-h-[26dvh]",
-  alone: "flex-1",
-};
-/** Beside the transcript, the timeline takes nothing from its height. */
-const BESIDE_CLASS = "@min-[60rem]:max-h-none @min-[60rem]:w-[22rem] @7xl:w-[26rem]";
+type Tab = "transcript" | "timeline";
 
 /**
- * Transcript, timeline and result of a run. The timeline of an active run is first, and stays first when the run ends,
- * so that nothing moves under the reader. The timeline of an ended run comes after the transcript.
+ * Transcript and timeline of a run, with a line for its result above. The timeline is always at the right of the
+ * transcript; where there is no room beside it, both are tabs.
  */
 export function Panes({ run, event }: { run: RunDetail; event: number | undefined }) {
   const changeAddress = useChangeAddress();
   const { find: searchText } = useAddress();
-  const transcriptRef = useRef<HTMLDivElement>(null);
   const isRunActive = isActive(run.status);
-  const [isTimelineFirst] = useState(isRunActive || !run.has_transcript);
+  const [wasActive] = useState(isRunActive);
+  const [sync] = useState(() => new ViewSync());
   // Without messages, tool calls and sub-runs there is nothing to show beside the timeline.
   const hasTranscript = isRunActive || run.has_transcript || run.tool_calls > 0 || run.children > 0;
-  const [isOpen, toggle] = useTimelineOpen(isTimelineFirst);
+  const [selectedTab, setTab] = useState<Tab>("transcript");
+  const tab = hasTranscript ? selectedTab : "timeline";
+  const [bar, setBar] = useState<HTMLElement | null>(null);
 
-  // In a stacked layout, the transcript may be out of sight when the user jumps to one of its events.
-  const showTranscript = useCallback(() => transcriptRef.current?.scrollIntoView({ block: "nearest" }), []);
-  useEffect(() => {
-    if (event !== undefined) showTranscript();
-  }, [event, showTranscript]);
   const [repeats, setRepeats] = useState(0);
   const eventRef = useRef(event);
   useEffect(() => {
@@ -43,62 +43,117 @@ export function Panes({ run, event }: { run: RunDetail; event: number | undefine
   });
   const goToEvent = useCallback(
     (seq: number) => {
+      setTab("transcript");
       // The address names the event already, so navigating to it would do nothing.
       if (seq === eventRef.current) setRepeats((before) => before + 1);
       else changeAddress({ event: seq });
-      showTranscript();
     },
-    [changeAddress, showTranscript],
+    [changeAddress],
   );
   const onEvent = useCallback((seq: number | undefined) => changeAddress({ event: seq }, true), [changeAddress]);
+  const failures = useFailures(run, event, goToEvent);
+  // A failed run opens at its failure.
+  const [opensAt] = useState(run.status === "failed" && event === undefined && searchText === undefined);
+  const target = event ?? (opensAt ? failures.first : undefined);
 
-  const size = !hasTranscript ? SIZES.alone : clsx(isTimelineFirst ? SIZES.first : SIZES.second, BESIDE_CLASS);
   return (
     <>
-      {!isRunActive && <Result run={run} />}
-      <div
-        className={clsx(
-          // Never lower than both panes need, or the content below would overlap them.
-          "flex flex-col divide-y divide-line @3xl:min-h-[max(28rem,30dvh+18rem)] @3xl:flex-1",
-          isOpen &&
-            hasTranscript &&
-            "@min-[60rem]:min-h-80 @min-[60rem]:flex-row @min-[60rem]:divide-x @min-[60rem]:divide-y-0",
-          isTimelineFirst && "divide-y-reverse @min-[60rem]:divide-x-reverse",
+      <ResultLine
+        run={run}
+        isOpenAtFirst={!wasActive && !isSingleStep(run) && run.status !== "failed"}
+        failures={<FailureButtons failures={failures} />}
+      />
+      <div className="flex h-[38px] shrink-0 items-center gap-0.5 border-b border-border px-3 max-md:px-2">
+        {hasTranscript && (
+          <div role="tablist" aria-label="Views of the run" className="flex">
+            <TabButton
+              name="transcript"
+              label="Transcript"
+              count={<EventCount run={run} />}
+              selected={tab}
+              onSelect={setTab}
+            />
+            <TabButton
+              name="timeline"
+              label="Timeline"
+              count={run.tool_calls.toLocaleString("en")}
+              selected={tab}
+              onSelect={setTab}
+              isNarrowOnly
+            />
+          </div>
         )}
+        {!hasTranscript && <h2 className="px-2 text-12 font-medium">Timeline</h2>}
+        <div ref={setBar} className={clsx("flex min-w-0 flex-1", tab === "timeline" && "max-wide:hidden")} />
+      </div>
+      <div
+        className="flex min-h-48 flex-1"
+        onPointerOver={(move: PointerEvent) => sync.hover(move.target as Element)}
+        onPointerLeave={() => sync.hover(null)}
       >
         {hasTranscript && (
-          <div
-            ref={transcriptRef}
-            className="flex h-[75dvh] min-h-0 shrink-0 flex-col @3xl:h-auto @3xl:min-h-64 @3xl:min-w-0 @3xl:flex-1"
-          >
-            <Transcript run={run} target={event} repeats={repeats} searchQuery={searchText} onEvent={onEvent} />
+          <div className={clsx("flex min-h-0 min-w-0 flex-1 flex-col", tab === "timeline" && "max-wide:hidden")}>
+            <Transcript
+              run={run}
+              target={target}
+              repeats={repeats}
+              searchQuery={searchText}
+              onEvent={onEvent}
+              toolbar={bar}
+              sync={sync}
+            />
           </div>
         )}
         <Timeline
           run={run}
           selectedSeq={event}
           onEvent={goToEvent}
-          onScrolled={showTranscript}
-          isOpen={isOpen}
-          onToggle={toggle}
-          className={clsx(isTimelineFirst && "order-first", isOpen ? size : "shrink-0")}
+          sync={sync}
+          className={clsx(
+            hasTranscript ? "w-full wide:w-(--timeline-w) wide:border-l wide:border-border" : "flex-1",
+            tab === "transcript" && "max-wide:hidden",
+          )}
         />
       </div>
     </>
   );
 }
 
-/**
- * Whether the timeline is open. A timeline that comes first always starts open; for the others the choice is
- * remembered.
- */
-function useTimelineOpen(isFirst: boolean): [boolean, () => void] {
-  const [isOpen, setIsOpen] = useState(() => isFirst || localStorage.getItem(CLOSED_KEY) === null);
-  const toggle = () => {
-    setIsOpen(!isOpen);
-    if (isFirst) return;
-    if (isOpen) localStorage.setItem(CLOSED_KEY, "yes");
-    else localStorage.removeItem(CLOSED_KEY);
-  };
-  return [isOpen, toggle];
+/** The number of events, live. A component of its own: the panes are not rendered for each event. */
+function EventCount({ run }: { run: RunDetail }) {
+  const log = getLiveStream().log(run.id);
+  const lastSeq = useSyncExternalStore(log.subscribe, () => log.lastSeq);
+  return Math.max(run.last_seq, lastSeq).toLocaleString("en");
+}
+
+interface TabProps {
+  name: Tab;
+  label: string;
+  count: ReactNode;
+  selected: Tab;
+  onSelect: (tab: Tab) => void;
+  /** Whether the tab is needed only where both panes have no room side by side. */
+  isNarrowOnly?: boolean;
+}
+
+function TabButton({ name, label, count, selected, onSelect, isNarrowOnly = false }: TabProps) {
+  const isSelected = selected === name || undefined;
+  return (
+    <button
+      type="button"
+      role="tab"
+      aria-selected={selected === name}
+      onClick={() => onSelect(name)}
+      className={clsx(
+        "relative flex h-[37px] items-center gap-1.5 px-2 text-12 font-medium -outline-offset-2",
+        isNarrowOnly && "wide:hidden",
+        isSelected
+          ? "text-text after:absolute after:inset-x-2 after:-bottom-px after:h-0.5 after:bg-accent-line"
+          : "text-text-2 wide:text-text wide:after:absolute wide:after:inset-x-2 wide:after:-bottom-px wide:after:h-0.5 wide:after:bg-accent-line",
+      )}
+    >
+      {label}
+      <small className="text-11 font-normal text-text-3 tabular-nums">{count}</small>
+    </button>
+  );
 }

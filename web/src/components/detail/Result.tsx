@@ -1,42 +1,124 @@
 import clsx from "clsx";
-import { useRef, useState } from "react";
+import { type ReactNode, useState } from "react";
 import { artifactUrl, type RunDetail } from "@/api";
 import { Text } from "@/components/transcript/Text";
+import { StatusSign } from "@/components/ui/Badge";
 import { CopyButton } from "@/components/ui/CopyButton";
+import { Icon } from "@/components/ui/Icon";
 import { Markdown } from "@/components/ui/Markdown";
 import { formatBytes } from "@/views/amounts";
-import { viewOfResult } from "@/views/detail";
+import { isActive, viewOfResult, waitText } from "@/views/detail";
+import { oneLine } from "@/views/json";
 import { LINK_CLASS } from "./links";
-import { useIsOverflowing } from "./useIsOverflowing";
 
 /** How many lines of a command's output are shown at first. */
 const LAST_LINES = 6;
+const PREVIEW_CHARS = 1_000;
+const LINE_CLASS = "flex h-8 shrink-0 items-center gap-2 border-b border-border px-5 text-12 max-md:px-4";
 
-/** The result of an ended run, or its error. */
-export function Result({ run }: { run: RunDetail }) {
+interface Props {
+  run: RunDetail;
+  /** Whether the run had ended when the page opened it, and its transcript does not end with the result. */
+  isOpenAtFirst: boolean;
+  /** How many failures there are, and the buttons that go to them. */
+  failures: ReactNode;
+}
+
+/**
+ * One line above the transcript: what an active run does, later its result or its error. It has the same height before
+ * and after, so that nothing moves when the run ends.
+ */
+export function ResultLine({ run, isOpenAtFirst, failures }: Props) {
+  const [isOpen, setIsOpen] = useState(isOpenAtFirst);
+  if (isActive(run.status)) return <ActivityLine run={run}>{failures}</ActivityLine>;
+  const isFailed = run.status === "failed";
+  return (
+    <section aria-label="Result" className={clsx("shrink-0", isOpen && "border-b border-border")}>
+      <div
+        className={clsx(
+          LINE_CLASS,
+          isOpen && "border-b-0",
+          isFailed ? "bg-failed-bg" : run.status === "done" ? "bg-done-bg" : "bg-bg-sunken",
+        )}
+      >
+        <button
+          type="button"
+          aria-expanded={isOpen}
+          onClick={() => setIsOpen(!isOpen)}
+          className="-ml-2 flex h-7 min-w-0 flex-1 items-center gap-2 rounded-1 px-2 text-left -outline-offset-2"
+        >
+          <Icon name={isOpen ? "down" : "right"} className="size-3 text-icon" />
+          <h2
+            className={clsx(
+              "font-semibold",
+              isFailed ? "text-failed-text" : run.status === "done" ? "text-done-text" : "text-text-2",
+            )}
+          >
+            {isFailed ? "Failed" : run.status === "cancelled" ? "Cancelled" : "Result"}
+          </h2>
+          <span className={clsx("min-w-0 flex-1 truncate", isFailed ? "text-failed-text" : "text-text-2")}>
+            {previewOf(run)}
+          </span>
+          {isFailed && run.error?.code != null && (
+            <span className="font-mono text-11 text-failed-text max-md:hidden">{run.error.code}</span>
+          )}
+        </button>
+        {failures}
+        {run.result !== null && <CopyButton text={run.result} icon="file" label="Copy" title="Copy the result" />}
+      </div>
+      {isOpen && <ResultBody run={run} />}
+    </section>
+  );
+}
+
+/** Return the result or the error on one line; of a command's output, the last line. */
+function previewOf({ status, error, result, kind, artifacts }: RunDetail): string {
+  if (status === "failed") return oneLine(error?.message ?? "The run failed without an error message.", PREVIEW_CHARS);
+  if (status === "cancelled") return oneLine(error?.message ?? "This run was cancelled.", PREVIEW_CHARS);
+  const names = artifacts.length > 0 ? ` · ${artifacts.map(({ name }) => name).join(", ")}` : "";
+  if (!result) return `This run has no result.${names}`;
+  const text = kind === "command" ? (result.trimEnd().split("\n").at(-1) ?? "") : result;
+  return oneLine(withoutMarks(text.slice(0, PREVIEW_CHARS * 4)), PREVIEW_CHARS) + names;
+}
+
+/** Remove the marks of Markdown that would stand in the way on one line. */
+const withoutMarks = (text: string) => text.replace(/\*\*|__|`|^#+\s/gm, "");
+
+function ActivityLine({ run, children }: { run: RunDetail; children: ReactNode }) {
+  const activity =
+    run.status === "queued"
+      ? (run.queue_reason ?? "Waits for a free slot")
+      : run.status === "waiting"
+        ? (waitText(run.waits_for) ?? "")
+        : (run.summary ?? "");
+  return (
+    <div className={clsx(LINE_CLASS, "bg-bg-side text-text-2")}>
+      <StatusSign status={run.status} className="size-3.5" />
+      <span className="font-medium capitalize">{run.interrupted ? "interrupted" : run.status}</span>
+      <span className="min-w-0 flex-1 truncate">{activity}</span>
+      {children}
+    </div>
+  );
+}
+
+function ResultBody({ run }: { run: RunDetail }) {
   const { result, status, error } = run;
   return (
-    <section aria-label="Result" className="shrink-0 px-3 py-2 @3xl:px-4">
-      <div className="flex items-center">
-        <h2 className="flex-1 text-xs font-semibold text-ink-dull">Result</h2>
-        {result !== null && <CopyButton text={result} label="Copy" title="Copy the result" />}
-      </div>
+    <div tabIndex={0} className="thin-scroll max-h-[40dvh] overflow-y-auto px-5 py-2 max-md:px-4">
       {status === "failed" && <Failure error={error} />}
       {status === "cancelled" && (
-        <p className="mt-1 break-words text-ink-dull">
-          This run was cancelled{error?.message ? `: ${error.message}` : "."}
-        </p>
+        <p className="break-words text-text-2">This run was cancelled{error?.message ? `: ${error.message}` : "."}</p>
       )}
       {result !== null && result !== "" && <ResultText result={result} kind={run.kind} />}
-      {status === "done" && !result && <p className="mt-1 text-ink-faint">This run has no result.</p>}
+      {status === "done" && !result && <p className="text-text-3">This run has no result.</p>}
       {run.artifacts.length > 0 && <Artifacts run={run} />}
-    </section>
+    </div>
   );
 }
 
 function Artifacts({ run }: { run: RunDetail }) {
   return (
-    <ul aria-label="Artifacts" className="mt-1 flex flex-wrap gap-x-4 gap-y-1 text-xs">
+    <ul aria-label="Artifacts" className="mt-1 flex flex-wrap gap-x-4 gap-y-1 text-12">
       {run.artifacts.map(({ name, size_bytes: size }) => (
         <li key={name} className="break-all">
           {size === null ? (
@@ -46,7 +128,7 @@ function Artifacts({ run }: { run: RunDetail }) {
               {name}
             </a>
           )}
-          {size !== null && <span className="ml-1 text-ink-faint">{formatBytes(size)}</span>}
+          {size !== null && <span className="ml-1 text-text-3">{formatBytes(size)}</span>}
         </li>
       ))}
     </ul>
@@ -55,56 +137,21 @@ function Artifacts({ run }: { run: RunDetail }) {
 
 function Failure({ error }: { error: RunDetail["error"] }) {
   return (
-    <div className="my-1 rounded border-l-2 border-failed bg-failed-back px-2.5 py-1.5 text-failed">
-      <p tabIndex={0} className="max-h-40 overflow-y-auto break-words whitespace-pre-wrap">
-        {error?.message ?? "The run failed without an error message."}
-      </p>
-      {error?.code != null && <p className="mt-0.5 font-mono text-xs">{error.code}</p>}
-      {error?.hint !== undefined && <p className="mt-1 break-words text-ink">Hint: {error.hint}</p>}
+    <div className="mb-1 max-w-(--prose-w) text-failed-text">
+      <p className="break-words whitespace-pre-wrap">{error?.message ?? "The run failed without an error message."}</p>
+      {error?.code != null && <p className="mt-0.5 font-mono text-12">{error.code}</p>}
+      {error?.hint !== undefined && <p className="mt-1 break-words text-text">Hint: {error.hint}</p>}
     </div>
   );
 }
 
 function ResultText({ result, kind }: { result: string; kind: string }) {
-  const boxRef = useRef<HTMLDivElement>(null);
-  const [isExpanded, setIsExpanded] = useState(false);
-  const isOverflowing = useIsOverflowing(boxRef);
   const view = viewOfResult(result, kind);
-  if (kind === "command") {
+  if (view.as === "markdown")
     return (
-      <div className="mt-1 max-h-[50dvh] overflow-y-auto rounded bg-app-side p-2" tabIndex={0}>
-        <Text text={view.text} isWide lastLines={LAST_LINES} />
+      <div className="max-w-(--prose-w) text-14/(--lh-prose)">
+        <Markdown text={view.text} />
       </div>
     );
-  }
-  return (
-    <>
-      <div
-        ref={boxRef}
-        className={clsx(
-          "mt-1",
-          !isExpanded && "max-h-[17dvh] min-h-6 overflow-hidden",
-          isOverflowing && !isExpanded && "mask-b-from-70%",
-        )}
-      >
-        {view.as === "markdown" ? (
-          <Markdown text={view.text} />
-        ) : (
-          <div className="rounded bg-app-side p-2">
-            <Text text={view.text} isWide />
-          </div>
-        )}
-      </div>
-      {(isOverflowing || isExpanded) && (
-        <button
-          type="button"
-          aria-expanded={isExpanded}
-          onClick={() => setIsExpanded(!isExpanded)}
-          className="mt-1 text-xs text-accent hover:underline"
-        >
-          {isExpanded ? "Show less" : "Show all"}
-        </button>
-      )}
-    </>
-  );
+  return <Text text={view.text} isWide lastLines={kind === "command" ? LAST_LINES : undefined} />;
 }

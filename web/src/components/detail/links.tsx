@@ -1,7 +1,9 @@
 import { Link } from "@tanstack/react-router";
 import type { ReactNode } from "react";
+import { Icon } from "@/components/ui/Icon";
 
-export const LINK_CLASS = "text-accent underline decoration-current/40 underline-offset-2 hover:decoration-current";
+export const LINK_CLASS =
+  "text-accent-text underline decoration-current/40 underline-offset-2 hover:decoration-current";
 
 /** Link to another run, with the list unchanged. */
 export function RunLink({ id, children }: { id: string; children: ReactNode }) {
@@ -23,9 +25,11 @@ export function BackToRuns() {
       from="/agents/$agentId/workers"
       to="."
       search={({ worker, event, find, ...before }) => before}
-      className={LINK_CLASS}
+      aria-label="Back to runs"
+      className="flex items-center gap-1 text-accent-text"
     >
-      <span aria-hidden>‹ </span>Back to runs
+      <Icon name="back" />
+      <span className="md:inline max-md:sr-only">Back to runs</span>
     </Link>
   );
 }

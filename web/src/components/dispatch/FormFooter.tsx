@@ -13,14 +13,17 @@ interface FormFooterProps {
 /** The buttons at the end of the form, always in sight. */
 export function FormFooter({ canRun, isStarting = false, onClose, children }: FormFooterProps) {
   return (
-    <div className="sticky bottom-0 -mx-4 -mb-4 border-t border-line bg-app-raised px-4 py-3">
+    <div className="sticky bottom-0 -mx-4 -mb-4 border-t border-border bg-bg-pop px-4 py-3">
       {children}
       <div className="flex items-center justify-end gap-3">
-        <span className="text-xs text-ink-faint">Ctrl+Enter</span>
-        <Button onClick={onClose} className="px-3 py-1.5 text-sm">
+        <span className="flex items-center gap-1 text-12 text-text-3">
+          <kbd>Ctrl</kbd>
+          <kbd>Enter</kbd>
+        </span>
+        <Button variant="ghost" onClick={onClose}>
           Cancel
         </Button>
-        <Button type="submit" variant="primary" disabled={!canRun} className="px-4 py-1.5 text-sm">
+        <Button type="submit" variant="primary" disabled={!canRun} className="px-4">
           {isStarting ? "Starting…" : "Run"}
         </Button>
       </div>

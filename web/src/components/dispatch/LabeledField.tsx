@@ -1,7 +1,8 @@
 import clsx from "clsx";
 import { type ReactNode, useId } from "react";
 
-const CONTROL_CLASS = "w-full rounded border bg-app px-2 py-1.5 text-sm text-ink placeholder:text-ink-faint";
+const CONTROL_CLASS =
+  "w-full rounded-2 border bg-bg-pop px-2 py-1.5 text-13 text-text placeholder:text-text-3 coarse:text-16";
 
 /** Props that a labeled field passes to its control. */
 export interface ControlProps {
@@ -28,10 +29,10 @@ export function LabeledField({ label, name, description, isRequired, problem, ch
   const describedBy = [description && `${id}-about`, problem && `${id}-problem`].filter(Boolean).join(" ");
   return (
     <div className="flex flex-col gap-1">
-      <label htmlFor={id} className="text-xs font-medium text-ink-dull">
+      <label htmlFor={id} className="text-12 font-medium text-text-2">
         {label}
         {isRequired && (
-          <span aria-hidden className="ml-0.5 text-failed" title="Required">
+          <span aria-hidden className="ml-0.5 text-failed-text" title="Required">
             *
           </span>
         )}
@@ -42,15 +43,15 @@ export function LabeledField({ label, name, description, isRequired, problem, ch
         "aria-describedby": describedBy || undefined,
         "aria-invalid": problem !== undefined,
         "aria-required": isRequired,
-        className: clsx(CONTROL_CLASS, problem === undefined ? "border-line" : "border-failed"),
+        className: clsx(CONTROL_CLASS, problem === undefined ? "border-border-strong" : "border-failed"),
       })}
       {problem !== undefined && (
-        <p id={`${id}-problem`} className="text-xs text-failed">
+        <p id={`${id}-problem`} className="text-12 text-failed-text">
           {problem}
         </p>
       )}
       {description && (
-        <p id={`${id}-about`} className="text-xs text-ink-faint">
+        <p id={`${id}-about`} className="text-12 text-text-3">
           {description}
         </p>
       )}
@@ -59,7 +60,7 @@ export function LabeledField({ label, name, description, isRequired, problem, ch
 }
 
 export const FieldName = ({ name }: { name: string }) => (
-  <span className="ml-1.5 font-mono text-[10px] font-normal text-ink-faint">{name}</span>
+  <span className="ml-1.5 font-mono text-11 font-normal text-text-3">{name}</span>
 );
 
 interface TextFieldProps {

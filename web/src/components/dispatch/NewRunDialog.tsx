@@ -91,6 +91,7 @@ export function NewRunDialog({ owner, onClose, onDispatched }: NewRunDialogProps
                 usable.includes(worker) ||
                 (providers.includes(worker) && unavailableReason(worker.slug, providerList) === null)
               }
+              isAgent={providers.includes(worker)}
               draft={drafts[worker.slug] ?? EMPTY_DRAFT}
               onDraft={(draft) => saveDraft(worker.slug, draft)}
               onDispatched={(runId) => {
@@ -120,7 +121,7 @@ export function NewRunDialog({ owner, onClose, onDispatched }: NewRunDialogProps
 
 function NoWorkers() {
   return (
-    <p className="mb-4 rounded bg-quiet-back p-3 text-ink-dull">
+    <p className="mb-4 rounded-2 bg-n-3 p-3 text-text-2">
       No workers found. <Code>shopfloor workers new my-worker</Code> creates one in <Code>./workers/my-worker</Code>;{" "}
       <Code>shopfloor up --workers ./workers</Code> loads it.
     </p>
@@ -128,5 +129,5 @@ function NoWorkers() {
 }
 
 const Code = ({ children }: { children: string }) => (
-  <code className="font-mono text-xs break-words text-ink">{children}</code>
+  <code className="font-mono text-xs break-words text-text">{children}</code>
 );

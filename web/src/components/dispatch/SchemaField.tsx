@@ -65,7 +65,11 @@ function controlOf(
           {...valueProps}
           rows={field.required ? 4 : 2}
           maxLength={field.maxLength ?? undefined}
-          className={clsx(className, "field-sizing-content max-h-80", field.required ? "min-h-20" : "min-h-9")}
+          className={clsx(
+            className,
+            "field-sizing-content max-h-80",
+            field.required ? "min-h-24 text-14/(--lh-prose)" : "min-h-9",
+          )}
         />
       );
     case "array":
@@ -77,7 +81,7 @@ function controlOf(
           rows={3}
           spellCheck={false}
           placeholder={field.kind === "array" ? '["one", "two"]' : '{"name": "value"}'}
-          className={clsx(className, "field-sizing-content max-h-80 min-h-16 font-mono text-xs")}
+          className={clsx(className, "field-sizing-content max-h-80 min-h-16 font-mono text-12")}
         />
       );
     case "any":
@@ -108,7 +112,7 @@ function CheckboxField({ field, value, onType }: Omit<SchemaFieldProps, "problem
   const id = useId();
   return (
     <div className="flex flex-col gap-1">
-      <label className="flex items-center gap-2 text-sm text-ink">
+      <label className="flex items-center gap-2 text-13 text-text">
         <input
           type="checkbox"
           checked={value === "true"}
@@ -120,7 +124,7 @@ function CheckboxField({ field, value, onType }: Omit<SchemaFieldProps, "problem
         <FieldName name={field.name} />
       </label>
       {field.description && (
-        <p id={id} className="text-xs text-ink-faint">
+        <p id={id} className="text-12 text-text-3">
           {field.description}
         </p>
       )}

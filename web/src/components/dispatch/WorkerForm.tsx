@@ -21,6 +21,8 @@ interface WorkerFormProps {
   owner: string | undefined;
   /** Whether the worker can run on the server's machine. */
   isUsable: boolean;
+  /** Whether the worker is an agent or a model by itself: then only its prompt is in sight. */
+  isAgent: boolean;
   draft: Draft;
   onDraft: (draft: Draft) => void;
   onDispatched: (runId: string) => void;
@@ -33,6 +35,7 @@ export function WorkerForm({
   worker,
   owner: listOwner,
   isUsable,
+  isAgent,
   draft,
   onDraft,
   onDispatched,
@@ -40,8 +43,11 @@ export function WorkerForm({
 }: WorkerFormProps) {
   const fields = useMemo(() => fieldsOf(worker.input_schema), [worker.input_schema]);
   const { texts, cwd = "", owner = listOwner ?? "" } = draft;
+  const [visibleFields, foldedFields] = splitFields(fields, isAgent);
   // Open the section when it has values, so that none is sent unseen.
-  const [isMoreOpen] = useState(Boolean(draft.cwd ?? draft.owner));
+  const [isMoreOpen] = useState(
+    Boolean(draft.cwd ?? draft.owner) || foldedFields.some(({ name }) => texts[name] !== undefined),
+  );
   const [wasSubmitted, setWasSubmitted] = useState(false);
   // The same for every attempt, so that a repeated request starts one run only.
   const [idempotencyKey] = useState(newIdempotencyKey);
@@ -70,15 +76,28 @@ export function WorkerForm({
     <form ref={formRef} noValidate onSubmit={submit} className="flex flex-col gap-4">
       {(isUsable || fields.length > 0) && (
         <Fields
-          fields={fields}
+          fields={visibleFields}
           texts={texts}
           problems={wasSubmitted ? problems : {}}
           onType={(name, text) => onDraft({ ...draft, texts: { ...texts, [name]: text } })}
         />
       )}
-      <details open={isMoreOpen}>
-        <summary className="cursor-pointer text-xs font-medium text-ink-dull">More</summary>
+      <details open={isMoreOpen || (wasSubmitted && foldedFields.some(({ name }) => problems[name] !== undefined))}>
+        <summary className="cursor-pointer text-12 font-medium text-text-2">
+          {foldedFields.length > 0 ? "Options" : "More"}
+          <span className="ml-2 font-normal text-text-3">
+            {[...foldedFields.map(({ label }) => label.toLowerCase()), "working folder", "owner"].join(", ")}
+          </span>
+        </summary>
         <div className="mt-3 flex flex-col gap-4">
+          {foldedFields.length > 0 && (
+            <Fields
+              fields={foldedFields}
+              texts={texts}
+              problems={wasSubmitted ? problems : {}}
+              onType={(name, text) => onDraft({ ...draft, texts: { ...texts, [name]: text } })}
+            />
+          )}
           <TextField
             label="Working folder"
             description="Absolute path on the server's machine. Default: the folder in which the server was started."
@@ -105,6 +124,14 @@ export function WorkerForm({
   );
 }
 
+/** Split the fields into those in sight and those that are folded: an agent needs only its prompt. */
+function splitFields(fields: readonly Field[], isAgent: boolean): [readonly Field[], readonly Field[]] {
+  const isVisible = ({ name, required }: Field) => !isAgent || required || name === PROMPT;
+  return [fields.filter(isVisible), fields.filter((field) => !isVisible(field))];
+}
+
+const PROMPT = "prompt";
+
 /** Return the first field of the form; undefined if the worker needs no input. */
 export function firstField(formRef: HTMLFormElement): HTMLElement | undefined {
   return [...formRef.elements].find(
@@ -124,7 +151,7 @@ interface FieldsProps {
 }
 
 function Fields({ fields, texts, problems, onType }: FieldsProps) {
-  if (fields.length === 0) return <p className="text-xs text-ink-faint">This worker needs no input.</p>;
+  if (fields.length === 0) return <p className="text-xs text-text-3">This worker needs no input.</p>;
   return fields.map((field) => (
     <SchemaField
       key={field.name}

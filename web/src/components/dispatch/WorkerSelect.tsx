@@ -3,7 +3,7 @@ import type { Plugin, ProviderList, Worker } from "@/api";
 import { PluginReason, PluginState } from "@/components/plugins/PluginState";
 import { Tag } from "@/components/ui/Badge";
 import { pluginStateLabel } from "@/views/plugins";
-import { unavailableReason } from "@/views/providers";
+import { unavailableLabel, unavailableReason } from "@/views/providers";
 
 const STORAGE_KEY = "shopfloor.worker";
 /** With more workers than this, a search field is shown. */
@@ -67,7 +67,7 @@ export function WorkerSelect({
   const unavailable = selected && providers.includes(selected) ? unavailableReason(selected.slug, providerList) : null;
   return (
     <div className="relative flex flex-col gap-1">
-      <label htmlFor={id} className="text-xs font-medium text-ink-dull">
+      <label htmlFor={id} className="text-12 font-medium text-text-2">
         Worker
       </label>
       {hasSearch && (
@@ -86,7 +86,7 @@ export function WorkerSelect({
             else onEnter();
             event.preventDefault();
           }}
-          className="rounded border border-line bg-app px-2 py-1 text-sm"
+          className="h-8 rounded-2 border border-border-strong bg-bg-pop px-2 text-13"
         />
       )}
       <select
@@ -95,7 +95,7 @@ export function WorkerSelect({
         value={selected?.slug ?? ""}
         disabled={!selected}
         onChange={(event) => onSelect(event.target.value)}
-        className="rounded border border-line bg-app px-2 py-1.5 text-sm disabled:text-ink-faint"
+        className="h-8 rounded-2 border border-border-strong bg-bg-pop px-2 text-13 disabled:text-text-3"
       >
         {!selected && <option value="">No worker matches</option>}
         <Group label="Workers" workers={matches.filter((worker) => workers.includes(worker))} />
@@ -107,13 +107,13 @@ export function WorkerSelect({
         <Group
           label="Agents and models"
           workers={matches.filter((worker) => providers.includes(worker))}
-          stateOf={({ slug }) => (unavailableReason(slug, providerList) === null ? null : "not available")}
+          stateOf={({ slug }) => unavailableLabel(slug, providerList)}
         />
       </select>
       <p role="status" className="sr-only">
         {searchText && (selected ? `${nameOf(selected)} is selected` : "No worker matches")}
       </p>
-      {selected?.description && <p className="text-xs text-ink-dull">{selected.description}</p>}
+      {selected?.description && <p className="text-12 text-text-2">{selected.description}</p>}
       {plugin && (
         <div className="flex flex-col gap-1">
           <span className="flex items-center gap-2">
@@ -123,9 +123,13 @@ export function WorkerSelect({
           <PluginReason plugin={plugin} />
         </div>
       )}
-      {unavailable !== null && <p className="text-xs break-words text-running">{unavailable}</p>}
+      {unavailable !== null && <p className="text-12 break-words text-running-text">{unavailable}</p>}
       {/* Last, because a dialog gives the focus to its first control. */}
-      <button type="button" onClick={onPlugins} className="absolute top-0 right-0 text-xs text-accent hover:underline">
+      <button
+        type="button"
+        onClick={onPlugins}
+        className="absolute top-0 right-0 text-12 text-accent-text hover:underline"
+      >
         All plugins
       </button>
     </div>

@@ -11,19 +11,19 @@ export function BranchStateCard({
   onRetry: (parent: string) => void;
 }) {
   const button = (label: string, onPress: (parent: string) => void) => (
-    <button type="button" onClick={() => onPress(row.parent)} className="text-accent hover:underline">
+    <button type="button" onClick={() => onPress(row.parent)} className="text-accent-text hover:underline">
       {label}
     </button>
   );
   return (
     <div
-      className="flex h-full items-center gap-2 border-b border-line text-xs text-ink-faint"
-      style={{ paddingInlineStart: `${Math.min(row.depth, MAX_INDENT) * 14 + 28}px` }}
+      className="flex h-full items-center gap-2 text-12 text-text-3"
+      style={{ paddingInlineStart: `${40 + (Math.min(row.depth, MAX_INDENT) - 1) * 16}px` }}
     >
       {row.kind === "loading" && <span role="status">Loading sub-runs…</span>}
       {row.kind === "more" && button("Show more sub-runs", onMore)}
       {row.kind === "error" && (
-        <span role="alert" className="text-failed">
+        <span role="alert" className="text-failed-text">
           The sub-runs cannot be loaded. {button("Try again", onRetry)}
         </span>
       )}

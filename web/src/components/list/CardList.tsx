@@ -5,11 +5,12 @@ import { useScrollAnchor } from "@/components/list/useScrollAnchor";
 import { RunCard, type CardActions } from "@/components/list/RunCard";
 import { NewRunsButton } from "@/components/list/NewRunsButton";
 import { BranchStateCard } from "@/components/list/BranchStateCard";
-import { heightOf, indexOf, type Row } from "@/views/runRows";
+import { heightOf, indexOf, ROW_HEIGHTS, type Row } from "@/views/runRows";
 
 /** How many rows before the end the next page is fetched. */
 const FETCH_AHEAD_ROWS = 80;
 const OVERSCAN = 6;
+const HEIGHTS = ROW_HEIGHTS[matchMedia("(pointer: coarse)").matches ? "coarse" : "fine"];
 
 interface CardListProps {
   /** Identity of the list: another list starts at its top. Null while the rows still belong to the previous list. */
@@ -43,7 +44,7 @@ export function CardList({
   const virtualizer = useVirtualizer({
     count: rows.length,
     getScrollElement: () => boxRef.current,
-    estimateSize: useCallback((index: number) => heightOf(rows[index]), [rows]),
+    estimateSize: useCallback((index: number) => heightOf(rows[index], HEIGHTS), [rows]),
     getItemKey: useCallback((index: number) => rows[index]?.key ?? index, [rows]),
     overscan: OVERSCAN,
     // The tab stop is always rendered, also out of sight.
@@ -75,7 +76,7 @@ export function CardList({
         aria-busy={isStale}
         onScroll={rememberAnchors}
         className={clsx(
-          "relative min-h-0 flex-1 overflow-y-auto overscroll-contain border-t border-line [overflow-anchor:none]",
+          "relative min-h-0 flex-1 overflow-y-auto overscroll-contain [overflow-anchor:none] thin-scroll",
           isStale && "opacity-60",
         )}
       >

@@ -17,7 +17,7 @@ export function EmptyList() {
   if (!isFiltered(address)) return <NoRuns owner={address.owner} />;
   return (
     <EmptyState>
-      <p className="font-medium text-ink-dull">No runs match</p>
+      <p className="font-medium text-text-2">No runs match</p>
       {address.q !== undefined && (
         <p className="text-xs">
           The search finds any part of a task, and whole words or "quoted phrases" in everything else.
@@ -33,14 +33,14 @@ function NoRuns({ owner }: { owner: string | undefined }) {
   const [isDialogOpen, setIsDialogOpen] = useState(false);
   return (
     <EmptyState>
-      <p className="font-medium text-ink-dull">No runs yet</p>
+      <p className="font-medium text-text-2">No runs yet</p>
       {owner !== undefined && <p className="text-xs">{owner} has no runs.</p>}
       <Button variant="primary" onClick={() => setIsDialogOpen(true)}>
         Start a run
       </Button>
       <p className="mt-2 text-xs">or record a command:</p>
       <p className="flex max-w-full items-center gap-1">
-        <code className="rounded bg-quiet-back px-1.5 py-0.5 text-left font-mono text-xs break-words text-ink-dull">
+        <code className="rounded bg-queued-bg px-1.5 py-0.5 text-left font-mono text-xs break-words text-text-2">
           {EXAMPLE_COMMAND}
         </code>
         <CopyButton text={EXAMPLE_COMMAND} label="Copy" title="Copy the command" />
@@ -63,17 +63,15 @@ function NoRuns({ owner }: { owner: string | undefined }) {
 /** Placeholders while the list is loading. */
 export function Placeholders() {
   return (
-    <div role="status" className="min-h-0 flex-1 overflow-hidden border-t border-line">
+    <div role="status" className="min-h-0 flex-1 appear-late overflow-hidden">
       <span className="sr-only">Loading runs…</span>
-      {Array.from({ length: PLACEHOLDERS }, (_, address) => (
-        <div
-          key={address}
-          aria-hidden
-          className="flex h-[72px] animate-pulse flex-col justify-center gap-2 border-b border-line px-3"
-        >
-          <span className="h-3 w-11/12 rounded bg-quiet-back" />
-          <span className="h-3 w-2/3 rounded bg-quiet-back" />
-          <span className="h-3 w-1/2 rounded bg-quiet-back" />
+      {Array.from({ length: PLACEHOLDERS }, (_, index) => (
+        <div key={index} aria-hidden className="flex h-(--row-h) items-center gap-2.5 pr-3 pl-3.5">
+          <span className="size-4 rounded-full bg-n-4" />
+          <span className="flex h-full flex-1 flex-col justify-center gap-2 border-b border-border">
+            <span className="h-2.5 w-3/4 rounded-1 bg-n-4" />
+            <span className="h-2 w-2/5 rounded-1 bg-n-4" />
+          </span>
         </div>
       ))}
     </div>

@@ -1,48 +1,99 @@
 import { useQuery } from "@tanstack/react-query";
 import clsx from "clsx";
+import { useId } from "react";
 import { channelsQuery, type Run, type Status, workersQuery } from "@/api";
+import { StatusSign } from "@/components/ui/Badge";
+import { buttonClass } from "@/components/ui/Button";
+import { Count } from "@/components/ui/Count";
+import { Icon } from "@/components/ui/Icon";
 import { useChangeAddress, useAddress } from "@/useAddress";
 import { STATUSES } from "@/router";
 import { isFiltered, NO_FILTER } from "@/views/addressParameters";
-import { channelOptions, type FilterOption, totalText, workerOptions } from "@/views/filterOptions";
+import { formatCount } from "@/views/amounts";
+import { filterChips } from "@/views/filterChips";
+import { channelOptions, type FilterOption, workerOptions } from "@/views/filterOptions";
 
-const ACTIVE_CLASS = "border-accent bg-accent text-accent-ink";
-const INACTIVE_CLASS = "border-line bg-app-raised text-ink-dull hover:bg-app-hover";
 const PILLS: readonly (Status | undefined)[] = [undefined, ...STATUSES];
+/** Runs by status, and in total under `all`. */
+export type StatusCounts = Readonly<Partial<Record<Status | "all", number>>>;
 
-export function Filters({ total, seenRuns }: { total: number | undefined; seenRuns: readonly Run[] }) {
+/** The statuses to filter by, in one row: icon and count. */
+export function StatusPills({ counts }: { counts: StatusCounts | undefined }) {
+  const address = useAddress();
+  const changeAddress = useChangeAddress();
+  return (
+    <div role="group" aria-label="Status" className="flex justify-between">
+      {PILLS.map((status) => (
+        <Pill
+          key={status ?? "all"}
+          status={status}
+          count={counts?.[status ?? "all"]}
+          isActive={address.status === status}
+          onSelect={() => changeAddress({ status })}
+        />
+      ))}
+    </div>
+  );
+}
+
+interface PillProps {
+  status: Status | undefined;
+  count: number | undefined;
+  isActive: boolean;
+  onSelect: () => void;
+}
+
+function Pill({ status, count, isActive, onSelect }: PillProps) {
+  const word = status ?? "all";
+  const name = `${word.charAt(0).toUpperCase()}${word.slice(1)}`;
+  return (
+    <button
+      type="button"
+      aria-pressed={isActive}
+      aria-label={name}
+      title={count === undefined ? name : `${name}: ${count.toLocaleString("en")}`}
+      onClick={onSelect}
+      className={clsx(
+        "flex h-6 min-w-8 items-center justify-center gap-1 rounded-2 px-1.5 text-12 tabular-nums coarse:h-9",
+        isActive ? "bg-bg-press font-medium text-text" : "text-text-2 hover:bg-bg-hover",
+      )}
+    >
+      {status === undefined ? name : <StatusSign status={status} className="size-[13px] stroke-2" />}
+      {count !== undefined && <Count text={formatCount(count)} />}
+    </button>
+  );
+}
+
+/** A button that opens the filters by worker and channel. */
+export function FilterMenu({ seenRuns }: { seenRuns: readonly Run[] }) {
+  const id = useId();
   const address = useAddress();
   const changeAddress = useChangeAddress();
   const workers = useQuery(workersQuery).data;
   const channels = useQuery(channelsQuery).data?.channels;
+  const count = [address.of, address.channel, address.flat].filter(Boolean).length;
   return (
     <>
-      <div className="flex flex-wrap items-center gap-1">
-        <div role="group" aria-label="Status" className="contents">
-          {PILLS.map((status) => (
-            <Pill
-              key={status ?? "all"}
-              status={status}
-              isActive={address.status === status}
-              onSelect={() => changeAddress({ status })}
-            />
-          ))}
-        </div>
-        <span className="ml-auto flex gap-2 pl-2 text-xs whitespace-nowrap text-ink-faint tabular-nums">
-          {isFiltered(address) && (
-            <button
-              type="button"
-              title="Clear all filters"
-              onClick={() => changeAddress(NO_FILTER)}
-              className="text-accent hover:underline"
-            >
-              Clear
-            </button>
-          )}
-          {total !== undefined && <span>{totalText(total)}</span>}
-        </span>
-      </div>
-      <div className="flex gap-2">
+      <button
+        type="button"
+        popoverTarget={id}
+        aria-label="Filters"
+        title="Filter by worker or channel"
+        className={buttonClass(
+          "plain",
+          clsx("filter-anchor min-w-(--control-h) px-1.5", count > 0 && "text-accent-text"),
+        )}
+      >
+        <Icon name="filter" className={clsx("size-3.5", count === 0 && "text-icon")} />
+        {count > 0 && <Count text={String(count)} />}
+      </button>
+      <div
+        id={id}
+        popover="auto"
+        role="dialog"
+        aria-label="Filters"
+        className="filter-menu w-72 flex-col gap-3 rounded-3 border border-border bg-bg-pop p-3 text-text shadow-(--shadow-2) open:flex"
+      >
         <Select
           label="Worker"
           allLabel="All workers"
@@ -57,32 +108,17 @@ export function Filters({ total, seenRuns }: { total: number | undefined; seenRu
           options={channelOptions(channels, seenRuns, address.channel)}
           onSelect={(channel) => changeAddress({ channel })}
         />
-        <button
-          type="button"
-          aria-pressed={address.tree === true}
-          title={address.q ? "A search covers all runs, not a tree" : "Show sub-runs below the run that called them"}
-          onClick={() => changeAddress({ tree: !address.tree })}
-          className={clsx("rounded border px-2 py-1 text-xs font-medium", address.tree ? ACTIVE_CLASS : INACTIVE_CLASS)}
-        >
-          Tree
-        </button>
+        <label className="flex items-center gap-2">
+          <input
+            type="checkbox"
+            checked={address.flat === true}
+            onChange={(event) => changeAddress({ flat: event.target.checked })}
+            className="size-4 accent-accent"
+          />
+          List sub-runs like all other runs
+        </label>
       </div>
     </>
-  );
-}
-
-function Pill({ status, isActive, onSelect }: { status: Status | undefined; isActive: boolean; onSelect: () => void }) {
-  const name = status ?? "all";
-  return (
-    <button
-      type="button"
-      aria-pressed={isActive}
-      onClick={onSelect}
-      className={clsx("rounded-full border px-2 py-0.5 text-xs font-medium", isActive ? ACTIVE_CLASS : INACTIVE_CLASS)}
-    >
-      {name[0]?.toUpperCase()}
-      {name.slice(1)}
-    </button>
   );
 }
 
@@ -96,21 +132,63 @@ interface SelectProps {
 
 function Select({ label, allLabel, value, options, onSelect }: SelectProps) {
   return (
-    <select
-      aria-label={label}
-      value={value ?? ""}
-      onChange={(event) => onSelect(event.target.value || undefined)}
-      className={clsx(
-        "min-w-0 flex-1 rounded border bg-app-raised px-1.5 py-1 text-xs",
-        value === undefined ? "border-line text-ink-dull" : "border-accent text-ink",
+    <label className="flex flex-col gap-1 text-11 text-text-3">
+      {label}
+      <select
+        aria-label={label}
+        value={value ?? ""}
+        onChange={(event) => onSelect(event.target.value || undefined)}
+        className="h-(--control-h) min-w-0 rounded-2 border border-border-strong bg-bg-pop px-1.5 text-12 text-text"
+      >
+        <option value="">{allLabel}</option>
+        {options.map((option) => (
+          <option key={option.value} value={option.value}>
+            {option.label}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
+/** The filters in effect, each with a button that removes it. */
+export function FilterChips({ seenRuns }: { seenRuns: readonly Run[] }) {
+  const address = useAddress();
+  const changeAddress = useChangeAddress();
+  const channels = useQuery(channelsQuery).data?.channels;
+  if (!isFiltered(address)) return null;
+  const channel = channelOptions(channels, seenRuns, address.channel).find(({ value }) => value === address.channel);
+  return (
+    <div className="flex flex-wrap items-center gap-1.5">
+      {address.of !== undefined && (
+        <Chip text={`Worker is ${address.of}`} onRemove={() => changeAddress({ of: undefined })} />
       )}
-    >
-      <option value="">{allLabel}</option>
-      {options.map((option) => (
-        <option key={option.value} value={option.value}>
-          {option.label}
-        </option>
+      {filterChips(address).map(({ key, text, change }) => (
+        <Chip key={key} text={text} onRemove={() => changeAddress(change)} />
       ))}
-    </select>
+      {channel && <Chip text={`Channel is ${channel.label}`} onRemove={() => changeAddress({ channel: undefined })} />}
+      <button
+        type="button"
+        title="Clear all filters"
+        onClick={() => changeAddress(NO_FILTER)}
+        className="px-1 text-12 text-accent-text hover:underline"
+      >
+        Clear
+      </button>
+    </div>
+  );
+}
+
+function Chip({ text, onRemove }: { text: string; onRemove: () => void }) {
+  return (
+    <button
+      type="button"
+      title="Remove this filter"
+      onClick={onRemove}
+      className="flex h-5 max-w-full items-center gap-1 rounded-1 bg-n-4 px-1.5 text-11 font-medium text-text-2 hover:bg-n-6"
+    >
+      <span className="truncate">{text}</span>
+      <span aria-hidden>×</span>
+    </button>
   );
 }

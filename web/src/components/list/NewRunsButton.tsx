@@ -24,7 +24,7 @@ export function NewRunsButton({
       <button
         type="button"
         onClick={onScrollUp}
-        className="mt-2 h-6 rounded-full bg-accent px-3 text-xs font-medium text-accent-ink shadow"
+        className="mt-2 h-6 rounded-full bg-accent px-3 text-12 font-medium text-on-accent shadow-(--shadow-2)"
       >
         ↑ {count} new
       </button>

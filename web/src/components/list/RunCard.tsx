@@ -1,16 +1,17 @@
 import clsx from "clsx";
 import { type MouseEvent, memo } from "react";
 import type { Run } from "@/api";
-import { StatusBadge } from "@/components/ui/Badge";
+import { StatusIcon } from "@/components/ui/Badge";
 import { Highlighted } from "@/components/ui/Highlighted";
-import { TimeAgo, Duration } from "@/components/ui/Time";
+import { Count } from "@/components/ui/Count";
+import { Icon } from "@/components/ui/Icon";
+import { Age, Duration } from "@/components/ui/Time";
 import { costOf } from "@/views/amounts";
-import { MAX_INDENT, taskHits } from "@/views/runRows";
+import { cardNote, MAX_INDENT, showsElapsed, taskHits } from "@/views/runRows";
 
 /** No card shows more of a task. */
 const TASK_CHARS = 400;
-/** In a narrow column, the owner matters more than duration and cost. */
-const WIDE_ONLY_CLASS = "hidden @min-[21rem]:inline";
+const NOTE_COLORS = { failed: "text-failed-text", waiting: "text-waiting-text" };
 
 export interface CardActions {
   hrefOf: (runId: string) => string;
@@ -23,7 +24,7 @@ interface RunCardProps {
   run: Run;
   depth: number;
   isExpanded: boolean;
-  /** Whether the list is a tree, with sub-runs below their run. */
+  /** Whether sub-runs are below their run, and not runs of the list like all others. */
   isTree: boolean;
   isSelected: boolean;
   /** Whether the Tab key stops here. Only one card of the list is a tab stop, so that the Tab key does not visit thousands. */
@@ -49,13 +50,17 @@ export const RunCard = memo(function RunCard({
     event.preventDefault();
     actions.onSelect(run.id, event.detail === 0);
   };
-  const { task, snippetRest } = taskHits(run);
+  const hasFold = isTree && run.children > 0;
   return (
     <div
-      className={clsx("flex h-full border-b border-line", isSelected ? "bg-app-selected" : "hover:bg-app-hover")}
-      style={depth ? { paddingInlineStart: `${Math.min(depth, MAX_INDENT) * 14}px` } : undefined}
+      className={clsx(
+        "relative h-full",
+        isSelected
+          ? "bg-accent-bg before:absolute before:inset-y-0 before:left-0 before:w-0.5 before:bg-n-8 group-data-[zone=list]/zone:before:bg-accent-line"
+          : "hover:bg-bg-hover",
+      )}
     >
-      {isTree && <ExpandButton run={run} isExpanded={isExpanded} isTabStop={isTabStop} onToggle={actions.onToggle} />}
+      {depth > 0 && <Rail depth={depth} />}
       <a
         href={actions.hrefOf(run.id)}
         onClick={select}
@@ -63,133 +68,151 @@ export const RunCard = memo(function RunCard({
         aria-current={isSelected ? "true" : undefined}
         tabIndex={isTabStop ? 0 : -1}
         draggable={false}
+        style={depth > 0 ? { paddingLeft: indentOf(depth) } : undefined}
         className={clsx(
-          "flex min-w-0 flex-1 flex-col justify-center gap-1 py-1.5 pr-3 -outline-offset-2",
-          isTree ? "pl-1" : "pl-3",
+          "flex h-full -outline-offset-2",
+          depth > 0 ? "items-center gap-2 pr-3 text-12" : "gap-2.5 pr-3 pl-3.5",
         )}
       >
-        <span
-          title={run.task.slice(0, 1_000)}
-          className="line-clamp-2 text-[13px] leading-[18px] font-medium break-words text-ink"
-        >
-          {!isTree && run.parent_run_id !== null && (
-            <span className="text-ink-faint" title="Sub-run of another run">
-              ↳{" "}
-            </span>
-          )}
-          {run.snippet === null ? task.slice(0, TASK_CHARS) : <Highlighted text={cutTask(task)} />}
-        </span>
-        {snippetRest !== null && <Snippet text={snippetRest} />}
-        <Facts run={run} showsOwner={showsOwner} isSelected={isSelected} />
+        {depth > 0 ? (
+          <SubRunLine run={run} hasFold={hasFold} />
+        ) : (
+          <CardLines run={run} isTree={isTree} hasFold={hasFold} showsOwner={showsOwner} />
+        )}
       </a>
+      {hasFold && (
+        <FoldButton
+          run={run}
+          isExpanded={isExpanded}
+          onToggle={actions.onToggle}
+          className={depth > 0 ? "top-1/2 -translate-y-1/2" : "bottom-[7px] coarse:bottom-[11px]"}
+        />
+      )}
     </div>
   );
 });
 
+const indentOf = (depth: number) => 40 + (Math.min(depth, MAX_INDENT) - 1) * 16;
+
+/** The line that connects a sub-run with its run. */
+function Rail({ depth }: { depth: number }) {
+  const left = indentOf(depth) - 18.5;
+  return (
+    <>
+      <i aria-hidden className="absolute inset-y-0 w-px bg-n-6" style={{ left }} />
+      <i aria-hidden className="absolute top-1/2 h-px w-2.5 bg-n-6" style={{ left }} />
+    </>
+  );
+}
+
+function SubRunLine({ run, hasFold }: { run: Run; hasFold: boolean }) {
+  return (
+    <>
+      <StatusIcon status={run.status} interrupted={run.interrupted} waitsFor={run.waits_for} className="size-[13px]" />
+      <span title={run.task.slice(0, 1_000)} className="min-w-0 flex-1 truncate text-text-2">
+        {run.task.slice(0, TASK_CHARS) || run.name}
+      </span>
+      <span className={clsx("text-text-3 tabular-nums", hasFold && "pl-12")}>
+        <Elapsed run={run} />
+      </span>
+    </>
+  );
+}
+
+interface LinesProps {
+  run: Run;
+  isTree: boolean;
+  hasFold: boolean;
+  showsOwner: boolean;
+}
+
+function CardLines({ run, isTree, hasFold, showsOwner }: LinesProps) {
+  const { task, snippetRest } = taskHits(run);
+  const note = cardNote(run, showsOwner ? run.agent_id : null);
+  const cost = costOf(run);
+  return (
+    <>
+      <span className="flex pt-4 coarse:pt-5">
+        <StatusIcon status={run.status} interrupted={run.interrupted} waitsFor={run.waits_for} />
+      </span>
+      <span className="flex min-w-0 flex-1 flex-col justify-center border-b border-border">
+        <span className="flex items-center gap-2 leading-[18px]">
+          <span title={run.task.slice(0, 1_000)} className="min-w-0 flex-1 truncate font-medium">
+            {!isTree && run.parent_run_id !== null && (
+              <span className="text-text-3" title="Sub-run of another run">
+                ↳{" "}
+              </span>
+            )}
+            {run.snippet === null ? task.slice(0, TASK_CHARS) || run.name : <Highlighted text={cutTask(task)} />}
+          </span>
+          {run.pinned && <Icon name="pin" label="Pinned" className="size-3 text-icon" />}
+          <span className="text-12 text-text-3 tabular-nums">
+            <Elapsed run={run} />
+          </span>
+        </span>
+        {snippetRest !== null && <Snippet text={snippetRest} />}
+        <span className="flex items-center gap-2 text-12 leading-[17px] text-text-3 tabular-nums">
+          <span title={note.text} className={clsx("min-w-0 flex-1 truncate", note.tone && NOTE_COLORS[note.tone])}>
+            {note.text}
+          </span>
+          {run.snippet !== null && run.search_stopped_at !== null && (
+            <span title="This run has more text than is indexed: the search finds nothing after this event">
+              searched to #{run.search_stopped_at}
+            </span>
+          )}
+          {cost && (
+            <span title={cost.full} className={clsx(hasFold && "min-w-11 pl-12 text-right")}>
+              {cost.short}
+            </span>
+          )}
+          {!cost && hasFold && <span className="w-11" />}
+        </span>
+      </span>
+    </>
+  );
+}
+
+/** How long an active run has taken, or how long ago the run started. */
+function Elapsed({ run }: { run: Run }) {
+  return showsElapsed(run) ? <Duration from={run.started_at} to={null} ms={null} /> : <Age at={run.started_at} />;
+}
+
 /** Cut the task, without half a highlight at its end. */
 const cutTask = (task: string) => task.slice(0, TASK_CHARS).replace(/\uE000[^\uE001]*$/, "");
 
-function ExpandButton({
-  run,
-  isExpanded,
-  isTabStop,
-  onToggle,
-}: {
+interface FoldProps {
   run: Run;
   isExpanded: boolean;
-  isTabStop: boolean;
   onToggle: (runId: string) => void;
-}) {
-  if (run.children === 0) return <span className="w-6 shrink-0" />;
+  className: string;
+}
+
+/** The number of sub-runs, which shows or hides them. Arrow keys do the same, so that the Tab key has one stop. */
+function FoldButton({ run, isExpanded, onToggle, className }: FoldProps) {
   const label = isExpanded ? "Hide sub-runs" : "Show sub-runs";
   return (
     <button
       type="button"
       aria-label={label}
       aria-expanded={isExpanded}
-      title={`${label} (${run.children})`}
-      tabIndex={isTabStop ? 0 : -1}
+      title={`${label} (${run.children.toLocaleString("en")})`}
+      tabIndex={-1}
       onClick={() => onToggle(run.id)}
-      className="w-6 shrink-0 text-ink-dull -outline-offset-2 hover:text-ink"
+      className={clsx(
+        "absolute right-[60px] flex h-[17px] items-center gap-0.5 rounded-1 bg-n-4 pr-1.5 pl-0.5 text-11 text-text-2 tabular-nums hover:bg-n-6",
+        className,
+      )}
     >
-      <span aria-hidden>{isExpanded ? "▾" : "▸"}</span>
+      <Icon name={isExpanded ? "down" : "right"} className="size-[11px] stroke-[2.25]" />
+      <Count text={run.children > 999 ? "999+" : String(run.children)} />
     </button>
   );
 }
 
 function Snippet({ text }: { text: string }) {
   return (
-    <span className="line-clamp-2 text-xs leading-4 break-words text-ink-dull">
+    <span className="line-clamp-2 text-12 leading-[17px] break-words text-text-2">
       <Highlighted text={text} />
     </span>
-  );
-}
-
-function Facts({ run, showsOwner, isSelected }: { run: Run; showsOwner: boolean; isSelected: boolean }) {
-  const cost = costOf(run);
-  return (
-    <span
-      className={clsx(
-        "flex items-center gap-2 text-xs leading-[18px] whitespace-nowrap tabular-nums",
-        isSelected ? "text-ink-dull" : "text-ink-faint",
-      )}
-    >
-      <StatusBadge status={run.status} interrupted={run.interrupted} waitsFor={run.waits_for} isOutlined={isSelected} />
-      <Origin run={run} owner={showsOwner ? run.agent_id : null} />
-      {run.pinned && <Pin />}
-      {run.snippet !== null && run.search_stopped_at !== null && (
-        <span title="This run has more text than is indexed: the search finds nothing after this event">
-          searched to #{run.search_stopped_at}
-        </span>
-      )}
-      {cost && (
-        <span title={cost.full} className={WIDE_ONLY_CLASS}>
-          {cost.short}
-        </span>
-      )}
-      {run.status !== "queued" && (
-        <span className={WIDE_ONLY_CLASS}>
-          <Duration from={run.started_at} to={run.completed_at} ms={run.duration_ms} />
-        </span>
-      )}
-      <TimeAgo at={run.started_at} />
-    </span>
-  );
-}
-
-/** The channel and the owner of a run. A long badge is truncated too, but keeps its first word. */
-function Origin({ run, owner }: { run: Run; owner: string | null }) {
-  const isBadgeLong = Boolean(run.waits_for?.length);
-  const channel = run.channel_id === null ? null : (run.channel_name ?? run.channel_id);
-  return (
-    <span className={clsx("flex", isBadgeLong ? "flex-auto" : "flex-1", channel === null ? "min-w-0" : "min-w-14")}>
-      <span className={clsx("flex min-w-0 gap-2", isBadgeLong ? "max-w-36" : "flex-1")}>
-        {channel !== null && (
-          <span
-            className={clsx(
-              "shrink-0 truncate",
-              owner === null ? "max-w-full" : isBadgeLong ? "max-w-20" : "max-w-1/2",
-            )}
-            title={`Channel: ${channel}`}
-          >
-            {channel}
-          </span>
-        )}
-        {owner !== null && (
-          <span className="truncate" title={`Owner: ${owner}`}>
-            {owner}
-          </span>
-        )}
-      </span>
-    </span>
-  );
-}
-
-function Pin() {
-  return (
-    <svg role="img" aria-label="Pinned" viewBox="0 0 16 16" className="size-3 shrink-0 fill-current">
-      <title>Pinned: kept when old runs are pruned</title>
-      <path d="M5 1h6v1l-1 1v4l2 2v1H8.5v4.5L8 15.5l-.5-1V10H4V9l2-2V3L5 2z" />
-    </svg>
   );
 }

@@ -1,6 +1,7 @@
-import { keepPreviousData, useInfiniteQuery } from "@tanstack/react-query";
+import { keepPreviousData, useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import {
+  countsQuery,
   isTransient,
   LIST_POLL_MS,
   pollMs,
@@ -14,7 +15,7 @@ import { useBranches } from "@/components/list/useBranches";
 import type { CardActions } from "@/components/list/RunCard";
 import { CardList } from "@/components/list/CardList";
 import { useSelectedRun } from "@/components/list/useSelectedRun";
-import { Filters } from "@/components/list/Filters";
+import { FilterChips, FilterMenu, StatusPills } from "@/components/list/Filters";
 import { useListShortcuts } from "@/components/list/useListShortcuts";
 import { EmptyList, Placeholders } from "@/components/list/EmptyList";
 import { useExpandPath } from "@/components/list/useExpandPath";
@@ -23,6 +24,7 @@ import { SearchBox } from "@/components/list/SearchBox";
 import { ErrorMessage } from "@/components/ui/ErrorMessage";
 import { enterZone } from "@/shortcuts";
 import { filterOf, useRunHref, useAddress } from "@/useAddress";
+import { totalText } from "@/views/filterOptions";
 import { rowsOf, runsOf } from "@/views/runRows";
 
 const NONE: ReadonlySet<string> = new Set();
@@ -38,6 +40,11 @@ export function RunList() {
     placeholderData: keepPreviousData,
     refetchInterval: ({ state }) => (isTransient(state.error) ? LIST_POLL_MS : pollEveryMs),
   });
+  const counts = useQuery({
+    ...countsQuery(filter),
+    placeholderData: keepPreviousData,
+    refetchInterval: pollEveryMs,
+  }).data;
   const pages = query.data?.pages ?? NO_PAGES;
   const [expanded, setExpanded] = useState(NONE);
   const isTree = filter.roots === true;
@@ -79,9 +86,13 @@ export function RunList() {
   }, [rows.length, canFetchNext, fetchNext]);
   return (
     <>
-      <div className="flex shrink-0 flex-col gap-2 px-3 py-2">
-        <SearchBox onEnter={() => boxRef.current?.querySelector<HTMLElement>('[data-run][tabindex="0"]')?.focus()} />
-        <Filters total={pages[0]?.total} seenRuns={seenRuns} />
+      <div className="flex shrink-0 flex-col gap-2 border-b border-border px-3 pt-2.5 pb-2">
+        <div className="flex gap-1.5">
+          <SearchBox onEnter={() => boxRef.current?.querySelector<HTMLElement>('[data-run][tabindex="0"]')?.focus()} />
+          <FilterMenu seenRuns={seenRuns} />
+        </div>
+        <StatusPills counts={counts} />
+        <FilterChips seenRuns={seenRuns} />
       </div>
       {query.isError && (!query.data || isRefused(query)) && (
         <ErrorMessage error={query.error} onRetry={() => void query.refetch()} />
@@ -101,7 +112,25 @@ export function RunList() {
         />
       )}
       {query.isFetchNextPageError && runs.length > 0 && <ErrorMessage error={query.error} onRetry={fetchNext} />}
+      <footer className="mt-auto flex h-7 shrink-0 items-center gap-2.5 border-t border-border px-3 text-11 whitespace-nowrap text-text-3">
+        <Hint keys={["j", "k"]}>move</Hint>
+        <Hint keys={["→"]}>unfold</Hint>
+        <Hint keys={["[", "]"]}>failures</Hint>
+        <span className="flex-1" />
+        {pages[0] && <span className="tabular-nums">{totalText(pages[0].total)}</span>}
+      </footer>
     </>
+  );
+}
+
+function Hint({ keys, children }: { keys: readonly string[]; children: string }) {
+  return (
+    <span aria-hidden className="flex items-center gap-1 coarse:hidden">
+      {keys.map((key) => (
+        <kbd key={key}>{key}</kbd>
+      ))}
+      {children}
+    </span>
   );
 }
 

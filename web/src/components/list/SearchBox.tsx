@@ -1,4 +1,5 @@
 import { useEffect, useRef, useState } from "react";
+import { Icon } from "@/components/ui/Icon";
 import { useShortcuts } from "@/shortcuts";
 import { useChangeAddress, useAddress } from "@/useAddress";
 
@@ -36,15 +37,8 @@ export function SearchBox({ onEnter }: { onEnter: () => void }) {
     "/": () => fieldRef.current?.select(),
   });
   return (
-    <div className="relative">
-      <svg
-        aria-hidden
-        viewBox="0 0 16 16"
-        className="pointer-events-none absolute top-1/2 left-2 size-3.5 -translate-y-1/2 fill-none stroke-ink-faint stroke-[1.5]"
-      >
-        <circle cx="7" cy="7" r="4.5" />
-        <path d="m10.5 10.5 4 4" />
-      </svg>
+    <div className="relative min-w-0 flex-1">
+      <Icon name="search" className="pointer-events-none absolute top-1/2 left-2 size-3.5 -translate-y-1/2 text-icon" />
       <input
         ref={fieldRef}
         type="search"
@@ -67,13 +61,10 @@ export function SearchBox({ onEnter }: { onEnter: () => void }) {
             onEnter();
           }
         }}
-        className="w-full rounded border border-line bg-app-raised py-1 pr-2 pl-7 text-sm text-ink placeholder:text-ink-faint"
+        className="h-(--control-h) w-full rounded-2 border border-border-strong bg-bg-pop pr-2 pl-7 text-12 placeholder:text-text-3 coarse:text-16"
       />
       {text === "" && (
-        <kbd
-          aria-hidden
-          className="pointer-events-none absolute top-1/2 right-2 -translate-y-1/2 rounded border border-line px-1 font-mono text-[10px] text-ink-faint"
-        >
+        <kbd aria-hidden className="pointer-events-none absolute top-1/2 right-1.5 -translate-y-1/2">
           /
         </kbd>
       )}

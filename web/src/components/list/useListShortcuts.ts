@@ -34,7 +34,8 @@ export function useListShortcuts({
     else moveFrom(index, direction);
   };
   const setExpanded = (isExpanded: boolean) => {
-    const row = rows[indexOf(rows, selectedId)];
+    const focused = document.activeElement instanceof HTMLElement ? document.activeElement.dataset.run : undefined;
+    const row = rows[indexOf(rows, focused ?? selectedId)];
     if (row?.kind === "run" && row.run.children > 0 && row.isExpanded !== isExpanded) onToggle?.(row.key);
   };
   useShortcuts("list", {

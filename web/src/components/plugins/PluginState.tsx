@@ -5,11 +5,11 @@ import { messageParts, STATE_LABELS, stateReason } from "@/views/plugins";
 
 /** Color is for a plugin that works or needs the user. */
 const COLORS: Record<Plugin["status"], string> = {
-  ready: "text-done",
-  starting: "text-running",
-  stopped: "text-quiet",
-  error: "text-failed",
-  not_allowed: "text-waiting",
+  ready: "text-done-text",
+  starting: "text-running-text",
+  stopped: "text-queued-text",
+  error: "text-failed-text",
+  not_allowed: "text-waiting-text",
 };
 
 /** The state of a plugin in a word. */
@@ -51,7 +51,7 @@ export function PluginReason({ plugin }: { plugin: Plugin }) {
 export function Message({ text }: { text: string }) {
   return messageParts(text).map((part, index) =>
     part.isCode ? (
-      <code key={index} className="font-mono text-xs text-ink">
+      <code key={index} className="font-mono text-xs text-text">
         {part.text}
       </code>
     ) : (

@@ -22,11 +22,11 @@ export function PluginsDialog({ onClose, onRun }: PluginsDialogProps) {
       {query.isPending && <Loading subject="plugins" />}
       {query.isError && <ErrorMessage error={query.error} onRetry={() => void query.refetch()} />}
       {query.data?.plugins.length === 0 && (
-        <p className="text-ink-dull">
+        <p className="text-text-2">
           <Message text="No plugins yet. `shopfloor plugins new NAME` creates one: a program of its own that accepts tasks." />
         </p>
       )}
-      <ul aria-label="Plugins" className="flex flex-col divide-y divide-line empty:hidden">
+      <ul aria-label="Plugins" className="flex flex-col divide-y divide-border empty:hidden">
         {query.data?.plugins.map((plugin) => (
           <PluginItem key={plugin.folder} plugin={plugin} onRun={onRun} />
         ))}
@@ -48,8 +48,8 @@ function PluginItem({ plugin, onRun }: { plugin: Plugin; onRun: (name: string) =
     <li className="flex flex-col gap-1.5 py-3 first:pt-0 last:pb-0">
       <div className="flex flex-wrap items-center gap-x-2 gap-y-1">
         <h3 className="font-semibold break-words">{title}</h3>
-        {title !== name && <span className="font-mono text-xs text-ink-dull">{name}</span>}
-        {version && <span className="text-xs text-ink-faint tabular-nums">{version}</span>}
+        {title !== name && <span className="font-mono text-xs text-text-2">{name}</span>}
+        {version && <span className="text-xs text-text-3 tabular-nums">{version}</span>}
         <PluginState status={status} />
         <span className="flex-1" />
         {canRun && (
@@ -58,10 +58,10 @@ function PluginItem({ plugin, onRun }: { plugin: Plugin; onRun: (name: string) =
           </Button>
         )}
       </div>
-      {description && <p className="break-words text-ink-dull">{description}</p>}
+      {description && <p className="break-words text-text-2">{description}</p>}
       <PluginReason plugin={plugin} />
       {tools.length > 0 && (
-        <p className="flex flex-wrap items-center gap-1.5 text-xs text-ink-dull">
+        <p className="flex flex-wrap items-center gap-1.5 text-xs text-text-2">
           Tools
           {tools.map((tool) => (
             <Tag key={tool.name} title={tool.description ?? ""}>
@@ -70,7 +70,7 @@ function PluginItem({ plugin, onRun }: { plugin: Plugin; onRun: (name: string) =
           ))}
         </p>
       )}
-      <p className="font-mono text-xs break-all text-ink-faint">{folder}</p>
+      <p className="font-mono text-xs break-all text-text-3">{folder}</p>
     </li>
   );
 }

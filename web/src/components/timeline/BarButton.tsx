@@ -4,15 +4,14 @@ import type { Span } from "@/api";
 import { type Bar, barName, type Ending, isWait } from "@/views/timeChart";
 import { formatDuration } from "@/views/time";
 
-const KINDS: Record<Span["kind"], { word: string; color: string }> = {
-  step: { word: "step", color: "bg-quiet-back text-quiet" },
-  tool: { word: "tool", color: "bg-waiting-back text-waiting" },
-  run: { word: "sub-run", color: "bg-nested-back text-nested" },
+export const KINDS: Record<Span["kind"], { word: string; color: string }> = {
+  step: { word: "step", color: "bg-cat-2" },
+  tool: { word: "tool", color: "bg-n-8" },
+  run: { word: "sub-run", color: "bg-cat-3" },
 };
-const ENDINGS: Record<Ending, string> = { failed: "bg-failed-back text-failed", cancelled: "bg-quiet-back text-quiet" };
+const ENDINGS: Record<Ending, string> = { failed: "bg-failed", cancelled: "bg-n-7" };
 /** Stripes for a bar that only waits. */
-export const STRIPES =
-  "bg-[repeating-linear-gradient(135deg,var(--waiting-back)_0_4px,var(--app)_4px_8px)] text-waiting";
+export const STRIPES = "bg-[repeating-linear-gradient(135deg,var(--waiting)_0_2px,var(--bg-side)_2px_4px)]";
 
 interface Props {
   bar: Bar;
@@ -34,7 +33,7 @@ export const BarButton = memo(function BarButton({ bar, ending, top, isTabStop, 
   const label = `${name}, ${isWaiting ? "waiting" : kind.word}, ${bar.isOpen ? "open for " : ""}${formatDuration(bar.ms)}${bar.count > 1 ? " in total" : ""}${ending ? `, ${ending}` : ""}`;
   return (
     <li
-      className="@container absolute h-4 min-w-0.5"
+      className="absolute h-[7px] min-w-0.5"
       style={{ top, left: `min(${from * 100}%, calc(100% - 2px))`, width: `${(to - from) * 100}%` }}
     >
       <button
@@ -51,14 +50,11 @@ export const BarButton = memo(function BarButton({ bar, ending, top, isTabStop, 
         }}
         onClick={() => onEvent(span.seq)}
         className={clsx(
-          "block h-full w-full overflow-hidden text-left text-[10px]/4 whitespace-nowrap ring-1 ring-current/45 ring-inset hover:ring-current focus-visible:z-10",
+          "block h-full w-full rounded-[1.5px] hover:brightness-90 focus-visible:z-10",
           ending ? ENDINGS[ending] : isWaiting ? STRIPES : kind.color,
-          bar.isOpen ? "rounded-l-sm border-r-2 border-running" : "rounded-sm",
+          bar.isOpen && "rounded-r-none border-r-2 border-running",
         )}
-      >
-        {/* Narrow bars have no room for a name. */}
-        <span className="hidden px-1 @min-[2.25rem]:inline">{name}</span>
-      </button>
+      />
     </li>
   );
 });

@@ -1,20 +1,21 @@
 import clsx from "clsx";
-import { useMemo, useState } from "react";
-import type { RunDetail, Spans } from "@/api";
+import { useMemo, useState, useSyncExternalStore } from "react";
+import type { RunDetail, RunLog, Spans } from "@/api";
+import type { ViewSync } from "@/components/detail/viewSync";
 import { useNow } from "@/components/ui/Time";
 import type { Break } from "@/views/timeAxis";
 import { type Bar, barName, type Chart, chartOf, type Ending, endingOf, isWait, lanesOf } from "@/views/timeChart";
 import { isActive } from "@/views/detail";
 import { formatClock, formatDuration } from "@/views/time";
-import { BarButton, STRIPES } from "./BarButton";
+import { BarButton, KINDS, STRIPES } from "./BarButton";
 
-const LANE_PX = 18;
-const MAX_VISIBLE_LANES = 12;
+const LANE_PX = 10;
+const MAX_VISIBLE_LANES = 6;
 /** With more breaks than this, their labels would overlap. */
 const MAX_BREAK_LABELS = 4;
 /** Drawn over the bars, so that a bar that spans a break looks cut. */
 const BREAK_CLASS =
-  "pointer-events-none absolute inset-y-0 border-x border-dashed border-ink-faint bg-[repeating-linear-gradient(115deg,var(--app)_0_2px,transparent_2px_8px)]";
+  "pointer-events-none absolute inset-y-0 border-x border-dashed border-icon bg-[repeating-linear-gradient(115deg,var(--bg)_0_2px,transparent_2px_8px)]";
 
 interface Props {
   spans: Spans;
@@ -22,12 +23,14 @@ interface Props {
   /** Events by which something ended because the run was cancelled. */
   cancelledBy: ReadonlySet<number>;
   onEvent: (seq: number) => void;
+  sync: ViewSync;
+  log: RunLog;
 }
 
 /** The chart of where the time went. It grows while the run is active. */
-export function TimeChart({ spans, run, cancelledBy, onEvent }: Props) {
+export function TimeChart({ spans, run, cancelledBy, onEvent, sync, log }: Props) {
   const lanes = useMemo(() => lanesOf(spans), [spans]);
-  const chartProps = { cancelledBy, onEvent };
+  const chartProps = { cancelledBy, onEvent, sync, log };
   if (isActive(run.status) && spans.ended_at === null)
     return <GrowingChart lanes={lanes} isWaiting={run.status === "waiting"} {...chartProps} />;
   const chart = chartOf(lanes, null, false);
@@ -46,17 +49,24 @@ function GrowingChart({
 interface ChartProps {
   cancelledBy: ReadonlySet<number>;
   onEvent: (seq: number) => void;
+  sync: ViewSync;
+  log: RunLog;
 }
 
-function BarList({ chart, cancelledBy, onEvent }: { chart: Chart } & ChartProps) {
+function BarList({ chart, cancelledBy, onEvent, sync, log }: { chart: Chart } & ChartProps) {
   const [hoveredSeq, setHoveredSeq] = useState<number | null>(null);
   const [focusedSeq, setFocusedSeq] = useState<number | null>(null);
   const bars = chart.bars;
   const endingOfBar = ({ span }: Bar) => endingOf(span, cancelledBy);
   const focusedIndex = bars.findIndex((bar) => bar.span.seq === focusedSeq);
   return (
-    <div className={clsx("flex max-h-1/2 flex-col border-b border-line px-3 pb-1.5", chart.lanes > 1 && "min-h-16")}>
-      <div className="min-h-0 overflow-x-hidden overflow-y-auto" style={{ maxHeight: MAX_VISIBLE_LANES * LANE_PX }}>
+    <div className="flex shrink-0 flex-col border-b border-border px-3 pt-2 pb-1.5">
+      <Legend chart={chart} />
+      <div
+        className="thin-scroll relative overflow-x-hidden overflow-y-auto"
+        style={{ height: Math.min(MAX_VISIBLE_LANES, Math.max(3, chart.lanes)) * LANE_PX + 4 }}
+      >
+        <VisibleFrame chart={chart} sync={sync} log={log} />
         <ol
           aria-label="Where the time went"
           className="relative"
@@ -75,7 +85,7 @@ function BarList({ chart, cancelledBy, onEvent }: { chart: Chart } & ChartProps)
             <li
               key={gap.from}
               title={idleText(gap)}
-              className="absolute inset-y-0 bg-app-hover"
+              className="absolute inset-y-0 bg-bg-hover"
               style={horizontalStyle(gap)}
             >
               <span className="sr-only">{idleText(gap)}</span>
@@ -99,21 +109,56 @@ function BarList({ chart, cancelledBy, onEvent }: { chart: Chart } & ChartProps)
         </ol>
       </div>
       <BreakLabels chart={chart} />
-      <p className="mt-1 flex h-4 gap-2 truncate text-xs/4 text-ink-faint tabular-nums">
+      <p className="mt-1 flex h-4 gap-2 truncate text-11/4 text-text-3 tabular-nums">
         <ChartCaption bar={bars.find((bar) => bar.span.seq === hoveredSeq)} endingOfBar={endingOfBar} chart={chart} />
       </p>
     </div>
   );
 }
 
+/** What the colors mean, as far as they are in the chart. */
+function Legend({ chart }: { chart: Chart }) {
+  const kinds = new Set(chart.bars.map((bar) => bar.span.kind));
+  return (
+    <div aria-hidden className="mb-1.5 flex items-baseline gap-2.5 text-11 whitespace-nowrap text-text-3">
+      <b className="flex-1 text-12 font-semibold text-text">Timeline</b>
+      {Object.entries(KINDS).map(
+        ([kind, { word, color }]) =>
+          kinds.has(kind as keyof typeof KINDS) && (
+            <span key={kind} className="flex items-baseline gap-1">
+              <i className={clsx("size-[7px] rounded-[2px]", color)} />
+              {word}
+            </span>
+          ),
+      )}
+    </div>
+  );
+}
+
+/** A frame around what the transcript shows now. */
+function VisibleFrame({ chart, sync, log }: { chart: Chart; sync: ViewSync; log: RunLog }) {
+  const { first, last } = useSyncExternalStore(sync.subscribe, sync.getVisible);
+  const [from, to] = [log.event(first)?.timestamp, log.event(last)?.timestamp];
+  if (!from || !to) return null;
+  const [left, right] = [chart.at(Date.parse(from)), chart.at(Date.parse(to))];
+  return (
+    <i
+      aria-hidden
+      data-frame
+      className="pointer-events-none absolute inset-y-0 min-w-1 rounded-[3px] border border-accent-line bg-accent-bg"
+      style={{ left: `min(${left * 100}%, calc(100% - 4px))`, width: `${(right - left) * 100}%` }}
+    />
+  );
+}
+
 const idleText = (gap: Break) => `Nothing happened for ${formatDuration(gap.ms)}`;
-const horizontalStyle = ({ from, to }: Break) => ({ cancelledBy: `${from * 100}%`, width: `${(to - from) * 100}%` });
+const horizontalStyle = ({ from, to }: Break) => ({ left: `${from * 100}%`, width: `${(to - from) * 100}%` });
 
 /** Labels with the real length of the breaks. */
 function BreakLabels({ chart }: { chart: Chart }) {
   if (chart.breaks.length === 0 || chart.breaks.length > MAX_BREAK_LABELS) return null;
   return (
-    <div aria-hidden className="relative h-3.5 text-[10px]/3.5 text-ink-faint">
+    <div aria-hidden className="relative h-3.5 text-[10px]/3.5 text-text-3">
       {chart.breaks.map((gap) => (
         <span
           key={gap.from}
@@ -140,7 +185,7 @@ function ChartCaption({
   if (bar) {
     return (
       <>
-        <span className="truncate text-ink">{barName(bar)}</span>
+        <span className="truncate text-text">{barName(bar)}</span>
         <span>
           {bar.isOpen ? "for " : ""}
           {formatDuration(bar.ms)}
@@ -149,7 +194,9 @@ function ChartCaption({
         <span>from {formatClock(bar.span.started_at)}</span>
         {isWait(bar.span) && <span>waiting</span>}
         {endingOfBar(bar) && (
-          <span className={endingOfBar(bar) === "failed" ? "text-failed" : "text-quiet"}>{endingOfBar(bar)}</span>
+          <span className={endingOfBar(bar) === "failed" ? "text-failed-text" : "text-queued-text"}>
+            {endingOfBar(bar)}
+          </span>
         )}
       </>
     );

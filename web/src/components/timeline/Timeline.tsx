@@ -5,6 +5,7 @@ import {
   pollMs,
   problemOf,
   type RunDetail,
+  type Spans,
   spansQuery,
   getLiveStream,
   TIMELINE_POLL_MS,
@@ -12,11 +13,12 @@ import {
   type TimelineRow,
   useConnection,
 } from "@/api";
+import type { ViewSync } from "@/components/detail/viewSync";
 import { Button } from "@/components/ui/Button";
 import { Loading } from "@/components/ui/EmptyState";
 import { ErrorMessage } from "@/components/ui/ErrorMessage";
 import { cancelReason, isActive } from "@/views/detail";
-import { lineOf } from "@/views/timelineRows";
+import { itemsOf } from "@/views/timelineRows";
 import { TimeChart } from "./TimeChart";
 import { TimelineLines } from "./TimelineLines";
 
@@ -26,46 +28,24 @@ interface Props {
   selectedSeq: number | undefined;
   /** Go to the event in the transcript. */
   onEvent: (seq: number) => void;
-  /** Called when the row of the selected event was scrolled into sight. */
-  onScrolled: () => void;
-  isOpen: boolean;
-  onToggle: () => void;
+  /** What the transcript shows now. */
+  sync: ViewSync;
   className: string | undefined;
 }
 
-/** The timeline of a run: a chart of where the time went, and a line for each event. */
-export function Timeline({ run, selectedSeq, onEvent, onScrolled, isOpen, onToggle, className }: Props) {
+/** The timeline of a run: a map of where the time went, and a line for each call. */
+export function Timeline({ run, selectedSeq, onEvent, sync, className }: Props) {
   return (
-    <section aria-label="Event timeline" className={clsx("flex min-h-0 flex-col overflow-hidden", className)}>
-      <h2 className="shrink-0">
-        <button
-          type="button"
-          aria-expanded={isOpen}
-          onClick={onToggle}
-          className="flex w-full items-center gap-1.5 px-3 py-1.5 text-left text-xs font-semibold text-ink-dull hover:bg-app-hover hover:text-ink"
-        >
-          <span aria-hidden className="w-3 text-ink-faint">
-            {isOpen ? "▾" : "▸"}
-          </span>
-          Timeline
-          {run.event_count > 0 && (
-            <span className="font-normal text-ink-faint tabular-nums">
-              {run.event_count.toLocaleString("en")} {run.event_count === 1 ? "entry" : "entries"}
-            </span>
-          )}
-        </button>
-      </h2>
-      {isOpen && <Content run={run} selectedSeq={selectedSeq} onEvent={onEvent} onScrolled={onScrolled} />}
+    <section
+      aria-label="Event timeline"
+      className={clsx("flex min-h-0 shrink-0 flex-col overflow-hidden bg-bg-side", className)}
+    >
+      <Content run={run} selectedSeq={selectedSeq} onEvent={onEvent} sync={sync} />
     </section>
   );
 }
 
-function Content({
-  run,
-  selectedSeq,
-  onEvent,
-  onScrolled,
-}: Pick<Props, "run" | "selectedSeq" | "onEvent" | "onScrolled">) {
+function Content({ run, selectedSeq, onEvent, sync }: Omit<Props, "className">) {
   const isRunActive = isActive(run.status);
   const poll = pollMs(useConnection(), TIMELINE_POLL_MS);
   // An active run may have new rows since the last fetch.
@@ -87,34 +67,45 @@ function Content({
     if (run.event_count > knownCount) refetchAll();
   }, [run.event_count, knownCount, refetchAll]);
   const reason = cancelReason(run);
-  const loadedRows = timeline.data?.rows;
-  const cancelledBy = useMemo(() => eventsOfCancellation(reason, loadedRows ?? []), [reason, loadedRows]);
+  const log = getLiveStream().log(run.id);
+  const items = useItems(timeline.data?.rows, spans.data, reason);
+  const cancelledBy = useMemo(
+    () =>
+      new Set(
+        items.flatMap((item) =>
+          (item.kind === "call" && item.ending === "cancelled") || (item.kind === "error" && item.isCancellation)
+            ? [item.lastSeq]
+            : [],
+        ),
+      ),
+    [items],
+  );
   if (timeline.isPending) return <Loading subject="the timeline" />;
   if (!timeline.data) return <ErrorMessage error={timeline.error} onRetry={() => void timeline.refetch()} />;
   const { rows, more: hasMore } = timeline.data;
   if (rows.length === 0) {
     return (
-      <p className="px-3 py-2 text-ink-faint">{isRunActive ? "Nothing has happened yet." : "Nothing was recorded."}</p>
+      <p className="px-3 py-2 text-text-3">{isRunActive ? "Nothing has happened yet." : "Nothing was recorded."}</p>
     );
   }
   return (
     <>
       {spans.data && spans.data.spans.length > 0 && (
-        <TimeChart spans={spans.data} run={run} cancelledBy={cancelledBy} onEvent={onEvent} />
+        <TimeChart spans={spans.data} run={run} cancelledBy={cancelledBy} onEvent={onEvent} sync={sync} log={log} />
       )}
       {spans.isError && !spans.data && (
-        <p className="flex shrink-0 items-center gap-2 border-b border-line px-3 pb-1.5 text-xs text-ink-faint">
+        <p className="flex shrink-0 items-center gap-2 border-b border-border px-3 py-1.5 text-12 text-text-3">
           Could not load where the time went: {problemOf(spans.error, 0).message}
           <Button onClick={() => void spans.refetch()}>Try again</Button>
         </p>
       )}
       <TimelineLines
-        rows={rows}
-        cancelReason={reason}
+        items={items}
+        log={log}
         selectedSeq={selectedSeq}
+        sync={sync}
         isGrowing={isRunActive}
         onEvent={onEvent}
-        onScrolled={onScrolled}
         hasMore={hasMore}
         fetchMore={hasMore && !timeline.isFetching && !timeline.isError ? () => void timeline.refetch() : null}
       />
@@ -123,11 +114,14 @@ function Content({
   );
 }
 
-/** Return the events by which something ended only because the run was cancelled. */
-function eventsOfCancellation(reason: string | null, rows: readonly TimelineRow[]): ReadonlySet<number> {
-  return new Set(
-    reason === null ? [] : rows.filter((row) => lineOf(row, reason).tone === "cancelled").map((row) => row.seq),
+const NO_ROWS: readonly TimelineRow[] = [];
+
+function useItems(rows: readonly TimelineRow[] = NO_ROWS, spans: Spans | undefined, reason: string | null) {
+  const spansBySeq = useMemo(
+    () => new Map((spans?.spans ?? []).filter(({ count = 1 }) => count === 1).map((span) => [span.seq, span])),
+    [spans],
   );
+  return useMemo(() => itemsOf(rows, reason, spansBySeq), [rows, spansBySeq, reason]);
 }
 
 /** Call a function when the run ends: its last rows can be fetched then. */

@@ -1,56 +1,56 @@
-import { useVirtualizer } from "@tanstack/react-virtual";
-import { useEffect, useMemo, useRef, useState } from "react";
-import type { TimelineRow } from "@/api";
-import { lineOf, indexOfEvent } from "@/views/timelineRows";
+import { defaultRangeExtractor, useVirtualizer } from "@tanstack/react-virtual";
+import { useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
+import type { RunLog } from "@/api";
+import type { ViewSync } from "@/components/detail/viewSync";
+import { indexOfEvent, longestMs, type TimelineItem } from "@/views/timelineRows";
 import { TimelineLine } from "./TimelineLine";
 
 const ROW_PX = 24;
-/** The rows never get less height than this. */
-const MIN_HEIGHT_PX = 96;
 /** Closer to the end than this counts as at the end. */
 const NEAR_END_PX = 32;
 /** How many rows before the last one the next rows are fetched. */
 const FETCH_AHEAD_ROWS = 200;
 
 interface Props {
-  rows: readonly TimelineRow[];
-  /** Why the run was cancelled; null if it was not. */
-  cancelReason: string | null;
+  items: readonly TimelineItem[];
+  log: RunLog;
   selectedSeq: number | undefined;
+  sync: ViewSync;
   /** Whether rows are still added, so that the view starts at the end. */
   isGrowing: boolean;
   onEvent: (seq: number) => void;
-  /** Called when the row of the selected event was scrolled into sight. */
-  onScrolled: () => void;
   /** Whether there are later rows. */
   hasMore: boolean;
   /** Fetch later rows; null if there are none, or while they are loading. */
   fetchMore: (() => void) | null;
 }
 
-/** The virtualized rows of a timeline. */
-export function TimelineLines({
-  rows,
-  cancelReason,
-  selectedSeq,
-  isGrowing,
-  onEvent,
-  onScrolled,
-  hasMore,
-  fetchMore,
-}: Props) {
+/** The virtualized lines of a timeline. They follow the transcript, unless the pointer is on them. */
+export function TimelineLines({ items, log, selectedSeq, sync, isGrowing, onEvent, hasMore, fetchMore }: Props) {
   const scrollerRef = useRef<HTMLDivElement>(null);
+  const listRef = useRef<HTMLOListElement>(null);
   // Keep following after the run has ended: its last rows are still to come.
   const [followsEnd] = useState(isGrowing);
   const isAtEndRef = useRef(followsEnd && selectedSeq === undefined);
+  const visible = useSyncExternalStore(sync.subscribe, sync.getVisible);
+  const longest = useMemo(() => longestMs(items), [items]);
+  const selectedIndex = useMemo(
+    () => (selectedSeq === undefined ? -1 : indexOfEvent(items, selectedSeq)),
+    [items, selectedSeq],
+  );
+  const [focusedIndex, setFocusedIndex] = useState<number | null>(null);
+  const tabStop = focusedIndex ?? Math.max(0, selectedIndex);
   const list = useVirtualizer({
-    count: rows.length,
+    count: items.length,
     getScrollElement: () => scrollerRef.current,
     estimateSize: () => ROW_PX,
-    getItemKey: (index) => rows[index]?.id ?? index,
+    getItemKey: (index) => items[index]?.key ?? index,
     overscan: 12,
+    // The tab stop is always rendered, also out of sight.
+    rangeExtractor: (range) => [...new Set([...defaultRangeExtractor(range), Math.min(tabStop, items.length - 1)])],
   });
-  const items = list.getVirtualItems();
+  const rendered = list.getVirtualItems();
+  useEffect(() => (listRef.current ? sync.addPane(listRef.current) : undefined), [sync]);
 
   /** The row that was scrolled into sight; undefined once the reader scrolls. */
   const scrolledToRef = useRef<number>(undefined);
@@ -62,7 +62,7 @@ export function TimelineLines({
     const element = scrollerRef.current;
     if (!element) return;
     const restorePosition = () => {
-      if (followsEnd && isAtEndRef.current) list.scrollToIndex(rows.length - 1, { align: "end" });
+      if (followsEnd && isAtEndRef.current) list.scrollToIndex(items.length - 1, { align: "end" });
       else if (scrolledToRef.current !== undefined) list.scrollToIndex(scrolledToRef.current, { align: "auto" });
     };
     restorePosition();
@@ -70,16 +70,12 @@ export function TimelineLines({
     const observer = new ResizeObserver(restorePosition);
     observer.observe(element);
     return () => observer.disconnect();
-  }, [list, rows.length, followsEnd]);
+  }, [list, items.length, followsEnd]);
 
-  const selectedIndex = useMemo(
-    () => (selectedSeq === undefined ? -1 : indexOfEvent(rows, selectedSeq)),
-    [rows, selectedSeq],
-  );
   // Scroll to the selected event once it is loaded, and only once: later rows must not scroll the reader back.
   const pendingRef = useRef(selectedSeq);
   const previousRef = useRef(selectedSeq);
-  const isLoaded = selectedSeq !== undefined && (!hasMore || (rows.at(-1)?.seq ?? 0) >= selectedSeq);
+  const isLoaded = selectedSeq !== undefined && (!hasMore || (items.at(-1)?.lastSeq ?? 0) >= selectedSeq);
   useEffect(() => {
     if (previousRef.current !== selectedSeq) pendingRef.current = selectedSeq;
     previousRef.current = selectedSeq;
@@ -87,49 +83,69 @@ export function TimelineLines({
     pendingRef.current = undefined;
     scrolledToRef.current = selectedIndex;
     list.scrollToIndex(selectedIndex, { align: "auto" });
-    scrollerRef.current?.scrollIntoView({ block: "nearest" });
-    onScrolled();
-  }, [list, selectedSeq, selectedIndex, isLoaded, onScrolled]);
+  }, [list, selectedSeq, selectedIndex, isLoaded]);
 
-  const last = items.at(-1)?.index ?? 0;
+  // Show what the transcript shows, once the reader scrolls it.
+  const previousFirstRef = useRef(visible.first);
   useEffect(() => {
-    if (fetchMore && (last >= rows.length - FETCH_AHEAD_ROWS || (pendingRef.current !== undefined && !isLoaded)))
-      fetchMore();
-  }, [fetchMore, last, rows.length, isLoaded]);
+    const { first } = visible;
+    const hasMoved = previousFirstRef.current !== 0 && previousFirstRef.current !== first;
+    previousFirstRef.current = first;
+    if (!hasMoved || scrolledToRef.current !== undefined || isAtEndRef.current) return;
+    if (scrollerRef.current?.matches(":hover, :focus-within")) return;
+    const index = indexOfEvent(items, first);
+    if (index >= 0) list.scrollToIndex(index, { align: "auto" });
+  }, [visible, items, list]);
 
+  const last = rendered.at(-1)?.index ?? 0;
+  useEffect(() => {
+    if (fetchMore && (last >= items.length - FETCH_AHEAD_ROWS || (pendingRef.current !== undefined && !isLoaded)))
+      fetchMore();
+  }, [fetchMore, last, items.length, isLoaded]);
+
+  const moveFocus = (key: string, target: HTMLElement) => {
+    const next = indexAfterKey(key, tabStop, items.length);
+    if (next < 0) return false;
+    setFocusedIndex(next);
+    list.scrollToIndex(next, { align: "auto" });
+    setTimeout(() => target.querySelector<HTMLElement>('button[tabindex="0"]')?.focus());
+    return true;
+  };
   return (
     <div
       ref={scrollerRef}
       onWheel={onReaderMove}
       onPointerDown={onReaderMove}
-      onKeyDown={onReaderMove}
+      onKeyDown={(event) => {
+        onReaderMove();
+        if (moveFocus(event.key, event.currentTarget)) event.preventDefault();
+      }}
       // Only the reader moves the view away from the end; rows added below do not.
       onScroll={({ currentTarget: element }) => {
         isAtEndRef.current = element.scrollHeight - element.scrollTop - element.clientHeight < NEAR_END_PX;
       }}
-      // The rows shrink in favor of the chart above, down to their minimum.
-      className="flex-auto shrink-[1000] overflow-y-auto overscroll-contain pb-1"
-      style={{ minHeight: Math.min(MIN_HEIGHT_PX, list.getTotalSize()) }}
+      className="thin-scroll min-h-0 flex-1 overflow-y-auto overscroll-contain py-1"
     >
-      <ol aria-label="Events" className="relative" style={{ height: list.getTotalSize() }}>
-        {items.map((item) => {
-          const row = rows[item.index];
+      <ol ref={listRef} aria-label="Events" className="relative" style={{ height: list.getTotalSize() }}>
+        {rendered.map(({ index, key, start }) => {
+          const item = items[index];
           return (
-            row && (
+            item && (
               <li
-                key={item.key}
+                key={key}
                 ref={list.measureElement}
-                data-index={item.index}
-                data-seq={row.seq}
+                data-index={index}
+                data-seq={item.kind === "turn" ? undefined : item.seq}
                 className="absolute inset-x-0 top-0"
-                style={{ transform: `translateY(${item.start}px)` }}
+                style={{ transform: `translateY(${start}px)` }}
               >
                 <TimelineLine
-                  row={row}
-                  cancelled={cancelReason}
-                  isSelected={
-                    item.index === selectedIndex || (selectedSeq !== undefined && lineOf(row).seq === selectedSeq)
-                  }
+                  item={item}
+                  log={log}
+                  longestMs={longest}
+                  isSelected={index === selectedIndex}
+                  isInView={item.kind === "call" && item.seq >= visible.first && item.seq <= visible.last}
+                  isTabStop={index === tabStop}
                   onEvent={onEvent}
                 />
               </li>
@@ -139,4 +155,12 @@ export function TimelineLines({
       </ol>
     </div>
   );
+}
+
+/** Return the index that an arrow key leads to; -1 for other keys. */
+function indexAfterKey(key: string, index: number, count: number): number {
+  if (key === "ArrowDown") return Math.min(index + 1, count - 1);
+  if (key === "ArrowUp") return Math.max(index - 1, 0);
+  if (key === "Home") return 0;
+  return key === "End" ? count - 1 : -1;
 }

@@ -1,55 +1,117 @@
 import clsx from "clsx";
 import type { ReactNode } from "react";
 import type { EventOf } from "@/api";
+import { Icon, type IconName } from "@/components/ui/Icon";
 import { Duration } from "@/components/ui/Time";
 import { isAnswerable } from "@/views/pendingCalls";
 import { isCancellation } from "@/views/detail";
-import { headline } from "@/views/headline";
+import { changesOf, countOf } from "@/views/diff";
+import { baseName, headline } from "@/views/headline";
 import { noteOf } from "@/views/jobNotes";
 import { isText, oneLine } from "@/views/json";
-import { type CallRow, isFailed, type ResultRow } from "@/views/rowTypes";
+import { type CallRow, isFailed, type ReadsRow, type ResultRow } from "@/views/rowTypes";
+import { tasksOf } from "@/views/taskList";
 import { formatDuration } from "@/views/time";
+import { toolIcon } from "@/views/toolIcons";
 import { CallBody, ResultBody } from "./CallBody";
 import { Fold } from "./Fold";
 import { NoteBody } from "./NoteBody";
 import { Question } from "./Question";
+import { ProgressBar, TaskList } from "./TaskList";
 import { type TranscriptContextValue, useTranscriptContext } from "./transcriptContext";
 import { fidelityLabel } from "./labels";
+import { insideKey } from "./useFolds";
+
+interface CallProps {
+  row: CallRow;
+  open: boolean;
+  /** Whether the call is shown inside of another row. */
+  isInside?: boolean;
+}
 
 /** A tool call with its result. */
-export function Call({ row, open }: { row: CallRow; open: boolean }) {
+export function Call({ row, open, isInside = false }: CallProps) {
   const context = useTranscriptContext();
   const { call, result } = row;
-  const awaits = call.payload.awaits;
+  const { name, input, awaits } = call.payload;
   const isPending = awaits != null && !result && context.isRunActive;
-  const note = awaits == null ? noteOf(call.payload.name, call.payload.input) : null;
+  const note = awaits == null ? noteOf(name, input) : null;
+  const tasks = tasksOf(name, input);
+  const state = stateOf(row, context);
   return (
     <>
       <Fold
         isFramed
         open={open}
-        onToggle={() => context.onToggle(row.seq, !open)}
+        isFailed={state === "failed"}
+        onToggle={() => context.onToggle(isInside ? insideKey(row.seq) : row.seq, !open)}
         title={fidelityLabel(call.payload.fidelity)}
         head={
           <CallHead
-            name={note?.label ?? call.payload.name}
-            summary={note?.headline ?? summaryOf(row)}
-            isProse={note !== null}
-            state={stateOf(row, context)}
+            name={note?.label ?? (tasks ? "Plan" : name)}
+            icon={toolIcon(name)}
+            summary={
+              note?.headline ??
+              (tasks ? `${tasks.filter((task) => task.state === "done").length} of ${tasks.length}` : summaryOf(row))
+            }
+            isProse={note !== null || tasks !== null}
+            state={state}
           >
-            {isPending && <span className="rounded bg-waiting-back px-1.5 text-waiting">waiting</span>}
+            {tasks && <ProgressBar tasks={tasks} />}
+            {isPending && <span className="rounded-1 bg-waiting-bg px-1.5 text-waiting-text">waiting</span>}
             {result ? (
-              <ResultFacts result={result} />
+              <ResultFacts row={row} result={result} />
             ) : (
               context.isRunActive && !isPending && <Duration from={call.timestamp} to={null} ms={null} />
             )}
           </CallHead>
         }
       >
-        {note ? <NoteBody call={call} /> : <CallBody call={call} result={result} />}
+        {tasks && !(result && isFailed(result)) ? (
+          <TaskList tasks={tasks} />
+        ) : note ? (
+          <NoteBody call={call} />
+        ) : (
+          <CallBody call={call} result={result} />
+        )}
       </Fold>
       {isPending && <CallQuestion call={call} isInStrip={context.pendingCallIds.has(call.payload.call_id)} />}
     </>
+  );
+}
+
+/** Calls that only read, on one line. Opened, each call is a line. */
+export function Reads({ row, open, openInside }: { row: ReadsRow; open: boolean; openInside: ReadonlySet<number> }) {
+  const context = useTranscriptContext();
+  const names = [...new Set(row.calls.map(({ call }) => call.payload.name))];
+  const files = row.calls.map(({ call }) => baseName(headline(call.payload.input)));
+  const ms = row.calls.reduce((sum, { result }) => sum + (result?.payload.duration_ms ?? 0), 0);
+  const isRunning = context.isRunActive && row.calls.some(({ result }) => !result);
+  return (
+    <Fold
+      isFramed
+      open={open}
+      onToggle={() => context.onToggle(row.seq, !open)}
+      title={files.join("\n")}
+      head={
+        <CallHead
+          name={names.join(", ")}
+          icon={names.length === 1 ? toolIcon(names[0] ?? "") : "file"}
+          summary={`${row.calls.length} calls · ${files.join(", ")}`}
+          state={isRunning ? "running" : "done"}
+        >
+          {ms > 0 && <span>{formatDuration(ms)}</span>}
+        </CallHead>
+      }
+    >
+      <ol className="border-t border-border py-0.5">
+        {row.calls.map((call) => (
+          <li key={call.seq} data-seq={call.seq === row.seq ? undefined : call.seq} className="px-1">
+            <Call row={call} open={openInside.has(call.seq)} isInside />
+          </li>
+        ))}
+      </ol>
+    </Fold>
   );
 }
 
@@ -67,7 +129,7 @@ function CallQuestion({ call, isInStrip }: { call: EventOf<"tool.call">; isInStr
   const { name, call_id, input, awaits } = call.payload;
   if (isInStrip)
     return (
-      <p className="py-1 text-xs text-waiting">
+      <p className="py-1 pl-2 text-12 text-waiting-text">
         {isAnswerable(awaits?.kind ?? "") ? "Waiting for your answer above." : "Waiting. The reason is above."}
       </p>
     );
@@ -87,78 +149,93 @@ function CallQuestion({ call, isInStrip }: { call: EventOf<"tool.call">; isInStr
 export function Result({ row, open }: { row: ResultRow; open: boolean }) {
   const { onToggle } = useTranscriptContext();
   const { payload } = row.result;
+  const state = isFailed(row.result) ? "failed" : "done";
   return (
     <Fold
       isFramed
       open={open}
+      isFailed={state === "failed"}
       onToggle={() => onToggle(row.seq, !open)}
       title={fidelityLabel(payload.fidelity)}
       head={
         <CallHead
           name={payload.name}
+          icon={toolIcon(payload.name)}
           summary="result of an earlier call"
-          state={isFailed(row.result) ? "failed" : "done"}
+          isProse
+          state={state}
         >
-          <ResultFacts result={row.result} />
+          <ResultFacts row={null} result={row.result} />
         </CallHead>
       }
     >
-      <div className="border-t border-line p-2">
-        <ResultBody result={row.result} input={null} />
-      </div>
+      <ResultBody result={row.result} input={null} name={payload.name} />
     </Fold>
   );
 }
 
-type State = "done" | "failed" | "cancelled" | "running" | "waiting" | "no-result";
-const MARKS: Record<State, { sign: string; className: string; word: string }> = {
-  done: { sign: "✓", className: "text-done", word: "done" },
-  failed: { sign: "✗", className: "text-failed", word: "failed" },
-  cancelled: { sign: "■", className: "text-quiet", word: "cancelled" },
-  running: { sign: "●", className: "animate-pulse text-running", word: "running" },
-  waiting: { sign: "?", className: "text-waiting", word: "waiting" },
-  "no-result": { sign: "–", className: "text-ink-faint", word: "no result" },
+export type CallState = "done" | "failed" | "cancelled" | "running" | "waiting" | "no-result";
+/** The states that have an icon of their own; all others have the icon of the tool. */
+const STATE_ICONS: Partial<Record<CallState, { icon: IconName; className: string }>> = {
+  failed: { icon: "failed", className: "text-failed" },
+  cancelled: { icon: "cancelled", className: "text-queued" },
+  running: { icon: "running", className: "spin text-running" },
+  waiting: { icon: "waiting", className: "text-waiting" },
 };
 
-function stateOf({ call, result }: CallRow, { isRunActive, cancelReason: cancelled }: TranscriptContextValue): State {
-  if (isCancellation(cancelled, result?.payload.error)) return "cancelled";
+function stateOf({ call, result }: CallRow, { isRunActive, cancelReason }: TranscriptContextValue): CallState {
+  if (isCancellation(cancelReason, result?.payload.error)) return "cancelled";
   if (result) return isFailed(result) ? "failed" : "done";
   if (!isRunActive) return "no-result";
   return call.payload.awaits ? "waiting" : "running";
 }
 
-function CallHead({
-  name,
-  summary,
-  isProse = false,
-  state,
-  children,
-}: {
+interface CallHeadProps {
   name: string;
+  icon: IconName;
   summary: string;
   /** Whether the summary is a sentence, not code. */
   isProse?: boolean;
-  state: State;
+  state: CallState;
   children: ReactNode;
-}) {
-  const mark = MARKS[state];
+}
+
+export function CallHead({ name, icon, summary, isProse = false, state, children }: CallHeadProps) {
+  const own = STATE_ICONS[state];
   return (
     <>
-      <span role="img" aria-label={mark.word} className={clsx("w-3 shrink-0 text-center text-xs", mark.className)}>
-        {mark.sign}
+      <Icon
+        name={own?.icon ?? icon}
+        label={state.replace("-", " ")}
+        className={clsx("size-4", own?.className ?? "text-icon")}
+      />
+      <span className="max-w-[45%] shrink-0 truncate font-medium">{name}</span>
+      <span className={clsx("min-w-0 flex-1 truncate text-text-2", isProse ? "" : "font-mono text-[11.5px]")}>
+        {summary}
       </span>
-      <span className="max-w-[45%] shrink-0 truncate text-xs font-semibold">{name}</span>
-      <span className={clsx("min-w-0 flex-1 truncate text-xs text-ink-dull", !isProse && "font-mono")}>{summary}</span>
-      <span className="flex shrink-0 gap-2 text-xs text-ink-faint tabular-nums">{children}</span>
+      <span className="flex shrink-0 items-center gap-2.5 text-12 text-text-3 tabular-nums">{children}</span>
     </>
   );
 }
 
-function ResultFacts({ result }: { result: EventOf<"tool.result"> }) {
-  const { exit_code: code, duration_ms: durationMs } = result.payload;
+function ResultFacts({ row, result }: { row: CallRow | null; result: EventOf<"tool.result"> }) {
+  const { exit_code: code, duration_ms: durationMs, files } = result.payload;
+  const changes = files?.length ? changesOf(row?.call.payload.input, files) : [];
+  const [added, removed] = (["added", "removed"] as const).map((kind) =>
+    changes.reduce((sum, { lines }) => sum + countOf(lines, kind), 0),
+  );
   return (
     <>
-      {code != null && code !== 0 && <span className="text-failed">exit {code}</span>}
+      {changes.length > 0 && (
+        <span>
+          <span className="text-done-text">+{added}</span> <span className="text-failed-text">−{removed}</span>
+        </span>
+      )}
+      {code != null && code !== 0 && (
+        <span className="rounded-1 px-1.5 text-11 leading-[18px] font-medium text-failed-text ring-1 ring-current ring-inset">
+          exit {code}
+        </span>
+      )}
       {durationMs != null && <span>{formatDuration(durationMs)}</span>}
     </>
   );

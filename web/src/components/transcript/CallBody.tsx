@@ -2,8 +2,11 @@ import type { EventOf } from "@/api";
 import { CopyButton } from "@/components/ui/CopyButton";
 import { formatBytes } from "@/views/amounts";
 import { changesOf } from "@/views/diff";
+import { headline } from "@/views/headline";
+import { languageOf } from "@/views/highlight";
 import { asText, isRecord, isText } from "@/views/json";
 import { outputsOf, type OutputPart } from "@/views/outputs";
+import { toolIcon } from "@/views/toolIcons";
 import { FileDiffs } from "./FileDiffs";
 import { TruncationNotice } from "./TruncationNotice";
 import { useTranscriptContext, useFullEvent } from "./transcriptContext";
@@ -19,26 +22,35 @@ export function CallBody({ call, result }: { call: EventOf<"tool.call">; result:
   const changes = changesOf(input, null);
   const command = commandIn(input);
   return (
-    <div className="flex flex-col gap-2 border-t border-line p-2">
+    <div className="border-t border-border">
       {/* An edit is shown as a diff below, not as its input. */}
       {changes.length === 0 && !isEmpty(input) && (
         <Section label={command ? "Command" : "Input"} copy={() => asText(command?.line ?? input)}>
-          <Text text={command?.line ?? asText(input)} />
+          <Text text={command?.line ?? asText(input)} language={command ? "shell" : "javascript"} />
           {command && <OtherArguments values={command.rest} />}
         </Section>
       )}
       <TruncationNotice full={fullCall} />
-      {result ? <ResultBody result={result} input={input} /> : <FileDiffs files={changes} />}
+      {result ? <ResultBody result={result} input={input} name={call.payload.name} /> : <FileDiffs files={changes} />}
     </div>
   );
 }
 
-export function ResultBody({ result, input }: { result: EventOf<"tool.result">; input: unknown }) {
+interface ResultProps {
+  result: EventOf<"tool.result">;
+  input: unknown;
+  /** The name of the tool. */
+  name: string;
+}
+
+export function ResultBody({ result, input, name }: ResultProps) {
   const { log } = useTranscriptContext();
   const fullResult = useFullEvent(result, true);
   const payload = fullResult.event.payload;
   const changes = changesOf(input, payload.files);
   const parts = outputsOf(payload);
+  // What was read from a file has the colors of its language.
+  const language = toolIcon(name) === "file" && payload.error == null ? languageOf(headline(input)) : null;
   const isCommand = payload.exit_code != null || commandIn(input) !== null;
   const loadRaw = async () => {
     const full = result.cut === undefined ? result : await log.fullEvent(result.seq);
@@ -50,7 +62,7 @@ export function ResultBody({ result, input }: { result: EventOf<"tool.result">; 
       <FileDiffs files={changes} />
       {!changes.length &&
         payload.files?.map((file) => (
-          <p key={file.path} className="font-mono text-xs text-ink-dull">{`${file.action} ${file.path}`}</p>
+          <p key={file.path} className="px-3 py-1 font-mono text-12 text-text-2">{`${file.action} ${file.path}`}</p>
         ))}
       {parts.length > 0 ? (
         <Section label={payload.error != null ? "Error" : "Result"} copy={loadRaw}>
@@ -58,12 +70,13 @@ export function ResultBody({ result, input }: { result: EventOf<"tool.result">; 
             <OutputPartView
               key={n}
               part={part}
+              language={language}
               lastLines={isCommand && fullResult.truncatedBytes === null ? LAST_LINES : undefined}
             />
           ))}
         </Section>
       ) : (
-        changes.length === 0 && <p className="text-xs text-ink-faint">No output.</p>
+        changes.length === 0 && <p className="px-3 py-1.5 text-12 text-text-3">No output.</p>
       )}
       <TruncationNotice full={fullResult} />
     </>
@@ -80,31 +93,43 @@ function Section({
   children: React.ReactNode;
 }) {
   return (
-    <div className="min-w-0">
-      <div className="flex items-center justify-between text-[11px] text-ink-faint">
-        {label}
+    <div className="group/section relative min-w-0 bg-bg-sunken px-3 py-1.5 not-first:border-t not-first:border-border">
+      <span className="sr-only">{label}</span>
+      <div className="absolute top-1 right-1.5 z-10 rounded-2 bg-bg-sunken opacity-0 group-hover/section:opacity-100 focus-within:opacity-100 coarse:opacity-100">
         <CopyButton text={copy} label="Copy" title={`Copy the ${label.toLowerCase()} as logged`} />
       </div>
-      <div className="flex flex-col gap-1 rounded bg-app-side px-2 py-1">{children}</div>
+      <div className="flex flex-col gap-1">{children}</div>
     </div>
   );
 }
 
-function OutputPartView({ part, lastLines }: { part: OutputPart; lastLines: number | undefined }) {
+interface OutputProps {
+  part: OutputPart;
+  lastLines: number | undefined;
+  language: string | null;
+}
+
+function OutputPartView({ part, lastLines, language }: OutputProps) {
   if (part.type === "image") {
     return (
       <img
         src={part.src}
         alt={`Image from the tool (${formatBytes(part.bytes)})`}
         loading="lazy"
-        className="max-h-96 max-w-full self-start rounded border border-line object-contain"
+        className="max-h-96 max-w-full self-start rounded border border-border object-contain"
       />
     );
   }
   return (
     <div>
-      {part.label && <div className="text-[11px] text-ink-faint">{part.label}</div>}
-      <Text text={part.text} isError={part.isError ?? false} lastLines={lastLines} />
+      {part.label && <div className="text-11 text-text-3">{part.label}</div>}
+      <Text
+        text={part.text}
+        // The output of a command has colors of its own.
+        isError={part.isError === true && lastLines === undefined}
+        lastLines={lastLines}
+        language={language}
+      />
     </div>
   );
 }
@@ -114,11 +139,7 @@ function OtherArguments({ values }: { values: Record<string, unknown> }) {
   const texts = Object.entries(values).map(
     ([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`,
   );
-  return (
-    texts.length > 0 && (
-      <p className="text-[11px] break-words whitespace-pre-wrap text-ink-faint">{texts.join(" · ")}</p>
-    )
-  );
+  return texts.length > 0 && <p className="text-11 break-words whitespace-pre-wrap text-text-3">{texts.join(" · ")}</p>;
 }
 
 /** Return the command line of a call that has one, and its other arguments. */

@@ -1,5 +1,6 @@
 import clsx from "clsx";
 import type { ReactNode } from "react";
+import { Icon } from "@/components/ui/Icon";
 
 interface Props {
   open: boolean;
@@ -8,30 +9,38 @@ interface Props {
   /** The part that is always visible. */
   head: ReactNode;
   children?: ReactNode;
-  /** Whether to draw a frame around the head and the body. */
+  /** What is below the head while the fold is closed. */
+  closedBody?: ReactNode;
+  /** Whether to draw a frame around the head and an open body. */
   isFramed?: boolean;
+  isFailed?: boolean;
 }
 
-/** A head that expands and collapses its body. */
-export function Fold({ open, onToggle, title, head, children, isFramed = false }: Props) {
+/** A head that expands and collapses its body. Closed, it is a line without a frame. */
+export function Fold({ open, onToggle, title, head, children, closedBody, isFramed = false, isFailed = false }: Props) {
+  const hasFrame = isFramed && (open || closedBody !== undefined);
   return (
-    <div className={clsx(isFramed && "overflow-hidden rounded border border-line bg-app-raised")}>
+    <div
+      className={clsx(
+        hasFrame && "my-0.5 overflow-hidden rounded-2 border bg-bg",
+        hasFrame && (isFailed ? "border-[color-mix(in_srgb,var(--failed)_45%,var(--border))]" : "border-border"),
+      )}
+    >
       <button
         type="button"
         aria-expanded={open}
         title={title}
         onClick={onToggle}
         className={clsx(
-          "flex w-full min-w-0 items-baseline gap-1.5 text-left hover:bg-app-hover",
-          isFramed ? "px-2 py-1" : "rounded py-0.5",
+          "flex min-h-(--call-h) w-full min-w-0 items-center gap-1.5 px-2 text-left -outline-offset-2 hover:bg-bg-hover",
+          !hasFrame && "rounded-2",
+          hasFrame && isFailed && "bg-failed-bg",
         )}
       >
-        <span aria-hidden className="w-3 shrink-0 text-center text-[10px] text-ink-faint">
-          {open ? "▾" : "▸"}
-        </span>
+        <Icon name={open ? "down" : "right"} className="size-3 stroke-2 text-icon" />
         {head}
       </button>
-      {open && children}
+      {open ? children : closedBody}
     </div>
   );
 }

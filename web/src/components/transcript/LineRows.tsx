@@ -1,6 +1,7 @@
 import clsx from "clsx";
 import type { ReactNode } from "react";
 import type { LogEvent } from "@/api";
+import { Icon, type IconName } from "@/components/ui/Icon";
 import { asText, isRecord } from "@/views/json";
 import { isCancellation } from "@/views/detail";
 import type { AttemptRow, OutcomeRow, StepRow, UnknownEventRow } from "@/views/rowTypes";
@@ -11,14 +12,14 @@ import { useTranscriptContext, useFullEvent } from "./transcriptContext";
 import { Text } from "./Text";
 import { outcomeLabel } from "./labels";
 
-const FAILED = { sign: "✗", className: "text-failed" };
-const CANCELLED = { sign: "■", className: "text-quiet" };
+const FAILED = { icon: "failed" as IconName, className: "text-failed-text" };
+const CANCELLED = { icon: "cancelled" as IconName, className: "text-queued-text" };
 
 interface LineProps {
   seq: number;
   open: boolean;
   className?: string;
-  sign: string;
+  icon: IconName;
   children: ReactNode;
   /** Return the body of the line; the line cannot be expanded if it is empty. */
   event: LogEvent;
@@ -26,17 +27,16 @@ interface LineProps {
 }
 
 /** A row of one line that may have a body. */
-function Line({ seq, open, className, sign, children, event, bodyOf }: LineProps) {
+function Line({ seq, open, className, icon, children, event, bodyOf }: LineProps) {
   const { onToggle } = useTranscriptContext();
   const head = (
     <>
-      <span aria-hidden className={clsx("w-3 shrink-0 text-center text-xs", className)}>
-        {sign}
-      </span>
-      <span className={clsx("min-w-0 text-xs [overflow-wrap:anywhere]", className)}>{children}</span>
+      <Icon name={icon} className={clsx("size-4", className)} />
+      <span className={clsx("min-w-0 py-1 text-12 [overflow-wrap:anywhere]", className)}>{children}</span>
     </>
   );
-  if (isEmpty(bodyOf(event))) return <p className="flex items-baseline gap-1.5 py-0.5 pl-[18px]">{head}</p>;
+  if (isEmpty(bodyOf(event)))
+    return <p className="flex min-h-7 items-center gap-1.5 px-2 pl-[26px] max-md:pl-2">{head}</p>;
   return (
     <Fold open={open} onToggle={() => onToggle(seq, !open)} head={head}>
       <LineBody event={event} bodyOf={bodyOf} />
@@ -47,8 +47,8 @@ function Line({ seq, open, className, sign, children, event, bodyOf }: LineProps
 function LineBody({ event, bodyOf }: Pick<LineProps, "event" | "bodyOf">) {
   const full = useFullEvent(event, true);
   return (
-    <div className="ml-[34px] rounded bg-app-side px-2 py-1">
-      <Text text={asText(bodyOf(full.event))} />
+    <div className="ml-[26px] rounded-2 bg-bg-sunken px-3 py-1.5">
+      <Text text={asText(bodyOf(full.event))} language="javascript" />
       <TruncationNotice full={full} />
     </div>
   );
@@ -67,7 +67,7 @@ export function Step({ row, open }: { row: StepRow; open: boolean }) {
   const error = end?.payload.error;
   const failureLook =
     error == null ? null : isCancellation(cancelReason, error, end?.payload.error_code) ? CANCELLED : FAILED;
-  const { sign, className } = failureLook ?? { sign: end ? "✓" : "•", className: "text-ink-faint" };
+  const { icon, className } = failureLook ?? { icon: iconOf(kind, end !== null), className: "text-text-3" };
   const facts = [
     start && kind.replaceAll("_", " "),
     number > 1 && `try ${number}`,
@@ -75,12 +75,12 @@ export function Step({ row, open }: { row: StepRow; open: boolean }) {
     end?.payload.duration_ms != null && formatDuration(end.payload.duration_ms),
   ];
   return (
-    <Line seq={row.seq} open={open} sign={sign} className={className} event={end ?? step} bodyOf={resultOf}>
+    <Line seq={row.seq} open={open} icon={icon} className={className} event={end ?? step} bodyOf={resultOf}>
       {step.path
         .split(".")
         .slice(0, -1)
         .map((outer) => `${outer} › `)}
-      <span className={clsx(start && "font-semibold", start && error == null && "text-ink")}>{step.payload.name}</span>
+      <span className={clsx(start && "font-semibold", start && error == null && "text-text")}>{step.payload.name}</span>
       {facts.filter(Boolean).map((fact) => ` · ${String(fact)}`)}
       {error != null && `: ${error}`}
       {/* A cancelled step has no error code of its own. */}
@@ -90,6 +90,10 @@ export function Step({ row, open }: { row: StepRow; open: boolean }) {
     </Line>
   );
 }
+
+/** The icon of a step: a command has one of its own. */
+const iconOf = (kind: string, hasEnded: boolean): IconName =>
+  hasEnded ? "done" : kind === "command" ? "term" : "dots";
 
 /** Return the result of a step or run, without an exit code of 0. */
 function resultOf(event: LogEvent): unknown {
@@ -107,8 +111,8 @@ export function Attempt({ row, open }: { row: AttemptRow; open: boolean }) {
     <Line
       seq={row.seq}
       open={open}
-      sign={attempt > 1 ? "↻" : ""}
-      className={attempt > 1 ? "text-running" : "text-ink-dull"}
+      icon={attempt > 1 ? "rerun" : "note"}
+      className={attempt > 1 ? "text-running-text" : "text-text-2"}
       event={row.start}
       bodyOf={bodyOf}
     >
@@ -117,17 +121,17 @@ export function Attempt({ row, open }: { row: AttemptRow; open: boolean }) {
   );
 }
 
-const OUTCOME_LOOKS: Record<string, { sign: string; className: string }> = {
-  completed: { sign: "✓", className: "text-done" },
+const OUTCOME_LOOKS: Record<string, { icon: IconName; className: string }> = {
+  completed: { icon: "done", className: "text-done-text" },
   cancelled: CANCELLED,
 };
 
 /** The outcome of the run. */
 export function Outcome({ row, open }: { row: OutcomeRow; open: boolean }) {
   const { status, error, duration_ms: durationMs } = row.end.payload;
-  const { sign, className } = OUTCOME_LOOKS[status] ?? FAILED;
+  const { icon, className } = OUTCOME_LOOKS[status] ?? FAILED;
   return (
-    <Line seq={row.seq} open={open} sign={sign} className={className} event={row.end} bodyOf={resultOf}>
+    <Line seq={row.seq} open={open} icon={icon} className={className} event={row.end} bodyOf={resultOf}>
       <strong className="font-semibold">{outcomeLabel(status)}</strong>
       {durationMs != null && ` after ${formatDuration(durationMs)}`}
       {error && `: ${error.message}`}
@@ -139,7 +143,7 @@ export function Outcome({ row, open }: { row: OutcomeRow; open: boolean }) {
 /** An event of an unknown type or a damaged one, shown as JSON. */
 export function UnknownEvent({ row, open }: { row: UnknownEventRow; open: boolean }) {
   return (
-    <Line seq={row.seq} open={open} sign="?" className="text-running" event={row.event} bodyOf={payloadOrEvent}>
+    <Line seq={row.seq} open={open} icon="help" className="text-running-text" event={row.event} bodyOf={payloadOrEvent}>
       Unknown event type: <span className="font-mono">{asText(row.event.type)}</span>
     </Line>
   );

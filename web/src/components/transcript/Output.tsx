@@ -9,14 +9,14 @@ export function Output({ row }: { row: OutputRow }) {
   const truncated = row.events.filter((event) => event.cut !== undefined);
   return (
     <div>
-      <pre className="font-mono text-xs leading-[18px] [overflow-wrap:anywhere] whitespace-pre-wrap">
+      <pre className="bg-bg-sunken font-mono text-[11.5px] leading-[17px] [overflow-wrap:anywhere] whitespace-pre-wrap">
         {row.pieces.map((piece, n) => (
           <span
             key={n}
             title={piece.stream}
             className={clsx(
-              "block border-l-2 pl-2",
-              piece.stream === "stderr" ? "border-failed text-failed" : "border-line",
+              "block border-l-2 px-3 py-px",
+              piece.stream === "stderr" ? "border-failed text-failed-text" : "border-border",
             )}
           >
             <ColoredText text={withoutLineBreak(piece.text)} />

@@ -14,14 +14,14 @@ export function PendingCalls({ calls, runId }: { calls: readonly PendingCall[]; 
       role="region"
       aria-label={label}
       tabIndex={0}
-      className="max-h-[45dvh] shrink-0 overflow-y-auto border-l-4 border-l-waiting bg-app-side px-3 py-2"
+      className="thin-scroll max-h-[45dvh] shrink-0 overflow-y-auto border-t border-l-2 border-t-border border-l-waiting bg-waiting-bg px-5 py-2.5"
     >
       {calls.map((call) => (
         <div key={`${call.run_id} ${call.call_id}`} className="not-last:mb-3">
-          <p className="mb-1 text-[11px] font-semibold text-waiting">
+          <p className="mb-1 text-11 font-semibold text-waiting-text">
             {labelOf(call)}
             {call.run_id !== runId && (
-              <span className="font-normal text-ink-faint"> · sub-run {call.run_id.slice(0, 8)}</span>
+              <span className="font-normal text-text-2"> · sub-run {call.run_id.slice(0, 8)}</span>
             )}
           </p>
           <Question call={call} />

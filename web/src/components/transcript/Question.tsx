@@ -5,6 +5,7 @@ import { Button } from "@/components/ui/Button";
 import { answerOf, isAnswerable, isBrokenJson, optionsOf, questionOf, reasonOf } from "@/views/pendingCalls";
 import { asText } from "@/views/json";
 import { formatDateTime } from "@/views/time";
+import { ApprovalBody } from "@/components/again/ApprovalBody";
 import { changeDraft, deleteDraft, useDraft, useFocusHandover } from "./answerDrafts";
 import { Text } from "./Text";
 
@@ -30,8 +31,9 @@ export function Question({ call }: { call: PendingCall }) {
           ))}
       </p>
       {question === null && <Text text={asText(call.input)} />}
+      {call.kind === "approval" && <ApprovalBody input={call.input} />}
       {call.answered || isSent ? (
-        <p role="status" className="text-xs text-ink-dull">
+        <p role="status" className="text-xs text-text-2">
           Answered. The run continues as soon as it can.
         </p>
       ) : (
@@ -47,11 +49,14 @@ export function Question({ call }: { call: PendingCall }) {
                 <Button
                   variant="ghost"
                   onClick={() => {
-                    changeDraft(draftKey(call), { isOpen: true });
+                    changeDraft(draftKey(call), {
+                      isOpen: true,
+                      ...(call.kind === "approval" ? { text: "deny: " } : {}),
+                    });
                     setWasJustOpened(true);
                   }}
                 >
-                  Another answer…
+                  {call.kind === "approval" ? "Deny with a reason…" : "Another answer…"}
                 </Button>
               )}
             </div>
@@ -65,11 +70,11 @@ export function Question({ call }: { call: PendingCall }) {
               onAnswer={send}
             />
           )}
-          {call.until && <p className="text-xs text-ink-faint">Waiting until {formatDateTime(call.until)}.</p>}
+          {call.until && <p className="text-xs text-text-2">Waiting until {formatDateTime(call.until)}.</p>}
         </>
       )}
       {problem && (
-        <p role="alert" className="text-xs text-failed">
+        <p role="alert" className="text-xs text-failed-text">
           {problem.message} {problem.hint}
         </p>
       )}
@@ -84,7 +89,7 @@ function WaitReason({ call }: { call: PendingCall }) {
     <div className="flex flex-col gap-1.5">
       <p className="[overflow-wrap:anywhere] whitespace-pre-wrap">{reason}</p>
       {details !== null && <Text text={details} />}
-      {call.until && <p className="text-xs text-ink-dull">Waiting until {formatDateTime(call.until)}.</p>}
+      {call.until && <p className="text-xs text-text-2">Waiting until {formatDateTime(call.until)}.</p>}
     </div>
   );
 }
@@ -143,9 +148,9 @@ function AnswerField({ call, isText, wasJustOpened, disabled, onAnswer }: FieldP
               submit();
             }
           }}
-          className="field-sizing-content max-h-48 w-full resize-y rounded border border-line bg-app px-2 py-1 font-mono text-xs"
+          className="field-sizing-content max-h-48 w-full resize-y rounded-2 border border-border-strong bg-bg px-2 py-1.5 text-13 coarse:text-16"
         />
-        <p id={hint} className="text-[11px] text-ink-faint">
+        <p id={hint} className="text-11 text-text-2">
           {isText
             ? "Enter sends, Shift+Enter adds a new line."
             : "Ctrl+Enter sends. Valid JSON is sent as JSON, anything else as text."}
@@ -155,7 +160,7 @@ function AnswerField({ call, isText, wasJustOpened, disabled, onAnswer }: FieldP
         Answer
       </Button>
       {isBroken && (
-        <p role="alert" className="flex basis-full items-center gap-2 text-xs text-failed">
+        <p role="alert" className="flex basis-full items-center gap-2 text-xs text-failed-text">
           This is not valid JSON. Send it as text?
           <Button disabled={disabled} onClick={() => onAnswer(text.trim())}>
             Send as text

@@ -3,7 +3,7 @@ import { memo, type ReactNode } from "react";
 import type { LogEvent } from "@/api";
 import { isSameRow, type Row } from "@/views/rowTypes";
 import { formatClock, formatDateTime } from "@/views/time";
-import { Call, Result } from "./Call";
+import { Call, Reads, Result } from "./Call";
 import { Message } from "./Message";
 import { Output } from "./Output";
 import { Attempt, Outcome, Step, UnknownEvent } from "./LineRows";
@@ -13,13 +13,15 @@ import { SubRun } from "./SubRun";
 interface Props {
   row: Row;
   open: boolean;
+  /** The calls of the row that are expanded inside of it, as a list of their numbers. */
+  openInside?: string;
   /** Whether the row is selected. */
   isSelected: boolean;
 }
 
 /** A row of the transcript, with its time. */
 export const RowView = memo(
-  function RowView({ row, open, isSelected }: Props) {
+  function RowView({ row, open, openInside = "", isSelected }: Props) {
     const event = row.events[0];
     return (
       <li
@@ -27,28 +29,35 @@ export const RowView = memo(
         data-kind={row.kind === "unknown-event" ? "unknown" : row.kind}
         aria-current={isSelected || undefined}
         className={clsx(
-          "group relative flex gap-2 border-l-2 px-2.5 py-1 sm:gap-3 sm:px-3",
-          isSelected ? "border-accent bg-app-selected/40" : "border-transparent",
+          "group relative flex border-l-2 pr-3 pl-2.5 in-data-hovered:bg-bg-hover data-hovered:bg-bg-hover max-md:px-1.5",
+          isSelected
+            ? "border-n-8 bg-accent-bg group-data-[zone=detail]/zone:border-accent-line"
+            : "border-transparent",
         )}
       >
-        <div className="min-w-0 flex-1">
+        <div className="max-w-[860px] min-w-0 flex-1">
           {row.stepPath !== null && row.kind !== "step" && row.kind !== "sub-run" && <StepPath path={row.stepPath} />}
-          <Content row={row} open={open} />
+          <Content row={row} open={open} openInside={openInside} />
         </div>
         {event && <EventTime event={event} />}
       </li>
     );
   },
   (before, after) =>
-    before.open === after.open && before.isSelected === after.isSelected && isSameRow(before.row, after.row),
+    before.open === after.open &&
+    before.openInside === after.openInside &&
+    before.isSelected === after.isSelected &&
+    isSameRow(before.row, after.row),
 );
 
-function Content({ row, open }: { row: Row; open: boolean }): ReactNode {
+function Content({ row, open, openInside }: { row: Row; open: boolean; openInside: string }): ReactNode {
   switch (row.kind) {
     case "output":
       return <Output row={row} />;
     case "call":
       return <Call row={row} open={open} />;
+    case "reads":
+      return <Reads row={row} open={open} openInside={new Set(openInside.split(" ").map(Number))} />;
     case "result":
       return <Result row={row} open={open} />;
     case "step":
@@ -68,7 +77,7 @@ function Content({ row, open }: { row: Row; open: boolean }): ReactNode {
 
 /** The path of the step that the following rows belong to. */
 export function StepPath({ path }: { path: string }) {
-  return <div className="pt-0.5 text-[11px] leading-4 text-ink-faint">{path.split(".").join(" › ")}</div>;
+  return <div className="pt-1 pl-[30px] text-11 leading-4 text-text-3 max-md:pl-2">{path.split(".").join(" › ")}</div>;
 }
 
 /** The time of an event; a click puts the event into the address. */
@@ -78,13 +87,10 @@ function EventTime({ event }: { event: LogEvent }) {
   if (!at) return null;
   const isReadTime = "clock" in event.payload && event.payload.clock === "reader";
   const tooltip = `${formatDateTime(at)}\nEvent ${event.seq}${isReadTime ? "\nThe time at which the event was read: the agent reports none" : ""}`;
-  const className = "shrink-0 self-start rounded px-0.5 pt-0.5 text-[11px] leading-4 text-ink-faint tabular-nums";
-  const time = (
-    <time dateTime={at}>
-      {formatClock(at).slice(0, -3)}
-      <span className="max-sm:hidden">{formatClock(at).slice(-3)}</span>
-    </time>
-  );
+  // Shown where the reader is: a column of times beside every line would say little.
+  const className =
+    "absolute -top-2 right-2 z-10 rounded-1 bg-bg px-1 text-11 leading-4 text-text-3 tabular-nums opacity-0 group-hover:opacity-100 group-aria-[current]:opacity-100 focus-visible:opacity-100 max-md:hidden";
+  const time = <time dateTime={at}>{formatClock(at)}</time>;
   if (!onSelect)
     return (
       <span title={tooltip} className={className}>
@@ -96,7 +102,7 @@ function EventTime({ event }: { event: LogEvent }) {
       type="button"
       title={`${tooltip}\nClick to link to this event`}
       onClick={() => onSelect(event.seq)}
-      className={clsx(className, "hover:text-ink hover:underline")}
+      className={clsx(className, "hover:text-text hover:underline")}
     >
       {time}
     </button>

@@ -1,5 +1,6 @@
-import { useLayoutEffect, useRef } from "react";
+import { useEffect, useLayoutEffect, useRef } from "react";
 import type { RunLog } from "@/api";
+import type { ViewSync } from "@/components/detail/viewSync";
 import { VisibleRows } from "./VisibleRows";
 import type { Folds } from "./useFolds";
 import { useHighlight } from "./useHighlight";
@@ -12,13 +13,14 @@ interface Props {
   folds: Folds;
   selectedSeq: number | null;
   searchText: string;
+  sync: ViewSync;
 }
 
 /**
  * The scroll container: as high as the whole transcript, with the rows in sight at their place, and streaming text
  * below.
  */
-export function Scroller({ viewport, log, folds, selectedSeq, searchText }: Props) {
+export function Scroller({ viewport, log, folds, selectedSeq, searchText, sync }: Props) {
   const scrollerRef = useRef<HTMLDivElement>(null);
   const sizerRef = useRef<HTMLDivElement>(null);
   const listRef = useRef<HTMLOListElement>(null);
@@ -28,6 +30,7 @@ export function Scroller({ viewport, log, folds, selectedSeq, searchText }: Prop
     return undefined;
   }, [viewport]);
   useLayoutEffect(() => viewport.layout());
+  useEffect(() => (listRef.current ? sync.addPane(listRef.current) : undefined), [sync]);
   useHighlight(listRef, searchText);
   return (
     <div
@@ -35,15 +38,15 @@ export function Scroller({ viewport, log, folds, selectedSeq, searchText }: Prop
       tabIndex={0}
       role="group"
       aria-label="Transcript rows"
-      className="relative min-h-0 flex-1 overflow-x-hidden overflow-y-auto [overflow-anchor:none]"
+      className="thin-scroll relative min-h-0 flex-1 overflow-x-hidden overflow-y-auto pt-1 [overflow-anchor:none] -outline-offset-2"
     >
-      {log.lastSeq === 0 && <p className="p-4 text-ink-faint">No events yet.</p>}
+      {log.lastSeq === 0 && <p className="p-4 text-text-3">No events yet.</p>}
       <div ref={sizerRef} className="relative">
         <ol ref={listRef} className="absolute inset-x-0">
           <VisibleRows viewport={viewport} log={log} folds={folds} selectedSeq={selectedSeq} />
         </ol>
       </div>
-      <div>
+      <div data-tail>
         <StreamingRows log={log} />
         <div className="h-2" />
       </div>

@@ -13,13 +13,13 @@ interface Props {
 /** The search field for a run, with the number of hits. */
 export function SearchBar({ fieldRef, text, onText, search }: Props) {
   return (
-    <search className="flex min-w-0 flex-1 items-center gap-1">
+    <search className="flex min-w-0 items-center gap-0.5">
       <input
         ref={fieldRef}
         type="search"
         aria-label="Search in this run"
         aria-keyshortcuts="/"
-        placeholder="Search in this run"
+        placeholder="Find in run"
         maxLength={200}
         value={text}
         onChange={(event) => onText(event.target.value)}
@@ -33,12 +33,13 @@ export function SearchBar({ fieldRef, text, onText, search }: Props) {
             fieldRef.current?.blur();
           }
         }}
-        className="h-7 w-full max-w-64 min-w-0 rounded border border-line bg-app px-2 text-xs placeholder:text-ink-faint"
+        className="h-[26px] w-44 min-w-0 rounded-2 border border-border-strong bg-bg-pop px-2 text-12 placeholder:text-text-3 max-sm:w-28 coarse:text-16"
       />
       {text.trim() !== "" && (
         <>
           <Button
             variant="ghost"
+            className="px-1.5"
             aria-label="Previous hit"
             title="Previous hit (Shift+Enter)"
             disabled={!search.hits.length}
@@ -48,6 +49,7 @@ export function SearchBar({ fieldRef, text, onText, search }: Props) {
           </Button>
           <Button
             variant="ghost"
+            className="px-1.5"
             aria-label="Next hit"
             title="Next hit (Enter)"
             disabled={!search.hits.length}
@@ -55,7 +57,7 @@ export function SearchBar({ fieldRef, text, onText, search }: Props) {
           >
             ›
           </Button>
-          <span role="status" className="shrink-0 text-xs text-ink-dull tabular-nums">
+          <span role="status" className="shrink-0 text-12 text-text-2 tabular-nums">
             {countText(search)}
           </span>
         </>
@@ -78,8 +80,8 @@ export function HitLine({ search }: { search: TranscriptSearch }) {
   const hit = search.hits[search.index];
   if (!hit) return null;
   return (
-    <p className="truncate border-b border-line bg-app-side px-3 py-0.5 text-xs text-ink-dull">
-      <span className="text-ink-faint tabular-nums">{hit.seq} </span>
+    <p className="shrink-0 truncate border-b border-border bg-bg-side px-5 py-0.5 text-12 text-text-2">
+      <span className="text-text-3 tabular-nums">{hit.seq} </span>
       <Highlighted text={hit.snippet} />
     </p>
   );

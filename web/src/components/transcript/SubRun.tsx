@@ -3,15 +3,18 @@ import clsx from "clsx";
 import { useMemo, useState } from "react";
 import { PAGE_EVENTS, pageOf, runQuery, useLog, type RunDetail } from "@/api";
 import { RunLink } from "@/components/detail/links";
-import { StatusBadge } from "@/components/ui/Badge";
+import { StatusBadge, StatusSign } from "@/components/ui/Badge";
 import { Button } from "@/components/ui/Button";
 import { Duration } from "@/components/ui/Time";
 import { Loading } from "@/components/ui/EmptyState";
 import { ErrorMessage } from "@/components/ui/ErrorMessage";
 import { cancelReason, isActive, isCancellation } from "@/views/detail";
+import { costOf } from "@/views/amounts";
 import { headline } from "@/views/headline";
+import { oneLine } from "@/views/json";
 import type { SubRunRow } from "@/views/rowTypes";
 import { rowsOf } from "@/views/transcriptRows";
+import { CallHead, type CallState } from "./Call";
 import { Fold } from "./Fold";
 import { useFolds } from "./useFolds";
 import { TranscriptContext, useTranscriptContext } from "./transcriptContext";
@@ -19,73 +22,72 @@ import { RowView } from "./Row";
 import { StreamingRows } from "./StreamingRows";
 import { useLoadRange } from "./useLoadRange";
 import { isSingleStep } from "./labels";
+import { openInside } from "./VisibleRows";
 
 /** A sub-run; its transcript expands inside of this one. */
 export function SubRun({ row, open }: { row: SubRunRow; open: boolean }) {
-  const { onToggle, cancelReason: cancelReasonText } = useTranscriptContext();
+  const { onToggle, isRunActive, cancelReason: cancelReasonText } = useTranscriptContext();
   const { call, end } = row;
   const isCancelled = isCancellation(cancelReasonText, end?.payload.error, end?.payload.error_code);
   const child = call.child_run_id;
   // An agent's helper has a name of its own; another worker goes by the worker's name.
   const name = (call.payload.kind !== "agent" && call.payload.worker) || call.payload.name;
-  const summary = headline(call.payload.input);
-  const head = (
-    <>
-      <BranchIcon />
-      <span className="max-w-[45%] shrink-0 truncate text-xs font-semibold">{name}</span>
-      <span className="min-w-0 flex-1 truncate text-xs text-ink-dull">
-        {summary || call.path.split(".").join(" › ")}
-      </span>
-      {end?.payload.error != null && (
-        <span className={clsx("min-w-0 max-w-[40%] truncate text-xs", isCancelled ? "text-quiet" : "text-failed")}>
-          {end.payload.error}
-        </span>
-      )}
-      <SubRunState row={row} isCancelled={isCancelled} />
-    </>
-  );
+  const summary = headline((row.toolCall ?? row).call.payload.input);
+  const state = stateOf(row, isCancelled, isRunActive);
+  const result = end?.payload.error ?? textOf(end?.payload.result);
   return (
     <Fold
       isFramed
       open={open}
+      isFailed={state === "failed"}
       onToggle={() => onToggle(row.seq, !open)}
-      head={head}
       title={`Sub-run${child ? ` ${child}` : ""}`}
+      head={
+        <CallHead name={name} icon="agent" summary={summary || call.path.split(".").join(" › ")} isProse state={state}>
+          {state === "done" && <StatusSign status="done" className="size-3.5" />}
+          {(end || isRunActive) && (
+            <Duration from={call.timestamp} to={end?.timestamp ?? null} ms={end?.payload.duration_ms ?? null} />
+          )}
+        </CallHead>
+      }
+      closedBody={
+        <p className="flex items-center gap-3 border-t border-border py-1 pr-3 pl-[30px] text-12 text-text-2">
+          <span className={clsx("min-w-0 flex-1 truncate", state === "failed" && "text-failed-text")}>
+            {result ? oneLine(result) : state === "running" ? "Running" : "No result"}
+          </span>
+          {child && <SubRunFigures runId={child} />}
+        </p>
+      }
     >
-      <div className="border-t border-line">
+      <div className="border-t border-border">
         {child ? (
           <NestedTranscript runId={child} />
         ) : (
-          <p className="p-2 text-xs text-ink-faint">The log does not name the sub-run.</p>
+          <p className="p-2 text-12 text-text-3">The log does not name the sub-run.</p>
         )}
       </div>
     </Fold>
   );
 }
 
-const BranchIcon = () => (
-  <svg aria-hidden viewBox="0 0 12 12" className="size-3 shrink-0 self-center fill-none stroke-ink-faint stroke-[1.3]">
-    <path d="M2.5 1v5.5a2 2 0 0 0 2 2H10M7.5 6l2.5 2.5L7.5 11" />
-  </svg>
-);
+const textOf = (result: unknown) =>
+  typeof result === "string" ? result : result == null ? "" : JSON.stringify(result);
 
-function SubRunState({ row: { call, end }, isCancelled }: { row: SubRunRow; isCancelled: boolean }) {
-  const context = useTranscriptContext();
-  const status = end
-    ? end.payload.error == null
-      ? "done"
-      : isCancelled
-        ? "cancelled"
-        : "failed"
-    : context.isRunActive
-      ? "running"
-      : null;
+function stateOf({ end }: SubRunRow, isCancelled: boolean, isRunActive: boolean): CallState {
+  if (isCancelled) return "cancelled";
+  if (end) return end.payload.error == null ? "done" : "failed";
+  return isRunActive ? "running" : "no-result";
+}
+
+/** The size of a sub-run, if the page knows the run already. */
+function SubRunFigures({ runId }: { runId: string }) {
+  const run = useQuery({ ...runQuery(runId), enabled: false }).data;
+  const cost = run && costOf(run);
+  if (!run) return null;
   return (
-    <span className="flex shrink-0 items-baseline gap-2 text-xs text-ink-faint tabular-nums">
-      {(end || context.isRunActive) && (
-        <Duration from={call.timestamp} to={end?.timestamp ?? null} ms={end?.payload.duration_ms ?? null} />
-      )}
-      {status && <StatusBadge status={status} />}
+    <span className="shrink-0 text-text-3 tabular-nums">
+      {run.tool_calls} {run.tool_calls === 1 ? "call" : "calls"}
+      {cost && ` · ${cost.short}`}
     </span>
   );
 }
@@ -97,7 +99,7 @@ function NestedTranscript({ runId }: { runId: string }) {
   if (query.isError) return <ErrorMessage error={query.error} onRetry={() => void query.refetch()} />;
   return (
     <>
-      <div className="flex items-center gap-2 px-3 py-1 text-xs text-ink-dull">
+      <div className="flex items-center gap-2 px-3 py-1 text-12 text-text-2">
         {(query.data.status === "waiting" || query.data.status === "queued") && (
           <StatusBadge status={query.data.status} />
         )}
@@ -135,11 +137,17 @@ function NestedRows({ run }: { run: RunDetail }) {
   const loadedPages = Array.from({ length: last ? pageOf(last) + 1 : 0 }, (_, number) => log.page(number));
   return (
     <TranscriptContext value={context}>
-      <ol className="ml-2 border-l border-line">
+      <ol className="ml-3 border-l border-border">
         {loadedPages
           .flatMap((page) => (page ? [...rowsOf(page, isSingle).values()] : []))
           .map((row) => (
-            <RowView key={row.seq} row={row} open={folds.isOpen(row)} isSelected={false} />
+            <RowView
+              key={row.seq}
+              row={row}
+              open={folds.isOpen(row)}
+              openInside={openInside(row, folds)}
+              isSelected={false}
+            />
           ))}
       </ol>
       {last === log.lastSeq && <StreamingRows log={log} />}
@@ -155,7 +163,7 @@ function NestedRows({ run }: { run: RunDetail }) {
           </Button>
         </div>
       )}
-      {log.lastSeq === 0 && <p className="p-2 text-xs text-ink-faint">No events yet.</p>}
+      {log.lastSeq === 0 && <p className="p-2 text-xs text-text-3">No events yet.</p>}
     </TranscriptContext>
   );
 }

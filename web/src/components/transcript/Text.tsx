@@ -1,6 +1,8 @@
 import clsx from "clsx";
 import { createContext, memo, useContext, useMemo, useState } from "react";
 import { Button } from "@/components/ui/Button";
+import { Code } from "@/components/ui/Code";
+import { Icon } from "@/components/ui/Icon";
 import { formatBytes } from "@/views/amounts";
 import { colorsAfter, hasControls, type Span, spansOf } from "@/views/ansi";
 import { endsOf, MAX_CHARS, tailOf } from "@/views/textLimits";
@@ -17,19 +19,21 @@ interface Props {
    * went.
    */
   lastLines?: number | undefined;
+  /** The language of code; without one, the text may have the colors of a terminal. */
+  language?: string | null;
 }
 
 /** Text as a terminal shows it. Very long text is shown by its beginning and its end until the user expands it. */
-export function Text({ text, isError = false, isWide = false, lastLines }: Props) {
+export function Text({ text, isError = false, isWide = false, lastLines, language = null }: Props) {
   const [isExpanded, setIsExpanded] = useState(false);
   const [isOpen, setIsOpen] = useState(false);
   const searchText = useContext(SearchTextContext);
   const folded = useMemo(() => (lastLines === undefined ? null : tailOf(text, lastLines)), [text, lastLines]);
   const textClass = clsx(
-    "font-mono text-xs leading-[18px] [overflow-wrap:anywhere] whitespace-pre-wrap",
-    isError ? "text-failed" : "text-ink",
+    "font-mono text-[11.5px] leading-[17px] [overflow-wrap:anywhere] whitespace-pre-wrap",
+    isError ? "text-failed-text" : "text-text",
   );
-  const boxClass = clsx(!isWide && "max-h-96 overflow-auto", textClass);
+  const boxClass = clsx(!isWide && "thin-scroll max-h-96 overflow-auto", textClass);
   if (folded && !isOpen && !(searchText && folded.hidden.toLowerCase().includes(searchText))) {
     return (
       <>
@@ -37,9 +41,9 @@ export function Text({ text, isError = false, isWide = false, lastLines }: Props
           type="button"
           aria-expanded={false}
           onClick={() => setIsOpen(true)}
-          className="mb-0.5 block text-xs text-accent hover:underline"
+          className="mb-0.5 flex items-center gap-1 text-12 text-text-3 hover:text-text"
         >
-          <span aria-hidden>▸ </span>
+          <Icon name="right" className="size-3 stroke-2" />
           {folded.lines.toLocaleString("en")} earlier lines
         </button>
         <pre className={boxClass} tabIndex={isWide ? undefined : 0}>
@@ -52,7 +56,11 @@ export function Text({ text, isError = false, isWide = false, lastLines }: Props
   if (!ends) {
     return (
       <pre className={boxClass} tabIndex={isWide ? undefined : 0}>
-        <ColoredText text={text} />
+        {language !== null && !hasControls(text) ? (
+          <Code text={text} language={language} />
+        ) : (
+          <ColoredText text={text} />
+        )}
       </pre>
     );
   }
@@ -62,14 +70,14 @@ export function Text({ text, isError = false, isWide = false, lastLines }: Props
         <pre className={textClass}>
           <ColoredText text={ends.head} />
         </pre>
-        <div className="my-1 rounded bg-app-hover px-2 text-center font-sans text-ink-dull">
+        <div className="my-1 rounded bg-bg-hover px-2 text-center font-sans text-text-2">
           {formatBytes(ends.hiddenChars)} not shown
         </div>
         <pre className={textClass}>
           <ColoredText text={ends.tail} />
         </pre>
       </div>
-      <p className="flex flex-wrap items-center gap-2 pt-1 text-xs text-ink-dull">
+      <p className="flex flex-wrap items-center gap-2 pt-1 text-xs text-text-2">
         <span>Beginning and end of {formatBytes(text.length)}</span>
         {text.length <= MAX_CHARS ? (
           <Button onClick={() => setIsExpanded(true)}>Show all</Button>

@@ -1,5 +1,7 @@
+import clsx from "clsx";
 import type { RefObject } from "react";
 import { Button } from "@/components/ui/Button";
+import { Icon } from "@/components/ui/Icon";
 import type { TranscriptSearch } from "./useTranscriptSearch";
 import { SearchBar } from "./SearchBar";
 
@@ -8,14 +10,16 @@ interface Props {
   fieldRef: RefObject<HTMLInputElement | null>;
   searchText: string;
   onSearchText: (searchText: string) => void;
-  /** Null if the log is complete. */
+  /** Null if the log was complete at first. */
   isFollowing: boolean | null;
+  /** Whether the run may add events. If it no longer does, the button keeps its place. */
+  canFollow: boolean;
   onFollow: (isFollowing: boolean) => void;
   /** Whether all expandable rows are expanded; null if there are none. */
   isAllExpanded: boolean | null;
   onExpandAll: (open: boolean) => void;
-  /** A short message; usually the number of events. */
-  message: string;
+  /** A short message. */
+  message: string | null;
 }
 
 export function Toolbar({
@@ -24,28 +28,22 @@ export function Toolbar({
   searchText,
   onSearchText,
   isFollowing,
+  canFollow,
   onFollow,
   isAllExpanded,
   onExpandAll,
   message,
 }: Props) {
   return (
-    <div className="flex shrink-0 items-center gap-1.5 border-b border-line px-3 py-1">
-      <SearchBar search={search} fieldRef={fieldRef} text={searchText} onText={onSearchText} />
-      <span aria-live="polite" className="hidden shrink-0 text-xs text-ink-faint tabular-nums lg:inline">
+    <div className="flex min-w-0 flex-1 items-center justify-end gap-1">
+      <span aria-live="polite" className="shrink-0 text-12 text-text-3">
         {message}
       </span>
-      {isFollowing !== null && (
-        <Button
-          aria-pressed={isFollowing}
-          title="Follow new events (f)"
-          onClick={() => onFollow(!isFollowing)}
-          className="aria-pressed:border-accent aria-pressed:text-accent"
-        >
-          <span aria-hidden>{isFollowing ? "●" : "○"}</span> Follow
-        </Button>
-      )}
+      <SearchBar search={search} fieldRef={fieldRef} text={searchText} onText={onSearchText} />
       <Button
+        variant="ghost"
+        aria-label={isAllExpanded ? "Collapse all" : "Expand all"}
+        className="max-sm:px-1.5"
         disabled={isAllExpanded === null}
         title={
           isAllExpanded === null
@@ -54,8 +52,21 @@ export function Toolbar({
         }
         onClick={() => onExpandAll(!isAllExpanded)}
       >
-        {isAllExpanded ? "Collapse all" : "Expand all"}
+        <Icon name="expand" className="text-icon sm:hidden" />
+        <span className="max-sm:hidden">{isAllExpanded ? "Collapse all" : "Expand all"}</span>
       </Button>
+      {isFollowing !== null && (
+        <Button
+          variant="ghost"
+          aria-pressed={isFollowing}
+          title="Follow new events (f)"
+          onClick={() => onFollow(!isFollowing)}
+          className={clsx("aria-pressed:text-accent-text!", !canFollow && "invisible")}
+        >
+          <Icon name="down" className="size-3.5" />
+          Follow
+        </Button>
+      )}
     </div>
   );
 }

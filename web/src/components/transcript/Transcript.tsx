@@ -1,5 +1,7 @@
 import { type RefObject, useCallback, useEffect, useMemo, useReducer, useRef, useState } from "react";
+import { createPortal } from "react-dom";
 import { PAGE_EVENTS, type RunDetail, type RunLog, useLog } from "@/api";
+import type { ViewSync } from "@/components/detail/viewSync";
 import { ErrorMessage } from "@/components/ui/ErrorMessage";
 import { cancelReason, isActive } from "@/views/detail";
 import { type RowSelection, useSelectedRow } from "./useSelectedRow";
@@ -26,13 +28,17 @@ interface Props {
   searchQuery: string | undefined;
   /** Called with the event that the user selected. */
   onEvent: (seq: number | undefined) => void;
+  /** The element that the tools of the transcript are rendered into. */
+  toolbar: HTMLElement | null;
+  sync: ViewSync;
 }
 
 /** The transcript of a run. Only the part in sight is loaded and rendered, however long the log is. */
-export function Transcript({ run, target, repeats, searchQuery, onEvent }: Props) {
+export function Transcript({ run, target, repeats, searchQuery, onEvent, toolbar, sync }: Props) {
   const isRunActive = isActive(run.status);
+  const [wasActive] = useState(isRunActive);
   const log = useLog(run.id, run.last_seq, isRunActive);
-  const viewport = useViewport(log, isSingleStep(run), isRunActive && target === undefined);
+  const viewport = useViewport(log, isSingleStep(run), isRunActive && target === undefined, sync);
   const folds = useFolds();
   const selection = useSelectedRow(log, isSingleStep(run), viewport, folds);
   const fieldRef = useRef<HTMLInputElement>(null);
@@ -87,17 +93,22 @@ export function Transcript({ run, target, repeats, searchQuery, onEvent }: Props
   const context = useContextValue(run, log, isRunActive, folds, viewport, onSelect);
   return (
     <section ref={paneRef} aria-label="Transcript" className="flex min-h-0 flex-1 flex-col">
-      <Toolbar
-        search={search}
-        fieldRef={fieldRef}
-        searchText={searchText}
-        onSearchText={setSearchText}
-        isFollowing={isRunActive ? viewport.isAtEnd : null}
-        onFollow={follow}
-        isAllExpanded={hasFolds ? folds.expandAll : null}
-        onExpandAll={setAll}
-        message={message ?? `${log.lastSeq.toLocaleString("en")} ${log.lastSeq === 1 ? "event" : "events"}`}
-      />
+      {toolbar &&
+        createPortal(
+          <Toolbar
+            search={search}
+            fieldRef={fieldRef}
+            searchText={searchText}
+            onSearchText={setSearchText}
+            isFollowing={wasActive ? viewport.isAtEnd : null}
+            canFollow={isRunActive}
+            onFollow={follow}
+            isAllExpanded={hasFolds ? folds.expandAll : null}
+            onExpandAll={setAll}
+            message={message}
+          />,
+          toolbar,
+        )}
       {searchText.trim() && <HitLine search={search} />}
       <TranscriptContext value={context}>
         <SearchTextContext value={searchText.trim().toLowerCase()}>
@@ -107,6 +118,7 @@ export function Transcript({ run, target, repeats, searchQuery, onEvent }: Props
             folds={folds}
             selectedSeq={selection.selectedSeq}
             searchText={searchText.trim()}
+            sync={sync}
           />
         </SearchTextContext>
       </TranscriptContext>
@@ -128,10 +140,13 @@ function useTransientMessage(): [string | null, (searchText: string) => void] {
   return [message, showMessage];
 }
 
-function useViewport(log: RunLog, isSingle: boolean, startsAtEnd: boolean): Viewport {
+function useViewport(log: RunLog, isSingle: boolean, startsAtEnd: boolean, sync: ViewSync): Viewport {
   const [, rerender] = useReducer((n: number) => n + 1, 0);
   const [first] = useState(startsAtEnd);
-  return useMemo(() => new Viewport(log, isSingle, first, rerender), [log, isSingle, first]);
+  return useMemo(
+    () => new Viewport(log, isSingle, first, rerender, (from, to) => sync.setVisible(from, to)),
+    [log, isSingle, first, sync],
+  );
 }
 
 /** The context of the rows; the same object until a value changes, so that rows are not rendered again. */
@@ -180,8 +195,6 @@ function useGoToTarget(
   useEffect(() => {
     if (hit === undefined) return;
     goTo(hit);
-    // On a small screen the transcript itself may be out of sight.
-    paneRef.current?.scrollIntoView({ block: "nearest" });
   }, [hit, search.index, goTo, paneRef]);
   return useCallback((seq) => {
     selectedHereRef.current = seq;

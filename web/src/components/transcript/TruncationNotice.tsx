@@ -7,9 +7,9 @@ import type { FullEvent } from "./transcriptContext";
 export function TruncationNotice({ full }: { full: FullEvent<LogEvent> }) {
   if (full.truncatedBytes === null) return null;
   return (
-    <p className="flex flex-wrap items-center gap-2 py-0.5 text-xs text-ink-dull">
+    <p className="flex flex-wrap items-center gap-2 py-0.5 text-xs text-text-2">
       {full.problem ? (
-        <span className="text-failed">{full.problem.message}</span>
+        <span className="text-failed-text">{full.problem.message}</span>
       ) : (
         <span>Truncated: {formatBytes(full.truncatedBytes)} in total</span>
       )}

@@ -1,5 +1,6 @@
 import type { ReactNode } from "react";
 import { PAGE_EVENTS, pageOf, type RunLog } from "@/api";
+import type { Row } from "@/views/rowTypes";
 import { rowsOf } from "@/views/transcriptRows";
 import type { Folds } from "./useFolds";
 import { RowView } from "./Row";
@@ -24,7 +25,13 @@ export function VisibleRows({ viewport, log, folds, selectedSeq }: Props) {
       for (const row of rowsOf(page, viewport.isSingleStep).values()) {
         if (row.seq < first || row.seq > last) continue;
         elements.push(
-          <RowView key={row.seq} row={row} open={folds.isOpen(row)} isSelected={row.seq === selectedSeq} />,
+          <RowView
+            key={row.seq}
+            row={row}
+            open={folds.isOpen(row)}
+            openInside={openInside(row, folds)}
+            isSelected={row.seq === selectedSeq}
+          />,
         );
       }
     }
@@ -39,11 +46,20 @@ export function VisibleRows({ viewport, log, folds, selectedSeq }: Props) {
   return elements;
 }
 
+/** List the calls inside of a row that are expanded. */
+export const openInside = (row: Row, folds: Folds): string =>
+  row.kind === "reads"
+    ? row.calls
+        .filter((call) => folds.isOpenInside(call))
+        .map((call) => call.seq)
+        .join(" ")
+    : "";
+
 /** Placeholder for rows that are loading. */
 function Gap({ height }: { height: number }) {
   return (
     <li aria-hidden style={{ height }} className="px-3 py-1">
-      <div className="h-full rounded bg-[repeating-linear-gradient(to_bottom,var(--app-hover)_0_16px,transparent_16px_28px)] opacity-60" />
+      <div className="h-full rounded bg-[repeating-linear-gradient(to_bottom,var(--bg-hover)_0_16px,transparent_16px_28px)] opacity-60" />
     </li>
   );
 }

@@ -32,7 +32,9 @@ export function noteText(note: Note): string {
 
 function readyText(ready: Note["ready"]): string {
   const tools = ready?.tools?.length;
-  const parts = [ready?.model, ready?.version && `version ${ready.version}`, tools && `${tools} tools`, ready?.cwd];
+  const context = ready?.context_tokens && `context of ${ready.context_tokens.toLocaleString("en-US")} tokens`;
+  const version = ready?.version && `version ${ready.version}`;
+  const parts = [ready?.model, version, tools && `${tools} tools`, context, ready?.cwd];
   return ["Ready", ...parts.filter(Boolean)].join(" · ");
 }
 

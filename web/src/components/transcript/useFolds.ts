@@ -11,6 +11,8 @@ interface FoldState {
 
 export interface Folds {
   isOpen: (row: Row) => boolean;
+  /** Whether a call inside of another row is open. Its number may also be that of the row, which has a fold of its own. */
+  isOpenInside: (row: Row) => boolean;
   setOpen: (seq: number, open: boolean) => void;
   /** Whether "Expand all" is on. */
   expandAll: boolean;
@@ -28,8 +30,12 @@ export function useFolds(): Folds {
     isFoldable(row) &&
     (folds.bySeq.get(row.seq) ??
       (folds.expandAll !== null && isInExpandAll(row) ? folds.expandAll : isOpenByDefault(row)));
-  return { isOpen, setOpen, expandAll: folds.expandAll === true, setAll };
+  const isOpenInside = (row: Row) => folds.bySeq.get(insideKey(row.seq)) ?? folds.expandAll === true;
+  return { isOpen, isOpenInside, setOpen, expandAll: folds.expandAll === true, setAll };
 }
+
+/** The key of the fold of a call inside of another row. */
+export const insideKey = (seq: number) => -seq;
 
 /** Whether there is a row to expand with "Expand all". Pages that are not loaded may have one. */
 export function canExpandAny(log: RunLog, isSingleStep: boolean): boolean {

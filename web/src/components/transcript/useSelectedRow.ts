@@ -3,7 +3,7 @@ import { useCallback, useEffect, useRef, useState } from "react";
 import { PAGE_EVENTS, pageOf, type RunLog } from "@/api";
 import { isInExpandAll, type Row } from "@/views/rowTypes";
 import { rowShowing, rowsOf } from "@/views/transcriptRows";
-import type { Folds } from "./useFolds";
+import { type Folds, insideKey } from "./useFolds";
 import type { Viewport } from "./viewport";
 
 export interface RowSelection {
@@ -46,6 +46,8 @@ export function useSelectedRow(log: RunLog, isSingleStep: boolean, viewport: Vie
     setTargetSeq(null);
     setSelectedSeq(row.seq);
     if (hidesEvent(row, targetSeq)) setOpen(row.seq, true);
+    const inside = row.kind === "reads" && row.calls.find(({ events }) => events.some(({ seq }) => seq === targetSeq));
+    if (inside) setOpen(insideKey(inside.seq), true);
     // Do not scroll a reader back who has scrolled away meanwhile.
     if (viewport.isAnchor(targetSeq)) viewport.goTo(row.seq);
   }, [page, targetSeq, isSingleStep, viewport, setOpen]);

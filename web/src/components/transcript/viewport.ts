@@ -38,6 +38,8 @@ export class Viewport {
     isAtEnd: boolean,
     /** Called when another range is to be rendered, or when following the end starts or stops. */
     readonly onChange: () => void,
+    /** Called with the first and the last event in sight, whenever they may have changed. */
+    readonly onView: (first: number, last: number) => void = () => undefined,
   ) {
     this.#anchor = isAtEnd ? "end" : { seq: 1, y: 0 };
   }
@@ -61,7 +63,8 @@ export class Viewport {
   /** Measure the rendered rows and position everything. Must be called after each render. */
   layout(): void {
     const [scroller, sizer, list] = [this.#scroller, this.#sizer, this.#list];
-    if (!scroller || !sizer || !list) return;
+    // Rows in a hidden pane have no height.
+    if (!scroller || !sizer || !list || scroller.clientHeight === 0) return;
     this.heights.resize(this.log.lastSeq);
     this.#learnRows();
     for (const row of list.children) {
@@ -155,6 +158,7 @@ export class Viewport {
   }
 
   #updateRange(scroller: HTMLElement): void {
+    this.onView(this.first, this.last);
     const from = Math.max(1, this.heights.at(scroller.scrollTop - OVERSCAN_PX));
     const to = this.heights.at(scroller.scrollTop + scroller.clientHeight + OVERSCAN_PX);
     if (from === this.range.from && to === this.range.to) return;

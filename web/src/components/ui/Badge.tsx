@@ -1,14 +1,24 @@
 import clsx from "clsx";
 import type { ReactNode } from "react";
 import type { Status } from "@/api";
+import { Icon, type IconName } from "./Icon";
 
-const COLORS: Record<Status, string> = {
-  running: "bg-running-back text-running",
-  done: "bg-done-back text-done",
-  failed: "bg-failed-back text-failed",
-  waiting: "bg-waiting-back text-waiting",
-  cancelled: "bg-quiet-back text-quiet",
-  queued: "bg-quiet-back text-quiet",
+const BADGE_COLORS: Record<Status, string> = {
+  running: "bg-running-bg text-running-text",
+  done: "bg-done-bg text-done-text",
+  failed: "bg-failed-bg text-failed-text",
+  waiting: "bg-waiting-bg text-waiting-text",
+  cancelled: "bg-queued-bg text-queued-text",
+  queued: "bg-queued-bg text-queued-text",
+};
+/** Shapes differ too: color is never the only sign. */
+const ICONS: Record<Status, { icon: IconName; color: string }> = {
+  running: { icon: "running", color: "text-running" },
+  done: { icon: "done", color: "text-done" },
+  failed: { icon: "failed", color: "text-failed" },
+  waiting: { icon: "waiting", color: "text-waiting" },
+  cancelled: { icon: "cancelled", color: "text-queued" },
+  queued: { icon: "queued", color: "text-queued" },
 };
 
 interface StatusProps {
@@ -17,31 +27,54 @@ interface StatusProps {
   interrupted?: boolean;
   /** Kinds of calls that the run waits for, as `waits_for` has them. */
   waitsFor?: readonly string[] | null;
-  /** Whether to draw an outline, if the background has a similar color. */
-  isOutlined?: boolean;
+  className?: string | undefined;
 }
 
-/** The status of a run in its color; for a waiting run also what it waits for, truncated. */
-export function StatusBadge({ status, interrupted = false, waitsFor, isOutlined = false }: StatusProps) {
+/** Return the words for a status: `waiting: question`. */
+export function statusWords({ status, interrupted = false, waitsFor }: StatusProps): string {
   const kinds = waitsFor?.length ? `: ${[...new Set(waitsFor)].join(", ").replaceAll("_", " ")}` : "";
+  return `${interrupted ? "interrupted" : status}${kinds}`;
+}
+
+const titleOf = (props: StatusProps) =>
+  props.interrupted ? "The process that executed this run is gone" : statusWords(props);
+
+/** The status of a run as an icon in its color; its name is the status. */
+export function StatusIcon(props: StatusProps) {
+  const { status, interrupted = false, className } = props;
+  const { icon, color } = interrupted ? { icon: "warn" as const, color: "text-waiting" } : ICONS[status];
+  return (
+    <span data-status={status} title={titleOf(props)} className={clsx("flex shrink-0", color)}>
+      <Icon
+        name={icon}
+        label={statusWords(props)}
+        className={clsx(className, status === "running" && !interrupted && "spin")}
+      />
+    </span>
+  );
+}
+
+/** The icon of a status as decoration, beside its word. */
+export function StatusSign({ status, className }: { status: Status; className?: string }) {
+  return (
+    <Icon name={ICONS[status].icon} className={clsx(className, ICONS[status].color, status === "running" && "spin")} />
+  );
+}
+
+/** The status of a run as a word in its color. */
+export function StatusBadge(props: StatusProps) {
+  const { status, interrupted = false, className } = props;
   return (
     <span
       data-status={status}
-      title={interrupted ? "The process that executed this run is gone" : kinds ? `${status}${kinds}` : undefined}
+      title={titleOf(props)}
       className={clsx(
-        "inline-flex items-center gap-1 rounded px-1.5 py-px text-xs font-medium whitespace-nowrap",
-        kinds ? "min-w-[4.25rem]" : "shrink-0",
-        interrupted ? COLORS.waiting : COLORS[status],
-        isOutlined && "ring-1 ring-current ring-inset",
+        "inline-flex h-5 shrink-0 items-center rounded-1 px-1.5 text-11 font-medium whitespace-nowrap",
+        interrupted ? BADGE_COLORS.waiting : BADGE_COLORS[status],
+        className,
       )}
     >
-      {status === "running" && !interrupted && (
-        <span aria-hidden className="size-1.5 animate-pulse rounded-full bg-current" />
-      )}
-      <span className="truncate">
-        {interrupted ? "interrupted" : status}
-        {kinds}
-      </span>
+      {statusWords(props)}
     </span>
   );
 }
@@ -51,7 +84,7 @@ export function Tag({ children, title }: { children: ReactNode; title?: string }
   return (
     <span
       title={title}
-      className="inline-flex items-center rounded border border-line px-1.5 py-px text-xs whitespace-nowrap text-ink-dull"
+      className="inline-flex h-5 items-center rounded-1 border border-border px-1.5 text-11 whitespace-nowrap text-text-2"
     >
       {children}
     </span>

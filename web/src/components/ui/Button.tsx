@@ -2,26 +2,25 @@ import clsx from "clsx";
 import type { ButtonHTMLAttributes } from "react";
 
 const VARIANTS = {
-  plain: "border border-line bg-app-raised hover:bg-app-hover text-ink",
-  primary: "bg-accent text-accent-ink hover:opacity-90",
-  danger: "bg-failed-back text-failed hover:opacity-90",
-  ghost: "text-ink-dull hover:bg-app-hover hover:text-ink",
+  plain: "border border-border-strong bg-bg-pop text-text hover:bg-n-3",
+  /** One per view. */
+  primary: "border border-n-12 bg-n-12 text-n-1 hover:bg-n-11",
+  danger: "border border-border-strong bg-bg-pop text-failed-text hover:bg-failed-bg",
+  ghost: "text-text-2 hover:bg-bg-hover hover:text-text",
 };
+export type ButtonVariant = keyof typeof VARIANTS;
+
+export const buttonClass = (variant: ButtonVariant = "plain", className?: string) =>
+  clsx(
+    "inline-flex h-(--control-h) shrink-0 items-center justify-center gap-1.5 rounded-2 px-2 text-12 font-medium whitespace-nowrap disabled:cursor-not-allowed disabled:opacity-50",
+    VARIANTS[variant],
+    className,
+  );
 
 export function Button({
-  variant: variant = "plain",
+  variant = "plain",
   className,
   ...rest
-}: ButtonHTMLAttributes<HTMLButtonElement> & { variant?: keyof typeof VARIANTS }) {
-  return (
-    <button
-      type="button"
-      className={clsx(
-        "inline-flex items-center gap-1 rounded px-2 py-1 text-xs font-medium disabled:cursor-not-allowed disabled:opacity-50",
-        VARIANTS[variant],
-        className,
-      )}
-      {...rest}
-    />
-  );
+}: ButtonHTMLAttributes<HTMLButtonElement> & { variant?: ButtonVariant }) {
+  return <button type="button" className={buttonClass(variant, className)} {...rest} />;
 }

@@ -1,5 +1,6 @@
 import { useEffect, useState } from "react";
 import { Button } from "./Button";
+import { Icon, type IconName } from "./Icon";
 
 const MESSAGE_MS = 1_500;
 
@@ -8,10 +9,13 @@ export function CopyButton({
   text,
   label,
   title,
+  icon,
 }: {
   text: string | (() => string | Promise<string>);
   label: string;
   title?: string;
+  /** Shown instead of the label. */
+  icon?: IconName;
 }) {
   const [message, setMessage] = useState<string | null>(null);
   useEffect(() => {
@@ -22,6 +26,21 @@ export function CopyButton({
   const copy = async () => {
     setMessage((await copyToClipboard(typeof text === "string" ? text : await text())) ? "Copied" : "Could not copy");
   };
+  if (icon !== undefined)
+    return (
+      <Button
+        variant="ghost"
+        title={title}
+        aria-label={message ?? label}
+        onClick={() => void copy()}
+        className="px-1.5"
+      >
+        <Icon name={message === null ? icon : "done"} className={message === null ? "text-icon" : "text-done"} />
+        <span aria-live="polite" className="sr-only">
+          {message}
+        </span>
+      </Button>
+    );
   return (
     <Button variant="ghost" title={title} onClick={() => void copy()}>
       <span aria-live="polite">{message ?? label}</span>

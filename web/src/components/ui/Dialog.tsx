@@ -19,10 +19,10 @@ export function Dialog({ title, onClose, children }: { title: string; onClose: (
       onClick={(event) => {
         if (startedOutsideRef.current && event.target === dialogRef.current) dialogRef.current.close();
       }}
-      className="m-auto max-h-[90dvh] w-[min(40rem,calc(100vw-2rem))] overflow-auto rounded-lg border border-line bg-app-raised p-0 text-ink shadow-xl backdrop:bg-black/50"
+      className="m-auto max-h-[90dvh] w-[min(40rem,calc(100vw-2rem))] overflow-auto rounded-4 border border-border bg-bg-pop p-0 text-text shadow-(--shadow-3) backdrop:bg-black/40"
     >
       <div className="p-4">
-        <h2 className="mb-3 text-base font-semibold">{title}</h2>
+        <h2 className="mb-3 text-14 font-semibold">{title}</h2>
         {children}
       </div>
     </dialog>

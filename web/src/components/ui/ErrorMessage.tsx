@@ -5,7 +5,7 @@ import { Button } from "./Button";
 export function ErrorMessage({ error, onRetry }: { error: unknown; onRetry?: () => void }) {
   const problem = problemOf(error, 0);
   return (
-    <div role="alert" className="m-3 rounded border border-line bg-failed-back p-3 text-sm text-failed">
+    <div role="alert" className="m-3 rounded-2 bg-failed-bg p-3 text-failed-text">
       <p className="font-medium break-words">{problem.message}</p>
       {problem.hint && <p className="mt-1 break-words">{problem.hint}</p>}
       <p className="mt-1 font-mono text-xs">{problem.code}</p>

@@ -4,7 +4,7 @@ import { snippetPieces } from "@/views/runRows";
 export function Highlighted({ text }: { text: string }) {
   return snippetPieces(text).map((piece, index) =>
     piece.isHit ? (
-      <mark key={index} className="rounded-xs bg-running-back text-running">
+      <mark key={index} className="rounded-xs bg-running-bg text-running-text">
         {piece.text}
       </mark>
     ) : (

@@ -1,7 +1,9 @@
 import { memo } from "react";
 import ReactMarkdown, { type Components } from "react-markdown";
 import gfm from "remark-gfm";
+import { languageOf } from "@/views/highlight";
 import { safeLink } from "@/views/markdown";
+import { Code } from "./Code";
 import "./markdown.css";
 
 const PLUGINS = [gfm];
@@ -22,6 +24,14 @@ const COMPONENTS: Components = {
     </div>
   ),
   pre: ({ children }) => <pre tabIndex={0}>{children}</pre>,
+  code: ({ className, children }) => {
+    const language = languageOf(/language-(\S+)/.exec(className ?? "")?.[1]);
+    return (
+      <code>
+        {language !== null && typeof children === "string" ? <Code text={children} language={language} /> : children}
+      </code>
+    );
+  },
 };
 
 function Link({ address, children }: { address: string | undefined; children: React.ReactNode }) {

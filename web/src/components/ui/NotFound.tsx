@@ -5,7 +5,7 @@ export function NotFound() {
   return (
     <EmptyState>
       <p>Page not found.</p>
-      <Link to="/" className="text-accent underline">
+      <Link to="/" className="text-accent-text underline">
         All runs
       </Link>
     </EmptyState>

@@ -1,5 +1,5 @@
 import { useSyncExternalStore } from "react";
-import { formatAgo, formatDuration, formatDateTime } from "@/views/time";
+import { formatAge, formatAgo, formatDuration, formatDateTime } from "@/views/time";
 
 /** One clock for the page, so that all durations tick together. */
 const listeners = new Set<() => void>();
@@ -29,6 +29,16 @@ export function TimeAgo({ at }: { at: string }) {
   return (
     <time dateTime={at} title={formatDateTime(at)}>
       {formatAgo(at, now)}
+    </time>
+  );
+}
+
+/** How old something is, in short. */
+export function Age({ at }: { at: string }) {
+  const now = useNow();
+  return (
+    <time dateTime={at} title={formatDateTime(at)}>
+      {formatAge(at, now)}
     </time>
   );
 }

@@ -13,6 +13,8 @@ permissions in advance:
   an answer, and judges commands by their text. A tool that does not exist cannot be called, not by sub-agents either.
   `--tools` does not remove the tools of MCP servers, so a read-only run has no servers.
 
+- With calls to approve, Claude Code asks over its standard streams: see `permissions.py`.
+
 The permission mode is always passed, because the user's settings may have a looser default.
 """
 
@@ -24,6 +26,13 @@ from pathlib import Path
 from typing import Literal
 
 from shopfloor.adapters.providers.claude.normalizer import ClaudeNormalizer
+from shopfloor.adapters.providers.claude.permissions import (
+    FILE_TOOLS,
+    answer_permission,
+    approval_flags,
+    encode_prompt,
+    is_preapproved,
+)
 from shopfloor.errors import UnsupportedOption
 from shopfloor.log import Usage
 from shopfloor.ports import AgentRequest, Capabilities, Launch
@@ -34,8 +43,6 @@ _READ_TOOLS = ("Read", "Glob", "Grep")
 _WEB_TOOLS = ("WebFetch", "WebSearch")
 _DEFAULT_TOOLS = ("Bash", *_WEB_TOOLS)
 """Tools that are allowed in advance if the request names no tools."""
-_FILE_TOOLS = frozenset({*_READ_TOOLS, "LS", "Edit", "MultiEdit", "Write", "NotebookEdit"})
-"""Tools that the permission mode allows inside the folder. Allowing them by name would allow them everywhere."""
 _MCP_PREFIX = "mcp__"
 _TOOL_NAME = re.compile(r"[\w.:-]+")
 OAUTH_TOKEN = "CLAUDE_CODE_OAUTH_TOKEN"  # noqa: S105  (the name of a variable)
@@ -71,11 +78,20 @@ def permission_flags(request: AgentRequest, env: Mapping[str, str]) -> list[str]
     tools = request.tools
     flags = [] if tools is None else _tool_flags(tools)
     mcp_tools = [tool for tool in tools or [] if tool.startswith(_MCP_PREFIX)]
-    if not mcp_tools and any(env.get(name) == "1" for name in UNRESTRICTED_VARIABLES):
+    # With approvals, Claude Code has to check permissions.
+    if not mcp_tools and not request.approve and any(env.get(name) == "1" for name in UNRESTRICTED_VARIABLES):
         return [*flags, "--dangerously-skip-permissions"]
     # Naming one tool of an MCP server makes all its tools available. The others are denied, as no rule allows them.
-    allowed = _DEFAULT_TOOLS if tools is None else [tool for tool in tools if tool not in _FILE_TOOLS]
-    return [*flags, "--permission-mode=acceptEdits", *_allow_flags(allowed)]
+    return [*flags, "--permission-mode=acceptEdits", *_allow_flags(_allowed_tools(request))]
+
+
+def _allowed_tools(request: AgentRequest) -> list[str]:
+    """Return the tools that are allowed by name.
+
+    The permission mode allows file tools inside the folder. Allowing them by name would allow them everywhere.
+    """
+    tools = _DEFAULT_TOOLS if request.tools is None else request.tools
+    return [tool for tool in tools if tool not in FILE_TOOLS]
 
 
 def _read_only_flags(requested: list[str] | None) -> list[str]:
@@ -127,6 +143,7 @@ class ClaudeCode:
     install = "npm install -g @anthropic-ai/claude-code"
     capabilities = Capabilities(
         resume=True,
+        fork_session=True,
         tool_limits=True,
         read_only=True,
         max_turns=True,
@@ -136,6 +153,7 @@ class ClaudeCode:
         cost=True,
         usage=True,
         sub_agents=True,
+        approvals=True,
         web_search=True,
     )
 
@@ -144,22 +162,28 @@ class ClaudeCode:
 
     def launch(self, request: AgentRequest, env: Mapping[str, str]) -> Launch:
         # A new session gets our id, so that the id is known before anything happens.
-        session_flag, session = "--resume", request.resume
-        if session is None:
-            session_flag, session = "--session-id", request.session_id
+        session = request.resume
+        session_flags = [f"--resume={session}"]
+        if session is None or request.fork_session:
+            session_flags = [*([] if session is None else [*session_flags, "--fork-session"])]
+            session = request.session_id
+            session_flags.append(f"--session-id={session}")
         home = Path(env["HOME"]) if env.get("HOME") else Path.home()
         return Launch(
             argv=[
                 self.program,
                 *_OUTPUT_FLAGS,
-                f"{session_flag}={session}",
+                *session_flags,
                 *permission_flags(request, env),
+                *(approval_flags(request) if request.approve else []),
                 *_options(request),
             ],
             env=dict(_ENV),
-            stdin=request.prompt.encode(errors="replace"),
+            stdin=encode_prompt(request.prompt) if request.approve else request.prompt.encode(errors="replace"),
             session_id=session,
             access_mode=access_mode(env, home),
+            answer_permission=answer_permission if request.approve else None,
+            is_preapproved=lambda call: is_preapproved(call, _allowed_tools(request), request.cwd),
         )
 
     def normalizer(self, *, resumed: bool | None = None, prior_usage: Usage | None = None) -> ClaudeNormalizer:

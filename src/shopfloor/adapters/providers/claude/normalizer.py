@@ -2,7 +2,8 @@
 
 Each line of an assistant message has one block, reported at once under the id of the message. A stream may have
 several results: the last one is the answer, and their counts add up. The control records between Anthropic's SDK and
-Claude Code (`control_request`, `control_response`) are in the same stream, and are ignored.
+Claude Code (`control_request`, `control_response`) are in the same stream; of these, only a request for the permission
+to call a tool is reported.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from shopfloor.adapters.providers.claude.messages import (
     text_content,
 )
 from shopfloor.adapters.providers.claude.subagents import SubAgents
-from shopfloor.adapters.providers.claude.usage import UsageTracker
+from shopfloor.adapters.providers.claude.usage import UsageTracker, message_usage
 from shopfloor.adapters.providers.json_access import (
     Record,
     int_at,
@@ -47,13 +48,22 @@ from shopfloor.log import (
     ToolUseBlock,
     UserMessage,
 )
-from shopfloor.ports import MAIN_AGENT, AgentExit, AgentReport, SessionEnded, TranscriptItem
+from shopfloor.ports import (
+    MAIN_AGENT,
+    AgentExit,
+    AgentReport,
+    ContextSize,
+    PermissionRequest,
+    PermissionWithdrawn,
+    PromptAnswered,
+    SessionEnded,
+    TranscriptItem,
+)
 
 IGNORED_RECORD_TYPES = frozenset(
     {
         "auth_status",
         "command_lifecycle",
-        "control_cancel_request",
         "control_request",
         "control_response",
         "conversation_reset",
@@ -115,6 +125,17 @@ def parse_system_record(record: Record) -> list[Note] | None:
     return [] if subtype in _IGNORED_SYSTEM_SUBTYPES or subtype.startswith(_SCREEN_PREFIX) else None
 
 
+def parse_permission_request(record: Record) -> PermissionRequest:
+    """Return the request of Claude Code for the permission to call a tool."""
+    request = record_at(record, "request")
+    return PermissionRequest(
+        request_id=text_at(record, "request_id") or "",
+        tool=text_at(request, "tool_name") or "",
+        tool_input=request.get("input"),
+        tool_id=text_at(request, "tool_use_id"),
+    )
+
+
 def hook_note(record: Record) -> tuple[Note | None, str]:
     """Return a note on how a user's hook ended, and the output of the hook.
 
@@ -155,6 +176,7 @@ class ClaudeNormalizer(JsonLinesNormalizer):
     """Normalizer of a session of Claude Code. A resumed session had earlier runs, which its totals may include."""
 
     unparsed: int
+    reports_context = True
 
     def __init__(self, *, resumed: bool = False) -> None:
         super().__init__()
@@ -178,6 +200,8 @@ class ClaudeNormalizer(JsonLinesNormalizer):
         self._turns: int | None = None
         self._is_working = False
         """Whether the session did anything since its last result."""
+        self._has_context = False
+        """Whether the size of the context was reported: once, for the first message."""
         self._has_message = False
         """Whether the stream has any message of the session itself."""
         self._made_up_ids = 0
@@ -194,7 +218,11 @@ class ClaudeNormalizer(JsonLinesNormalizer):
             case "system":
                 return self._system(record)
             case "result":
-                return self._handle_result(record)
+                return [*self._handle_result(record), PromptAnswered()]
+            case "control_request" if text_at(record_at(record, "request"), "subtype") == "can_use_tool":
+                return [parse_permission_request(record)]
+            case "control_cancel_request":
+                return [PermissionWithdrawn(text_at(record, "request_id") or "")]
             case "rate_limit_event":
                 return self._limit(record_at(record, "rate_limit_info"))
             case "tool_progress":
@@ -214,6 +242,7 @@ class ClaudeNormalizer(JsonLinesNormalizer):
         if agent == MAIN_AGENT:
             self._is_working = self._has_message = True
             self._model = self._model if synthetic else model or self._model
+            reports += [] if synthetic else self._report_context(message)
         if is_error:
             self._record_error(agent, api_error(record, text_content(content)))
         if blocks:
@@ -232,6 +261,15 @@ class ClaudeNormalizer(JsonLinesNormalizer):
             for block in filter(is_tool_result, content):
                 reports += self._tool_result(block, {}, agent, at)
         return reports
+
+    def _report_context(self, message: Record) -> list[AgentReport]:
+        """Report how many tokens the model reads for the first message of the session."""
+        usage = message_usage(record_at(message, "usage"))
+        tokens = usage.input + usage.cache_read + usage.cache_write
+        if self._has_context or not tokens:
+            return []
+        self._has_context = True
+        return [ContextSize(tokens=tokens)]
 
     def _user(self, record: Record) -> list[AgentReport]:
         """Read tool results, and messages of Claude Code to the model.
@@ -269,6 +307,7 @@ class ClaudeNormalizer(JsonLinesNormalizer):
                 self._deltas.message_started(agent, record_at(event, "message"))
                 if agent == MAIN_AGENT:
                     self._usage.message_started(record_at(event, "message"))
+                    return self._report_context(record_at(event, "message"))
                 return []
             case "content_block_start":
                 self._deltas.block_started(agent, event)

@@ -64,7 +64,7 @@ class UsageTracker:
         message = self._message or _Message(model=None, counts={})
         self._message = message
         message.counts = {**message.counts, **{name: count for name, count in usage.items() if count is not None}}
-        total = _message_usage(message.counts)
+        total = message_usage(message.counts)
         increase, message.reported = subtract_usage_clamped(total, message.reported), total
         return self._report(message.model, increase)
 
@@ -73,7 +73,7 @@ class UsageTracker:
         message = self._message
         if message is None or message.reported != NO_USAGE:
             return []
-        return self._report(message.model, _message_usage(message.counts))
+        return self._report(message.model, message_usage(message.counts))
 
     def _report(self, model: str | None, increase: Usage) -> list[UsageDelta]:
         if increase == NO_USAGE:
@@ -87,7 +87,7 @@ class UsageTracker:
 
     def result(self, record: Record, model: str | None) -> list[UsageDelta]:
         """Report the tokens that no message reported. `model` is the model of the session's messages."""
-        own = _message_usage(record_at(record, "usage"))
+        own = message_usage(record_at(record, "usage"))
         self._own_total = add_usage(self._own_total, own)
         models, costs, cost = self._since_last_result(record)
         self.cost = None if self.cost is None or cost is None else self.cost + cost
@@ -149,7 +149,7 @@ class UsageTracker:
         return self._own_total, {model: self._own_total} if model is not None else {}
 
 
-def _message_usage(usage: Record) -> Usage:
+def message_usage(usage: Record) -> Usage:
     """Convert the counts of a message or of a result's `usage`."""
     return Usage(
         input=count_at(usage, "input_tokens"),

@@ -61,7 +61,9 @@ class ClaudeSdk:
 
     name = "claude-sdk"
     install = "install Shopfloor with its extra `claude`"
-    capabilities: Capabilities = msgspec.structs.replace(_CLI.capabilities, own_tools=True, sandbox=True)
+    capabilities: Capabilities = msgspec.structs.replace(
+        _CLI.capabilities, own_tools=True, sandbox=True, approvals=False, fork_session=False
+    )
 
     @property
     def program(self) -> str:

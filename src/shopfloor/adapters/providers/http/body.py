@@ -93,6 +93,7 @@ class ResponseBodyNormalizer:
     """Base of the normalizers of model APIs. Bytes that are not understood are reported verbatim."""
 
     has_timestamps = False
+    reports_context = False
 
     def __init__(self, parser: ResponseParser) -> None:
         self.unparsed = 0

@@ -1,0 +1,145 @@
+"""The machine of a host: where it is, what it has, and how busy it is. Sends no network request."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import re
+import socket
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from shopfloor.ports import HostLocation, HostMetrics, HostResources
+
+ReadFile = Callable[[str], str | None]
+"""Returns the text of a file; None if there is no such file, or it cannot be read."""
+
+_NAMESPACE: Final = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+_HOSTNAME: Final = "/etc/hostname"
+_DOCKER: Final = "/.dockerenv"
+_CGROUP: Final = "/proc/self/cgroup"
+_MOUNTS: Final = "/proc/self/mountinfo"
+_CLOUD_INIT: Final = "/run/cloud-init/instance-data.json"
+_DMI: Final = "/sys/class/dmi/id/"
+_CGROUP_MEMORY: Final = "/sys/fs/cgroup/memory.max"
+_CGROUP_CPU: Final = "/sys/fs/cgroup/cpu.max"
+_GPUS: Final = "/proc/driver/nvidia/gpus"
+_CONTAINER_IN_CGROUP: Final = re.compile(r"docker[-/]([0-9a-f]{64})")
+_CONTAINER_IN_MOUNTS: Final = re.compile(r"/docker/containers/([0-9a-f]{64})/")
+_INSTANCE: Final = re.compile(r"i-[0-9a-f]{8,17}")
+_MEGABYTE: Final = 1_000_000
+_GIGABYTE: Final = 1_000_000_000
+
+
+def find_location(env: Mapping[str, str], read: ReadFile) -> HostLocation:
+    """Return where a process is, by the environment and the files that each kind of machine leaves."""
+    hostname = env.get("HOSTNAME") or _strip(read(_HOSTNAME))
+    if env.get("KUBERNETES_SERVICE_HOST"):
+        namespace = env.get("POD_NAMESPACE") or _strip(read(_NAMESPACE))
+        return HostLocation(type="kubernetes", namespace=namespace, pod=env.get("POD_NAME") or hostname)
+    in_cgroup = _CONTAINER_IN_CGROUP.search(read(_CGROUP) or "")
+    if in_cgroup or read(_DOCKER) is not None:
+        container = in_cgroup or _CONTAINER_IN_MOUNTS.search(read(_MOUNTS) or "")
+        return HostLocation(type="docker", container=container[1] if container else hostname)
+    return _find_instance(env, read) or HostLocation(type="local")
+
+
+def _find_instance(env: Mapping[str, str], read: ReadFile) -> HostLocation | None:
+    """Return the instance of EC2, from what the hypervisor and cloud-init have written."""
+    is_amazon = (read(f"{_DMI}sys_vendor") or "").startswith("Amazon EC2")
+    cloud = _cloud_init(read(_CLOUD_INIT))
+    if not is_amazon and cloud.get("cloud_name") != "aws":
+        return None
+    tag = _INSTANCE.fullmatch(_strip(read(f"{_DMI}board_asset_tag")) or "")
+    region = cloud.get("region") or env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION")
+    return HostLocation(type="ec2", instance_id=tag[0] if tag else cloud.get("instance_id"), region=region)
+
+
+def _cloud_init(text: str | None) -> dict[str, str]:
+    """Return what cloud-init knows about the instance: `cloud_name`, `instance_id`, `region`."""
+    with contextlib.suppress(ValueError, AttributeError):
+        fields: dict[str, Any] = json.loads(text or "{}").get("v1", {})
+        return {name: value for name, value in fields.items() if isinstance(value, str)}
+    return {}
+
+
+def _strip(text: str | None) -> str | None:
+    return (text or "").strip() or None
+
+
+def read_file(path: str) -> str | None:
+    """Return the text of a file of this machine; None if it cannot be read."""
+    try:
+        return Path(path).read_text(errors="replace")
+    except OSError:
+        return None
+
+
+class LocalMachine:
+    """This machine. Loads psutil when it measures, which blocks; call it in a thread."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        """A folder on the disk that is measured."""
+        self._started = time.monotonic()
+
+    @property
+    def hostname(self) -> str:
+        return socket.gethostname()
+
+    @property
+    def location(self) -> HostLocation:
+        return find_location(os.environ, read_file)
+
+    def measure_resources(self) -> HostResources:
+        """Return the resources that this process may use."""
+        import psutil
+
+        # The first call only begins the measurement; without it, the first usage would be 0.
+        psutil.cpu_percent()
+        memory = min(psutil.virtual_memory().total, _number(read_file(_CGROUP_MEMORY)))
+        return HostResources(
+            cpu_cores=usable_cores(len(os.sched_getaffinity(0)), read_file(_CGROUP_CPU)),
+            memory_mb=int(memory / _MEGABYTE),
+            disk_gb=round(psutil.disk_usage(str(self._folder)).total / _GIGABYTE),
+            gpu_count=_count_gpus(),
+        )
+
+    def measure(self) -> HostMetrics:
+        """Return how busy the machine is; the processors since the last call."""
+        import psutil
+
+        return HostMetrics(
+            cpu_percent=_percent(psutil.cpu_percent()),
+            memory_percent=_percent(psutil.virtual_memory().percent),
+            disk_percent=_percent(psutil.disk_usage(str(self._folder)).percent),
+            uptime_seconds=round(time.monotonic() - self._started, 3),
+        )
+
+
+def usable_cores(count: int, cpu_max: str | None) -> int:
+    """Return how many processors a process may use, of `count`, by the limit of its container (`cpu.max`)."""
+    quota, _, period = (cpu_max or "").partition(" ")
+    if not quota.isdecimal() or not period.strip().isdecimal() or not int(period):
+        return count
+    return min(count, max(1, math.ceil(int(quota) / int(period))))
+
+
+def _percent(value: float) -> float:
+    return min(100.0, max(0.0, value))
+
+
+def _number(text: str | None) -> float:
+    """Return the number in a file of limits; infinite if there is no limit."""
+    stripped = _strip(text)
+    return int(stripped) if stripped and stripped.isdecimal() else math.inf
+
+
+def _count_gpus() -> int | None:
+    with contextlib.suppress(OSError):
+        return len(os.listdir(_GPUS)) or None
+    return None

@@ -1,0 +1,123 @@
+"""`shopfloor host`: execute runs of this storage, without the page and the API."""
+
+from __future__ import annotations
+
+import logging
+import math
+import signal
+import sys
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from typing import TYPE_CHECKING
+
+import anyio
+
+from shopfloor.cli.arguments import PLUGINS_OPTION, WORKERS_OPTION, Parser, positive_int, storage_from_args
+from shopfloor.cli.main import restore_gc_thresholds
+from shopfloor.cli.shutdown import receive_signals, schedule_exit_if_tasks_remain
+from shopfloor.cli.up import return_freed_memory, slots_setting
+from shopfloor.limits import DRAIN_SECONDS, HOST_HEARTBEAT_SECONDS, HOST_SLOTS
+from shopfloor.wiring import WorkerSettings, heartbeat_seconds, run_host
+
+if TYPE_CHECKING:
+    from shopfloor.fleet import RegisteredHost
+
+EXAMPLES = """\
+  shopfloor host                      beside `shopfloor up`, or several of them
+  shopfloor host --slots 4            execute at most 4 runs at once
+  shopfloor host --label gpu=yes      for runs that need this label
+  shopfloor host --drain 300          runs may take 5 minutes to end after SIGTERM
+
+SIGTERM drains: the host claims no more runs, and stops when those that it has
+have ended. After the time of --drain, or a second SIGTERM, other hosts resume
+them. Ctrl-C stops at once."""
+
+
+def parser(name: str, summary: str) -> ArgumentParser:
+    """Return the parser of the command's arguments."""
+    parser = Parser(name, summary, examples=EXAMPLES)
+    parser.add_argument(
+        "--slots",
+        metavar="N",
+        type=positive_int,
+        help=f"execute at most N runs at once (default: $SHOPFLOOR_SLOTS or {HOST_SLOTS})",
+    )
+    parser.add_argument(
+        "--label",
+        metavar="NAME=VALUE",
+        type=label,
+        action="append",
+        default=[],
+        help="a label of this host, which runs can require (repeatable)",
+    )
+    parser.add_argument(
+        "--heartbeat",
+        metavar="SECONDS",
+        type=positive_seconds,
+        help=f"time between heartbeats (default: $SHOPFLOOR_HEARTBEAT or {HOST_HEARTBEAT_SECONDS:g})",
+    )
+    parser.add_argument(
+        "--drain",
+        metavar="SECONDS",
+        type=seconds,
+        default=DRAIN_SECONDS,
+        help=f"time for runs to end after SIGTERM (default: {DRAIN_SECONDS:g}; 0 stops at once)",
+    )
+    parser.add_argument("--workers", **WORKERS_OPTION)
+    parser.add_argument("--plugins", **PLUGINS_OPTION)
+    return parser
+
+
+def label(text: str) -> tuple[str, str]:
+    """Parse `name=value`."""
+    name, equals, value = text.partition("=")
+    if not equals or not name or not value:
+        raise ArgumentTypeError(f"must be NAME=VALUE, got {text!r}")
+    return name, value
+
+
+def seconds(text: str) -> float:
+    """Parse a number of seconds."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 <= number < math.inf:
+        raise ArgumentTypeError(f"must be a number of seconds, got {text!r}")
+    return number
+
+
+def positive_seconds(text: str) -> float:
+    """Parse a number of seconds above 0."""
+    if not (number := seconds(text)):
+        raise ArgumentTypeError(f"must be above 0, got {text!r}")
+    return number
+
+
+def run(args: Namespace) -> int:
+    """Execute runs until a signal stops the host."""
+    logging.basicConfig(level=logging.WARNING, format="shopfloor: %(message)s", stream=sys.stderr)
+    return_freed_memory()
+    storage = storage_from_args(args)
+    workers = WorkerSettings.from_names(
+        args.workers, plugins=args.plugins, slots=args.slots or slots_setting(), labels=dict(args.label)
+    )
+
+    def on_started(host: RegisteredHost) -> None:
+        print(f"host {host.id} executes runs of {storage.root}, at most {workers.slots} at once")
+        print("  SIGTERM drains it; Ctrl-C stops it", flush=True)
+        restore_gc_thresholds()
+
+    async def serve() -> None:
+        with receive_signals((signal.SIGINT, signal.SIGTERM)) as signals:
+            await run_host(
+                storage,
+                workers=workers,
+                heartbeat_seconds=args.heartbeat or heartbeat_seconds(),
+                drain_seconds=args.drain,
+                signals=signals,
+                on_started=on_started,
+            )
+        schedule_exit_if_tasks_remain(0)
+
+    anyio.run(serve, backend_options={"use_uvloop": True})
+    return 0

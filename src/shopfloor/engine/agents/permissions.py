@@ -1,0 +1,81 @@
+"""Requests of a running agent for the permission to call a tool: decided by rules or by a person, and answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+
+import anyio
+
+from shopfloor.engine.approvals import ApprovalGate
+from shopfloor.engine.attempt import Attempt
+from shopfloor.engine.replay_state import StepKey
+from shopfloor.engine.workers.approval_patterns import find_pattern
+from shopfloor.errors import ShopfloorError
+from shopfloor.ports import Child, Launch, PermissionRequest
+
+
+class AgentPermissions:
+    """The permissions of one process of an agent. Several requests may be open at once."""
+
+    def __init__(
+        self,
+        attempt: Attempt,
+        gate: ApprovalGate | None,
+        step_key: StepKey,
+        *,
+        launch: Launch,
+        child: Child,
+        fail: Callable[[ShopfloorError], None],
+    ) -> None:
+        """Create the permissions. `fail` records an error of our own, after which the agent is killed."""
+        self._attempt = attempt
+        self._gate = gate
+        self._step_key = step_key
+        self._launch = launch
+        self._child = child
+        self._fail = fail
+        self._waiting_count = 0
+        self._scopes: dict[str, anyio.CancelScope] = {}
+        """The requests that have no answer yet, by their ids."""
+
+    async def answer(self, request: PermissionRequest) -> None:
+        """Decide whether the agent may call a tool, if need be by asking a person, and tell the agent."""
+        encode = self._launch.answer_permission
+        if encode is None:
+            return
+        try:
+            with anyio.CancelScope() as self._scopes[request.request_id]:
+                denial = await self._find_denial(request)
+                await self._child.write(encode(request, denial))
+            if self._scopes.pop(request.request_id).cancelled_caught and self._gate is not None:
+                await self._gate.withdraw(_call_key(request))
+        except ShopfloorError as error:
+            self._fail(error)
+            await self._child.kill()
+
+    def withdraw(self, request_id: str) -> None:
+        """Stop waiting for a decision that the agent no longer wants."""
+        if request_id in self._scopes:
+            self._scopes[request_id].cancel()
+
+    async def _find_denial(self, request: PermissionRequest) -> str | None:
+        """Return why the agent may not call the tool; None if it may."""
+        gate, tool, tool_input = self._gate, request.tool, request.tool_input
+        if gate is None or find_pattern(gate.patterns, tool, tool_input) is None:
+            is_allowed = self._launch.is_preapproved is not None and self._launch.is_preapproved(request)
+            return None if is_allowed else f"this run has no permission to use {tool} for this"
+        async with AsyncExitStack() as stack:
+            if not self._waiting_count:
+                # Of several calls at once, the first one releases the slot of the agent.
+                await stack.enter_async_context(self._attempt.slot_usage.release_held_slot())
+            self._waiting_count += 1
+            stack.callback(self._end_wait)
+            return await gate.check_agent_call(self._step_key, _call_key(request), tool, tool_input)
+
+    def _end_wait(self) -> None:
+        self._waiting_count -= 1
+
+
+def _call_key(request: PermissionRequest) -> str:
+    return request.tool_id or request.request_id

@@ -1,0 +1,38 @@
+"""The fleet: hosts with their heartbeats, drains and losses, and whether providers can be used."""
+
+from typing import TYPE_CHECKING
+
+from shopfloor.lazy import lazy_getattr as _lazy_getattr
+
+if TYPE_CHECKING:
+    from shopfloor.fleet.directory import HostDirectory, ListedHost, live_offers
+    from shopfloor.fleet.host_events import location_fields
+    from shopfloor.fleet.hosts import SHUTDOWN, HostPorts, RegisteredHost
+    from shopfloor.fleet.providers import ProviderMonitor, ProviderState, decide_status, settle
+    from shopfloor.fleet.takeover import Takeover
+
+__all__ = [
+    "SHUTDOWN",
+    "HostDirectory",
+    "HostPorts",
+    "ListedHost",
+    "ProviderMonitor",
+    "ProviderState",
+    "RegisteredHost",
+    "Takeover",
+    "decide_status",
+    "live_offers",
+    "location_fields",
+    "settle",
+]
+
+__getattr__ = _lazy_getattr(
+    __name__,
+    {
+        "directory": ("HostDirectory", "ListedHost", "live_offers"),
+        "host_events": ("location_fields",),
+        "hosts": ("SHUTDOWN", "HostPorts", "RegisteredHost"),
+        "providers": ("ProviderMonitor", "ProviderState", "decide_status", "settle"),
+        "takeover": ("Takeover",),
+    },
+)

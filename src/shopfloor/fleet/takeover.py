@@ -1,0 +1,99 @@
+"""The loss of hosts: found once their lock or lease is gone, recorded before their runs are taken over, told once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import datetime
+
+from shopfloor.fleet.host_events import offline_events
+from shopfloor.fleet.limits import (
+    HOST_HEARTBEATS_MISSED,
+    OFFLINE_HOSTS_KEPT,
+    OFFLINE_HOSTS_SECONDS,
+    OFFLINE_NOTICE_SECONDS,
+)
+from shopfloor.log import format_timestamp, now
+from shopfloor.ports import Bus, HostLoss, HostRecord, HostRegistry, Hosts, OfflineReason, RunItem, Store
+
+
+def _seconds(timestamp: str) -> float:
+    """Return a timestamp as seconds since 1970."""
+    return datetime.fromisoformat(timestamp).timestamp()
+
+
+def has_missed_heartbeats(record: HostRecord, at_seconds: float) -> bool:
+    """Return whether a host has been silent for three heartbeats or more, at this time in seconds since 1970."""
+    last = _seconds(record.heartbeat_at or record.started_at)
+    return at_seconds - last >= HOST_HEARTBEATS_MISSED * record.heartbeat_seconds
+
+
+def find_takers(host: str, orphans: Sequence[str], runs: Sequence[RunItem]) -> dict[str, str | None] | None:
+    """Return the host that has taken over each run that a lost host left behind; None as long as one has no new host.
+
+    A run that has ended without a new host, or was deleted, has no taker. A run that waits for an answer needs none.
+    """
+    found = {item.row.id: item.row for item in runs}
+    takers: dict[str, str | None] = {}
+    for run_id in orphans:
+        row = found.get(run_id)
+        taker = row.host if row is not None and row.host != host else None
+        if taker is None and row is not None and not row.is_ended:
+            return None
+        takers[run_id] = taker
+    return takers
+
+
+class Takeover:
+    """The check of all hosts, by each host. Each loss is stored once, by the first host that finds it."""
+
+    def __init__(
+        self,
+        host_id: str,
+        registry: HostRegistry,
+        hosts: Hosts,
+        store: Store,
+        bus: Bus,
+        *,
+        notice_seconds: float = OFFLINE_NOTICE_SECONDS,
+    ) -> None:
+        self._host_id = host_id
+        self._registry = registry
+        self._hosts = hosts
+        self._store = store
+        self._bus = bus
+        self._notice_seconds = notice_seconds
+
+    async def check(self) -> set[str]:
+        """Record the hosts that are gone, and tell of those whose runs have been taken over.
+
+        Return the hosts whose runs must not be taken over yet: their loss is not recorded with the runs they left.
+        """
+        excluded: set[str] = set()
+        for record in await self._registry.all():
+            if record.id == self._host_id or record.offline_at is not None:
+                continue
+            if record.loss is not None:
+                await self._send_offline(record, record.loss)
+            elif await self._hosts.is_alive(record.id):
+                # The runs of a draining host may be taken over while it is alive.
+                excluded |= {record.id} if await self._hosts.is_accepting(record.id) else set()
+            elif not await self._hosts.reap(record.id):
+                excluded.add(record.id)
+            else:
+                reason: OfflineReason = "timeout" if has_missed_heartbeats(record, time.time()) else "error"
+                await self._registry.record_loss(record.id, at=now(), reason=reason)
+        return excluded
+
+    async def _send_offline(self, record: HostRecord, loss: HostLoss) -> None:
+        takers = find_takers(record.id, loss.orphans, await self._store.get_runs(loss.orphans))
+        if takers is None:
+            if time.time() - _seconds(loss.at) < self._notice_seconds:
+                return
+            runs = {item.row.id: item.row.host for item in await self._store.get_runs(loss.orphans)}
+            takers = {run: host if (host := runs.get(run)) != record.id else None for run in loss.orphans}
+        at = now()
+        if await self._registry.mark_offline(record.id, at, offline_events(record, at, takers)):
+            self._bus.notify_fleet()
+            before = format_timestamp(int((time.time() - OFFLINE_HOSTS_SECONDS) * 1000))
+            await self._registry.forget_offline(before, keep=OFFLINE_HOSTS_KEPT)

@@ -1,0 +1,48 @@
+"""The trail of a run: the run that it repeats, continues or forks, and the runs that do this with it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from shopfloor.limits import CONTINUED_RUNS
+from shopfloor.log import BasedOn
+from shopfloor.ports import ApprovalRule, RunFilter, Store
+
+
+class EarlierRun(msgspec.Struct, frozen=True, kw_only=True):
+    """The run that a run repeats, continues or forks."""
+
+    run_id: str
+    kind: Annotated[Literal["rerun", "reply", "fork"], Meta(description="How the run was made from the earlier one.")]
+    seq: Annotated[int | None, Meta(description="For a fork: the last event that it has in common with the run.")]
+
+
+class LaterRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that repeats, continues or forks another run."""
+
+    run_id: str
+    kind: Literal["rerun", "reply", "fork"]
+
+
+class ApprovalList(msgspec.Struct, frozen=True):
+    """The calls that workers may make without asking, each with the run in which a person approved it."""
+
+    approvals: list[ApprovalRule]
+
+
+def to_earlier_run(based_on: BasedOn | None) -> EarlierRun | None:
+    """Convert what a log has of the earlier run."""
+    return based_on and EarlierRun(run_id=based_on.run_id, kind=based_on.kind, seq=based_on.seq)
+
+
+async def find_later_runs(store: Store, run_id: str) -> list[LaterRun]:
+    """Return the runs based on a run, newest first."""
+    page = await store.list_runs(RunFilter(based_on=run_id), limit=CONTINUED_RUNS)
+    return [
+        LaterRun(run_id=item.row.id, kind=item.row.based_on.kind)
+        for item in page.items
+        if item.row.based_on is not None
+    ]

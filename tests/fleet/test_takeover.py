@@ -1,0 +1,106 @@
+"""The loss of hosts, as several hosts find it at the same time."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from tests.contract.test_host_registry import FACTS
+from tests.contract.view_changes import run, single_change
+from tests.fleet.document_schema import check_event
+
+from shopfloor.adapters.bus import InProcessBus
+from shopfloor.adapters.memory import (
+    MemoryFleetEvents,
+    MemoryHostRegistry,
+    MemoryHosts,
+    MemoryQueue,
+    MemoryStorage,
+    MemoryStore,
+)
+from shopfloor.fleet import Takeover
+from shopfloor.log import RunStarted, format_timestamp, now
+from shopfloor.ports import FleetFilter, HostRecord
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Lost:
+    """A host that is gone, with a run that it left behind, and two hosts that look for lost ones."""
+
+    def __init__(self) -> None:
+        self.store = MemoryStore()
+        self.registry = MemoryHostRegistry(self.store, MemoryQueue(self.store))
+        self.hosts = MemoryHosts(MemoryStorage())
+        self.bus = InProcessBus()
+        self.events = run(status=None)
+
+    async def record(self, **more: Any) -> None:
+        await self.store.apply([single_change(self.events)])
+        facts = {"id": "local-1", "facts": FACTS, "status": "busy", "started_at": now(), "heartbeat_seconds": 30.0}
+        await self.registry.save(HostRecord(**{**facts, **more}))
+
+    def takeover(self, host: str, **limits: float) -> Takeover:
+        return Takeover(host, self.registry, self.hosts, self.store, self.bus, **limits)
+
+    async def sent(self) -> list[dict[str, Any]]:
+        page = await MemoryFleetEvents(self.store).read(FleetFilter(stream="worker"), after=0, limit=100)
+        found = [json.loads(event.body) for event in page.events]
+        for event in found:
+            check_event(event)
+        return [event["payload"] for event in found if event["type"] == "worker.offline"]
+
+
+@pytest.fixture
+def lost() -> Lost:
+    return Lost()
+
+
+async def test_the_runs_of_a_live_host_are_left_alone_unless_it_drains(lost: Lost) -> None:
+    await lost.record()
+    one = lost.takeover("local-2")
+    with lost.hosts.register("local-1"):
+        assert await one.check() == {"local-1"}
+        await lost.hosts.set_draining("local-1", draining=True)
+        assert await one.check() == set()
+        assert (await lost.registry.all())[0].loss is None
+    assert await one.check() == set()
+    loss = (await lost.registry.all())[0].loss
+    assert loss is not None
+    assert loss.orphans == (lost.events[0].run_id,)
+
+
+@pytest.mark.req("HO-2", "FE-35")
+async def test_a_loss_is_told_once_when_the_runs_have_a_new_host(lost: Lost) -> None:
+    await lost.record()
+    one, other = lost.takeover("local-2"), lost.takeover("local-3")
+    for takeover in (one, other, one, other):
+        await takeover.check()
+    assert await lost.sent() == []
+    started = replace(lost.events[0], seq=2, payload=RunStarted(name="build", kind="worker", attempt=2, host="local-3"))
+    await lost.store.apply([single_change([*lost.events, started])])
+    for takeover in (one, other, one):
+        await takeover.check()
+    (told,) = await lost.sent()
+    orphan = {"taskId": lost.events[0].run_id, "reassigned": True, "newWorkerId": "local-3"}
+    assert (told["reason"], told["lastHeartbeat"], told["orphanedTask"]) == ("error", None, orphan)
+
+
+@pytest.mark.req("HO-2", "FE-34")
+async def test_a_loss_is_told_after_a_time_even_if_nobody_takes_the_runs(lost: Lost) -> None:
+    long_ago = format_timestamp(1_000_000_000_000)
+    await lost.record(started_at=long_ago, heartbeat_at=long_ago)
+    one = lost.takeover("local-2", notice_seconds=0)
+    await one.check()
+    await one.check()
+    (told,) = await lost.sent()
+    assert told["orphanedTasks"] == [{"taskId": lost.events[0].run_id, "reassigned": False}]
+    # It had missed its heartbeats before it was found gone.
+    assert (told["reason"], told["lastHeartbeat"]) == ("timeout", long_ago)

@@ -1,0 +1,4 @@
+/** What waits for a person. Empty: the list at the left has the runs that wait. */
+export function NeedsYou() {
+  return null;
+}
