@@ -8,7 +8,7 @@ import { RunLink } from "@/components/charts/RunLink";
 import { SlotSquares } from "@/components/charts/SlotSquares";
 import { Sparkline } from "@/components/charts/Sparkline";
 import { useRoving } from "@/components/charts/useRoving";
-import { useCanAct } from "@/components/fleet/useCanAct";
+import { useCanAct } from "@/useCanAct";
 import { Button } from "@/components/ui/Button";
 import { Icon, type IconName } from "@/components/ui/Icon";
 import { useNow } from "@/components/ui/Time";
