@@ -19,7 +19,7 @@ def export(runs: RecordedRuns, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([SHOPFLOOR, *words], env=runs.server.env, capture_output=True, text=True, check=True)
 
 
-@pytest.mark.req("SF-75")
+@pytest.mark.req("SF-62")
 def test_an_exported_file_of_a_hostile_run_runs_nothing_and_requests_nothing(
     browser: Browser, recorded_runs: RecordedRuns, tmp_path: Path
 ) -> None:
@@ -58,7 +58,7 @@ def test_an_exported_file_of_a_hostile_run_runs_nothing_and_requests_nothing(
     context.close()
 
 
-@pytest.mark.req("SF-75")
+@pytest.mark.req("SF-62")
 def test_exported_markdown_has_no_html_no_images_and_no_script_links(recorded_runs: RecordedRuns) -> None:
     from markdown import markdown
 

@@ -18,7 +18,7 @@ from tests.timeouts import TIMEOUT_SECONDS, wait_until
 __all__ = ["server"]
 
 
-@pytest.mark.req("SF-72", "SF-73")
+@pytest.mark.req("SF-59", "SF-60")
 def test_a_webhook_gets_a_signed_outcome_although_it_and_the_server_were_down(server, start, shopfloor, env):
     with receiver(503, None) as failing:
         added = shopfloor("hooks", "add", failing.url)
@@ -53,7 +53,7 @@ def test_a_webhook_gets_a_signed_outcome_although_it_and_the_server_were_down(se
         assert json.loads(shopfloor("hooks", "list", "--json").stdout) == {"hooks": []}
 
 
-@pytest.mark.req("SF-73")
+@pytest.mark.req("SF-60")
 def test_only_an_admin_may_use_hooks_and_only_with_http_addresses(server, shopfloor):
     up = server()
     for role in ("viewer", "operator"):
@@ -80,7 +80,7 @@ def test_only_an_admin_may_use_hooks_and_only_with_http_addresses(server, shopfl
     assert json.loads(shopfloor("hooks", "list", "--json").stdout) == {"hooks": []}
 
 
-@pytest.mark.req("SF-74")
+@pytest.mark.req("SF-61")
 def test_commands_are_told_by_the_settings_file_and_by_on_outcome(server, shopfloor, env, tmp_path: Path):
     storage = Path(env["SHOPFLOOR_STORAGE"])
     storage.mkdir(mode=0o700)
@@ -115,7 +115,7 @@ def test_commands_are_told_by_the_settings_file_and_by_on_outcome(server, shopfl
     assert "settings.yaml" in refused.stderr
 
 
-@pytest.mark.req("SF-74")
+@pytest.mark.req("SF-61")
 def test_a_long_run_on_a_terminal_is_announced_on_the_desktop(env, tmp_path: Path):
     shown = tmp_path / "shown"
     (tmp_path / "bin").mkdir()

@@ -17,7 +17,7 @@ __all__ = ["server"]
 BASH = shutil.which("bash") or "/bin/bash"
 
 
-@pytest.mark.req("SF-76")
+@pytest.mark.req("SF-63")
 def test_commands_print_the_link_of_a_run_and_short_ids_work_in_addresses(server, shopfloor, env, tmp_path: Path):
     without = shopfloor("run", "hello", "-i", "NAME=Ada")
     assert "http" not in without.stderr
@@ -53,7 +53,7 @@ def test_commands_print_the_link_of_a_run_and_short_ids_work_in_addresses(server
         assert colleague.get(logged_in.headers["location"]).headers["location"].endswith(run_id)
 
 
-@pytest.mark.req("SF-75")
+@pytest.mark.req("SF-62")
 def test_a_colleague_gets_a_link_that_works_from_another_machine_and_may_only_read(server, shopfloor):
     up = server("--host", "0.0.0.0")
     ran = shopfloor("run", "-q", "hello", "-i", "NAME=Ada")
@@ -78,7 +78,7 @@ def test_a_colleague_gets_a_link_that_works_from_another_machine_and_may_only_re
     assert httpx.get(f"{up.url}/api/runs/{runs[0]['id']}/export").status_code == 401
 
 
-@pytest.mark.req("SF-76")
+@pytest.mark.req("SF-63")
 def test_quiet_prints_only_the_result_and_aliases_do_what_they_say(shopfloor, tmp_path: Path):
     (tmp_path / "talks.py").write_text(
         "from shopfloor import worker\n\n\n@worker\nasync def talks(run) -> str:\n"
@@ -103,7 +103,7 @@ def complete(script: str, *words: str, env: dict[str, str], cwd: Path) -> list[s
     return done.stdout.split()
 
 
-@pytest.mark.req("SF-77")
+@pytest.mark.req("SF-64")
 def test_bash_completes_commands_options_workers_and_runs_without_starting_a_program(shopfloor, env, tmp_path: Path):
     shopfloor("run", "-q", "--command", "true")
     run_id = json.loads(shopfloor("list", "--json").stdout)["workers"][0]["id"]

@@ -32,7 +32,7 @@ async def parent(run: Run) -> str:
 '''
 
 
-@pytest.mark.req("SF-71")
+@pytest.mark.req("SF-58")
 def test_waiting_lists_each_question_with_the_command_that_answers_it(server, shopfloor, tmp_path: Path):
     (tmp_path / "asks.py").write_text(WORKERS)
     assert shopfloor("waiting").stdout == "nothing waits for you\n"
@@ -61,7 +61,7 @@ def test_waiting_lists_each_question_with_the_command_that_answers_it(server, sh
     assert up.get("/api/waiting") == {"items": [], "total": 0}
 
 
-@pytest.mark.req("SF-71")
+@pytest.mark.req("SF-58")
 def test_waiting_works_without_a_server_and_needs_the_role_viewer(server, shopfloor, tmp_path: Path):
     (tmp_path / "asks.py").write_text(WORKERS)
     ran = shopfloor("run", "-q", "asks", "--workers", str(tmp_path / "asks.py"), stdin=subprocess.DEVNULL)

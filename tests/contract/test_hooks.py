@@ -70,7 +70,7 @@ async def kinds(hooks: Hooks) -> list[str]:
     return [json.loads(delivery.body)["type"] for delivery in await hooks.due(now(1), limit=100)]
 
 
-@pytest.mark.req("SF-72")
+@pytest.mark.req("SF-59")
 async def test_rows_and_deliveries_are_stored_together_and_once(opened: tuple[Store, Hooks]) -> None:
     store, hooks = opened
     await hooks.add(hook())
@@ -192,7 +192,7 @@ def receiver(*answers: int | None) -> Iterator[Receiver]:
         made.close()
 
 
-@pytest.mark.req("SF-72", "SF-73")
+@pytest.mark.req("SF-59", "SF-60")
 async def test_deliveries_are_signed_and_repeated_until_the_receiver_takes_them(opened: tuple[Store, Hooks]) -> None:
     store, hooks = opened
     # It fails, redirects, hangs, and then works; another one works at once.

@@ -18,13 +18,11 @@ from shopfloor.server.parameters import CountParams, DetailParams, ListParams, N
 from shopfloor.server.pending_calls import find_pending_calls
 from shopfloor.server.queue import build_worker_items, find_queue_reasons
 from shopfloor.server.response_models import (
-    WaitingList,
     WorkerCounts,
     WorkerDetail,
     WorkerEvent,
     WorkerEvents,
     WorkerList,
-    build_waiting_items,
     build_worker_detail,
     statuses_for_filter,
     to_wire_status,
@@ -32,6 +30,7 @@ from shopfloor.server.response_models import (
 from shopfloor.server.responses import describe_json, get_services, json_response
 from shopfloor.server.run_trail import find_later_runs
 from shopfloor.server.services import Services
+from shopfloor.server.waiting_models import WaitingList, build_waiting_items
 from shopfloor.views import INTERRUPTED
 
 _GZIP = 16 + zlib.MAX_WBITS
