@@ -85,7 +85,9 @@ export const RunCard = memo(function RunCard({
           run={run}
           isExpanded={isExpanded}
           onToggle={actions.onToggle}
-          className={depth > 0 ? "top-1/2 right-[60px] -translate-y-1/2" : "right-[78px] bottom-[7px] coarse:bottom-[11px]"}
+          className={
+            depth > 0 ? "top-1/2 right-[60px] -translate-y-1/2" : "right-[78px] bottom-[7px] coarse:bottom-[11px]"
+          }
         />
       )}
     </div>
