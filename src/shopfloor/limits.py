@@ -199,6 +199,10 @@ CONTINUED_RUNS: Final = 100
 """The runs based on a run that its detail lists, newest first."""
 OPEN_BRANCHES: Final = 1_000
 """The number of open steps, and of open calls, that the row of a run tracks."""
+REQUEST_TEXT_CHARS: Final = 2_000
+"""The longest text of a question or tool call in the row of a run; the log has all of it."""
+REQUEST_OPTIONS_MAX: Final = 50
+"""The number of options of a question in the row of a run; the log has all."""
 NOTES_KEPT: Final = 100
 """The number of questions, and of decisions, that the row of a run has; the log has all."""
 TIMELINE_OPEN_CALLS: Final = 1_000
@@ -449,6 +453,36 @@ PLUGIN_CLAIM_RUNS: Final = 1_000
 """How many runs of a plugin are searched for the owner of a job after a crash."""
 PLUGIN_CHECK_SECONDS: Final = 5.0
 """How long `shopfloor plugins check` waits for its job before it cancels it."""
+
+# Hooks: webhooks and commands that are notified of runs.
+HOOKS_MAX: Final = 100
+"""The number of webhooks of a storage."""
+HOOK_URL_CHARS: Final = 2_000
+"""The longest URL of a webhook."""
+HOOK_RETRY_SECONDS: Final = 24 * 3600.0
+"""How long the delivery of an event is tried."""
+HOOK_PENDING_MAX: Final = 10_000
+"""Deliveries of one hook that wait; the oldest are dropped."""
+HOOK_BACKOFF_SECONDS: Final = 5.0
+"""The pause after the first failed try; it doubles with each further one."""
+HOOK_BACKOFF_MAX_SECONDS: Final = 3600.0
+"""The longest pause between two tries."""
+HOOK_TIMEOUT_SECONDS: Final = 15.0
+"""How long a receiver may take to answer."""
+HOOK_COMMAND_SECONDS: Final = 60.0
+"""How long a command of a hook may take before it is killed."""
+HOOK_POLL_SECONDS: Final = 1.0
+"""How often due deliveries are looked for."""
+HOOK_BATCH: Final = 100
+"""Deliveries that are read at once."""
+HOOK_CONCURRENCY: Final = 20
+"""Hooks that are delivered to at once; one delivery of each at a time."""
+SETTINGS_BYTES: Final = 64 * 1024
+"""The largest settings file."""
+DESKTOP_MIN_SECONDS: Final = 30.0
+"""A desktop notification is shown for runs that took at least this long."""
+DESKTOP_RETRY_SECONDS: Final = 60.0
+"""After this time a desktop notification is not shown any more."""
 
 # Artifacts of runs, and memories of workers.
 BLOB_NAME_CHARS: Final = 100

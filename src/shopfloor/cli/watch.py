@@ -103,6 +103,11 @@ class RunWatcher:
         self._is_watching = False
         self._last_event_at = 0.0
 
+    @property
+    def run_id(self) -> str | None:
+        """The id of the run; None before its first event."""
+        return self._run_id
+
     def add_open_questions(self, run_id: str, calls: Sequence[dict[str, Any]]) -> None:
         """Add the open questions of a run that is resumed. The run requests its client tools again by itself."""
         for call in calls:

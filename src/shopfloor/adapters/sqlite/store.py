@@ -27,6 +27,7 @@ from shopfloor.adapters.sqlite.database import (
 )
 from shopfloor.adapters.sqlite.fleet_events import insert_fleet_events
 from shopfloor.adapters.sqlite.health import Health
+from shopfloor.adapters.sqlite.hooks import insert_deliveries
 from shopfloor.adapters.sqlite.intake import Intake, pin_line
 from shopfloor.adapters.sqlite.provider_health import store_observations
 from shopfloor.adapters.sqlite.queries import PIN, UNPIN, Query, placeholders
@@ -54,7 +55,7 @@ from shopfloor.ports import (
     ViewState,
     ViewUpdate,
 )
-from shopfloor.views import FleetEvent, ProviderObservation, RunState, StoredStats
+from shopfloor.views import FleetEvent, Notification, ProviderObservation, RunState, StoredStats
 
 _encode = msgspec.json.Encoder().encode
 _ROWS_PER_STATEMENT: Final = 500
@@ -123,6 +124,7 @@ def _apply_updates(connection: Connection, changes: Sequence[ViewUpdate], fleet_
     rows: dict[_Insert, Rows] = {statement: [] for statement in (_RUN, _CHANNEL, _TIMELINE, _ARCHIVE, _STATE)}
     search_rows = _SearchRows([], [])
     fleet_events: list[FleetEvent] = []
+    notifications: list[Notification] = []
     with_stats: list[tuple[ViewUpdate, int | None]] = []
     observations: list[ProviderObservation] = []
     positions: dict[str, int] = dict(connection.execute(f"{_POSITIONS}{placeholders(ids)}", ids).fetchall())
@@ -137,11 +139,13 @@ def _apply_updates(connection: Connection, changes: Sequence[ViewUpdate], fleet_
             # The fleet events of a run whose views are made again are stored up to its position already.
             stored_seq = max(last_seq or 0, positions.get(run_id, 0))
             fleet_events += [event for event in change.fleet_events if event.seq > stored_seq]
+            notifications += [item for item in change.notifications if item.seq > stored_seq]
             observations += change.observations
     for statement, parameters in rows.items():
         statement.run(connection, parameters)
     add_stats(connection, with_stats)
     insert_fleet_events(connection, fleet_events, fleet_events_kept)
+    insert_deliveries(connection, notifications)
     store_observations(connection, observations)
     if passed := [run_id for run_id, seq in positions.items() if seq <= last_seqs.get(run_id, 0)]:
         connection.execute(f"{_DELETE_POSITIONS}{placeholders(passed)}", passed)
