@@ -9,10 +9,10 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import msgspec
 
+from shopfloor.adapters.limits import SORTED_RUNS
 from shopfloor.adapters.sqlite.rows import row_columns
 from shopfloor.decoding import decode_json
 from shopfloor.errors import InvalidParameter
-from shopfloor.limits import SORTED_RUNS
 from shopfloor.ports import ANSWER_ID_PREFIX, RunFilter, RunItem, RunOrder
 from shopfloor.views import RunRow
 

@@ -14,6 +14,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
+from shopfloor.adapters.limits import DATABASE_READERS, FLEET_EVENTS_KEPT
 from shopfloor.adapters.sqlite import queries
 from shopfloor.adapters.sqlite.database import (
     DATABASE_ERRORS,
@@ -41,7 +42,6 @@ from shopfloor.adapters.sqlite.rows import (
 from shopfloor.adapters.sqlite.search import UPSERT_CHUNK, UPSERT_TASK, find_runs, snippets, task_text
 from shopfloor.adapters.sqlite.stats import add_stats, read_stats
 from shopfloor.errors import ShopfloorError
-from shopfloor.limits import DATABASE_READERS, FLEET_EVENTS_KEPT
 from shopfloor.ports import (
     ANSWER_ID_PREFIX,
     Channel,
