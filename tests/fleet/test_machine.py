@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -100,3 +102,18 @@ def test_resources_and_usage_are_measured(tmp_path: Path) -> None:
         assert 0 <= percent <= 100
     assert metrics.memory_percent > 0
     assert metrics.uptime_seconds >= 0
+
+
+@pytest.mark.req("FE-30")
+def test_the_use_of_the_processors_is_measured_from_whichever_thread(tmp_path: Path) -> None:
+    machine = LocalMachine(tmp_path)
+    machine.measure_resources()
+    until = time.monotonic() + 0.3
+    while time.monotonic() < until:
+        pass
+    # A new thread each time, as the heartbeat has it.
+    measured: list[float] = []
+    thread = threading.Thread(target=lambda: measured.append(machine.measure().cpu_percent))
+    thread.start()
+    thread.join()
+    assert measured[0] > 0

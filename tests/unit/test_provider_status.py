@@ -9,10 +9,7 @@ import pytest
 from tests.contract.view_changes import run
 
 from shopfloor.fleet import decide_status, settle
-from shopfloor.fleet.limits import (
-    PROVIDER_FAILURE_SECONDS,
-    PROVIDER_LIMIT_SECONDS,
-)
+from shopfloor.fleet.limits import PROVIDER_FAILURE_SECONDS, PROVIDER_LIMIT_SECONDS
 from shopfloor.log import (
     AssistantMessage,
     Limit,

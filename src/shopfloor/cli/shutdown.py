@@ -15,9 +15,7 @@ from types import FrameType
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
 
-from shopfloor.cli.limits import (
-    FORCED_EXIT_SECONDS,
-)
+from shopfloor.cli.limits import FORCED_EXIT_SECONDS
 from shopfloor.limits import LOOP_STALL_SECONDS
 
 

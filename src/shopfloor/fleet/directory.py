@@ -8,9 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from shopfloor.errors import ConflictError, HostNotFound
-from shopfloor.fleet.limits import (
-    HOST_RUNS_SHOWN,
-)
+from shopfloor.fleet.limits import HOST_RUNS_SHOWN
 from shopfloor.fleet.takeover import has_missed_heartbeats
 from shopfloor.log import format_timestamp
 from shopfloor.ports import DrainRequest, HostOffer, HostRecord, HostRegistry, Hosts, RunFilter, RunItem, Store
