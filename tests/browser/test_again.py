@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import uuid
+from pathlib import Path
+
 import pytest
 from playwright.sync_api import expect
-from tests.browser.page_elements import button, card, result, row, run_action, selected, transcript
+from tests.agents.agent_environment import agent_environment
+from tests.browser.page_elements import button, card, result, row, run_action, selected, task, transcript
 from tests.browser.server import Server
 from tests.browser.tabs import Tabs
+from tests.model_server.server import ModelServer
 
 
 @pytest.mark.req("SF-53", "WT-91")
@@ -85,6 +90,32 @@ def test_a_run_is_forked_from_an_event_by_mouse_and_by_key(tabs: Tabs, server: S
     page.keyboard.press("Shift+F")
     expect(selected(page)).to_contain_text(f"Fork of {run_id[:8]} at event")
     assert [later["kind"] for later in server.detail(run_id)["continued_by"]] == ["fork", "fork"]
+
+
+@pytest.mark.req("SF-54", "WT-91")
+def test_an_ended_session_of_an_agent_is_continued_with_a_reply_below_its_transcript(
+    tabs: Tabs, model: ModelServer, tmp_path: Path
+) -> None:
+    scenario = model.scenario("claude", "echo", uuid.uuid4().hex[:8])
+    with Server(tmp_path, **agent_environment("claude-code", scenario.url, tmp_path / "home")) as server:
+        run_id = server.dispatch("claude-code", prompt="Say hello.")
+        server.wait_for_status(run_id, "done")
+        page = tabs.open(server, f"/agents/all/workers?worker={run_id}")
+        field = page.get_by_role("textbox", name="Reply")
+        box = field.bounding_box()
+        assert box is not None
+        assert 30 <= box["height"] <= 48
+        field.fill("And now the rest.")
+        field.press("Enter")
+        expect(task(page)).to_have_text("And now the rest.")
+        expect(selected(page)).to_contain_text(f"Reply to {run_id[:8]}")
+        expect(transcript(page)).to_contain_text("You said: Say hello. | And now the rest.")
+        expect(button(page, "Fork here")).to_have_count(0)
+        page.goto(server.viewer_login(f"/agents/all/workers?worker={run_id}"))
+        expect(task(page)).to_have_text("Say hello.")
+        expect(button(page, "Export")).to_be_visible()
+        expect(field).to_have_count(0)
+        page.close()
 
 
 @pytest.mark.req("SF-56")

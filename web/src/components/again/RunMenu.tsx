@@ -7,13 +7,15 @@ import { useShortcuts } from "@/shortcuts";
 import { isActive } from "@/views/detail";
 import { useChosenEvent } from "./chosenEvent";
 import { EditDialog } from "./EditDialog";
-import type { Again } from "./useAgain";
+import { type Again, isAgentRun } from "./useAgain";
 
 /** What can be done with a run: run it again, fork it, export it, delete it. A viewer can export it. */
 export function RunMenu({ run, again }: { run: RunDetail; again: Again | null }) {
   const [dialog, setDialog] = useState<"edit" | "delete" | null>(null);
   const close = () => setDialog(null);
-  const chosenSeq = useChosenEvent(run.id);
+  // The session of an agent cannot be cut: it is continued with a reply.
+  const chosenEvent = useChosenEvent(run.id);
+  const chosenSeq = isAgentRun(run) ? null : chosenEvent;
   const menuRef = useRef<HTMLDivElement>(null);
   const fork = () => {
     if (chosenSeq !== null) again?.fork(chosenSeq);
@@ -57,11 +59,7 @@ export function RunMenu({ run, again }: { run: RunDetail; again: Again | null })
               icon={<Icon name="fork" className="size-3.5" />}
               shortcut="⇧F"
               disabled={chosenSeq === null}
-              title={
-                chosenSeq === null
-                  ? "Select an event of the transcript first"
-                  : "Start a new run with what happened up to this event"
-              }
+              title={forkTitle(run, chosenSeq)}
               onSelect={fork}
             >
               {chosenSeq === null ? "Fork from an event" : `Fork from event ${chosenSeq}`}
@@ -95,4 +93,11 @@ export function RunMenu({ run, again }: { run: RunDetail; again: Again | null })
       {dialog === "delete" && <DeleteDialog run={run} onClose={close} />}
     </>
   );
+}
+
+function forkTitle(run: RunDetail, seq: number | null): string {
+  if (isAgentRun(run)) return "The session of an agent cannot be cut; reply to it";
+  return seq === null
+    ? "Select an event of the transcript first"
+    : "Start a new run with what happened up to this event";
 }

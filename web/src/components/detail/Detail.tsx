@@ -80,7 +80,7 @@ function RunView({ run, event, problem }: { run: RunDetail; event: number | unde
           This run has no event {event}.
         </p>
       )}
-      <Panes run={run} event={isMissing ? undefined : event} onFork={again?.fork} />
+      <Panes run={run} event={isMissing ? undefined : event} onFork={isAgentRun(run) ? undefined : again?.fork} />
       {again && isAgentRun(run) && <ReplyBar run={run} />}
     </div>
   );
