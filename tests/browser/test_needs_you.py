@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 from tests.browser.axe import problems
-from tests.browser.page_elements import button, card, region, result, selected
+from tests.browser.page_elements import button, card, region, result, run_action, selected
 from tests.browser.server import Server
 from tests.browser.tabs import PHONE, Tabs
 from tests.browser.test_screens import overflow
@@ -150,6 +150,7 @@ def test_a_viewer_sees_what_waits_without_buttons(tabs: Tabs, floor: Server) -> 
 
 @pytest.mark.parametrize("colors", ["light", "dark"])
 def test_what_waits_is_accessible_and_fits_the_screen(tabs: Tabs, floor: Server, colors: str) -> None:
+    done = floor.command("echo done")
     _waiting(floor, "chooser")
     _waiting(floor, "pusher")
     for size in ({"width": 1440, "height": 900}, {"width": 1024, "height": 768}, PHONE):
@@ -163,6 +164,10 @@ def test_what_waits_is_accessible_and_fits_the_screen(tabs: Tabs, floor: Server,
         if size["width"] != PHONE["width"]:
             page.keyboard.press("w")
         expect(button(page, "Yes, go on")).to_be_visible()
+        assert problems(page) == []
+        assert overflow(page) == []
+        page.goto(f"{floor.url}/agents/all/workers?worker={done}")
+        expect(run_action(page, "Delete…")).to_be_in_viewport()
         assert problems(page) == []
         assert overflow(page) == []
 

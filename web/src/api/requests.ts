@@ -260,6 +260,6 @@ export const exportUrl = (id: string, format: "md" | "html") => `/api/runs/${id}
 export const logUrl = (id: string) => `/api/runs/${id}/log.jsonl`;
 
 /** Leave out undefined values, so that they are not sent. */
-function withoutUndefined<T extends object>(params: T): { [K in keyof T]: Exclude<T[K], undefined> } {
+export function withoutUndefined<T extends object>(params: T): { [K in keyof T]: Exclude<T[K], undefined> } {
   return Object.fromEntries(Object.entries(params).filter(([, value]) => value !== undefined)) as never;
 }

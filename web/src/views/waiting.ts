@@ -10,7 +10,7 @@ export const kindText = (kind: string) => KINDS[kind] ?? "Waiting";
 
 /** Return the item on one line: the question, or what would be done. */
 export const summaryOf = ({ kind, text }: WaitingItem) =>
-  oneLine(kind === "question" ? text : `${kind === "approval" ? "Approve" : "Tool"}: ${text}`, 200);
+  oneLine(kind === "approval" ? text.replace(/^approval of /, "Approve ") : text, 200);
 
 /**
  * Return the call that an item stands for. The call of the run's details has the whole input; before they are loaded, the

@@ -45,7 +45,9 @@ export function Actions({ run, again }: { run: RunDetail; again: Again | null })
             <Icon name="pin" className={run.pinned ? "text-accent-text" : "text-icon"} />
           </Button>
         )}
-        <RunMenu run={run} again={again} />
+        <span className="on-phone">
+          <RunMenu run={run} again={again} />
+        </span>
         {/* The place of the button stays when the run ends: nothing moves. */}
         {again && (isRunActive || wasActive) && (
           <span className="on-phone ml-1.5 flex min-w-[116px] justify-end">

@@ -83,7 +83,7 @@ export function Question({ call, keyZone, isFieldFolded = false }: QuestionProps
               ))}
               {!isFieldOpen && (
                 <Button
-                  variant="ghost"
+                  variant={options.length > 0 ? "ghost" : "plain"}
                   onClick={() => {
                     changeDraft(draftKey(call), {
                       isOpen: true,
@@ -110,7 +110,11 @@ export function Question({ call, keyZone, isFieldFolded = false }: QuestionProps
               onAnswer={send}
             />
           )}
-          {call.until && <p className="text-xs text-text-2">Waiting until {formatDateTime(call.until)}.</p>}
+          {call.until && (
+            <p className="text-11 text-text-2">
+              {call.kind === "approval" ? "Denied automatically on" : "Waiting until"} {formatDateTime(call.until)}.
+            </p>
+          )}
         </>
       )}
       {problem && (
