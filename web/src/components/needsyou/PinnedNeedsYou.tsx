@@ -2,6 +2,7 @@ import clsx from "clsx";
 import { useRef, useState } from "react";
 import type { WaitingItem } from "@/api";
 import { RunLink } from "@/components/charts/RunLink";
+import { useRoving } from "@/components/charts/useRoving";
 import { Icon } from "@/components/ui/Icon";
 import { Age } from "@/components/ui/Time";
 import { useShortcuts } from "@/shortcuts";
@@ -49,6 +50,7 @@ function Items({ items }: { items: readonly WaitingItem[] }) {
   // Null: the user has closed all items.
   const [openedKey, setOpenedKey] = useState<string | null>();
   const listRef = useRef<HTMLUListElement>(null);
+  const roving = useRoving(items.map(keyOf));
   const isKnown = openedKey === null || items.some((item) => keyOf(item) === openedKey);
   const openKey = isKnown ? openedKey : matchMedia(NARROW).matches ? nextKey(items, undefined) : null;
   useShortcuts("page", {
@@ -78,11 +80,17 @@ function Items({ items }: { items: readonly WaitingItem[] }) {
         <kbd aria-hidden>w</kbd>
       </button>
       {!isFolded && (
-        <ul ref={listRef} aria-label="Waiting" className="thin-scroll max-h-[45dvh] overflow-y-auto">
+        <ul
+          ref={listRef}
+          aria-label="Waiting"
+          onKeyDown={roving.onKeyDown}
+          className="thin-scroll max-h-[45dvh] overflow-y-auto"
+        >
           {items.map((item) => (
             <PinnedItem
               key={keyOf(item)}
               item={item}
+              stop={roving.item(keyOf(item))}
               isOpen={keyOf(item) === openKey}
               onToggle={(isOpen) => setOpenedKey(isOpen ? keyOf(item) : null)}
             />
@@ -95,11 +103,13 @@ function Items({ items }: { items: readonly WaitingItem[] }) {
 
 interface ItemProps {
   item: WaitingItem;
+  /** Whether the Tab key stops here: once in the list, as in that of the runs. */
+  stop: ReturnType<ReturnType<typeof useRoving>["item"]>;
   isOpen: boolean;
   onToggle: (isOpen: boolean) => void;
 }
 
-function PinnedItem({ item, isOpen, onToggle }: ItemProps) {
+function PinnedItem({ item, stop, isOpen, onToggle }: ItemProps) {
   return (
     <li
       data-waiting={keyOf(item)}
@@ -109,6 +119,7 @@ function PinnedItem({ item, isOpen, onToggle }: ItemProps) {
       <RunLink
         runId={item.run_id}
         title={item.title}
+        {...stop}
         className="flex h-12 items-center gap-2.5 pr-3 pl-3.5 -outline-offset-2"
       >
         <KindIcon kind={item.kind} />
@@ -126,6 +137,7 @@ function PinnedItem({ item, isOpen, onToggle }: ItemProps) {
         type="button"
         aria-expanded={isOpen}
         aria-label="Answer here"
+        tabIndex={stop.tabIndex}
         title="Answer here (w)"
         onClick={() => onToggle(!isOpen)}
         className="absolute top-[25px] right-2 flex size-[18px] items-center justify-center rounded-1 text-waiting-text hover:bg-bg-press"
