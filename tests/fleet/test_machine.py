@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -100,3 +102,15 @@ def test_resources_and_usage_are_measured(tmp_path: Path) -> None:
         assert 0 <= percent <= 100
     assert metrics.memory_percent > 0
     assert metrics.uptime_seconds >= 0
+
+
+@pytest.mark.req("FE-30")
+def test_processor_usage_is_measured_across_threads(tmp_path: Path) -> None:
+    machine = LocalMachine(tmp_path)
+    machine.measure()
+    deadline = time.process_time() + 0.1
+    while time.process_time() < deadline:
+        pass
+    # Each heartbeat may measure in another thread.
+    with ThreadPoolExecutor(1) as thread:
+        assert thread.submit(machine.measure).result().cpu_percent > 0
