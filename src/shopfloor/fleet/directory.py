@@ -21,11 +21,15 @@ REQUESTED = "requested"
 
 
 async def live_offers(records: Sequence[HostRecord], hosts: Hosts) -> list[HostOffer]:
-    """Return what these hosts offer to queued runs, without those that are gone or draining."""
+    """Return what these hosts offer to queued runs, without those that are gone. No provider counts as disabled."""
     return [
-        HostOffer(labels=record.facts.labels, providers=frozenset(record.facts.capabilities))
+        HostOffer(
+            labels=record.facts.labels,
+            providers=frozenset(record.facts.capabilities),
+            is_draining=not await hosts.is_accepting(record.id),
+        )
         for record in records
-        if record.loss is None and await hosts.is_accepting(record.id)
+        if record.loss is None and await hosts.is_alive(record.id)
     ]
 
 

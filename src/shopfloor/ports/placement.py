@@ -32,6 +32,8 @@ class HostOffer(msgspec.Struct, frozen=True, kw_only=True):
     """The providers that the host has; None until they are known: runs that need one wait until then."""
     disabled: frozenset[str] = frozenset()
     """Providers that must not be used for now, by the order of an operator."""
+    is_draining: bool = False
+    """Whether the host claims no more runs."""
 
     def satisfies(self, required: Requirements) -> bool:
         """Return whether the host can execute a run with these requirements."""
@@ -44,6 +46,13 @@ class HostOffer(msgspec.Struct, frozen=True, kw_only=True):
 
 Offers = Callable[[], Sequence[HostOffer]]
 """Returns what each live host offers, including this process if it is one. Does not block."""
+
+
+def disable_providers(offers: Iterable[HostOffer], names: Iterable[str]) -> list[HostOffer]:
+    """Return the offers without these providers, which are disabled for all hosts of a storage."""
+    disabled = frozenset(names)
+    return [msgspec.structs.replace(offer, disabled=disabled) for offer in offers]
+
 
 WAITS_FOR_SLOT = "waits for a free slot"
 CLAIMED = "claimed by process"
@@ -97,8 +106,11 @@ def queue_reason(
     if not offers:
         return QueueReason("other", "no host is running; `shopfloor up` starts one")
     required = required or NO_REQUIREMENTS
-    if any(offer.satisfies(required) for offer in offers):
+    suitable = [offer for offer in offers if offer.satisfies(required)]
+    if any(not offer.is_draining for offer in suitable):
         return QueueReason("slots", WAITS_FOR_SLOT)
+    if suitable:
+        return QueueReason("other", "every host that can execute it is draining")
     return _label_reason(required, offers) or _provider_reason(required, offers)
 
 
