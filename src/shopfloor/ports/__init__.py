@@ -59,6 +59,7 @@ from shopfloor.ports.logs import (
 from shopfloor.ports.models import ModelRequest, Models, Reply, ReplyDelta, ThreadMessage, ToolSpec
 from shopfloor.ports.placement import (
     CLAIMED,
+    NO_HOST,
     NO_REQUIREMENTS,
     WAITS_FOR_SLOT,
     HostOffer,
@@ -127,6 +128,7 @@ __all__ = [
     "ANSWER_ID_PREFIX",
     "CLAIMED",
     "MAIN_AGENT",
+    "NO_HOST",
     "NO_REQUIREMENTS",
     "WAITS_FOR_SLOT",
     "WORKER",

@@ -57,6 +57,7 @@ def disable_providers(offers: Iterable[HostOffer], names: Iterable[str]) -> list
 WAITS_FOR_SLOT = "waits for a free slot"
 CLAIMED = "claimed by process"
 """Beginnings of the reasons that pass by themselves."""
+NO_HOST = "no host is running"
 ReasonCode = Literal["slots", "labels", "provider", "disabled", "caller", "definition", "other"]
 
 
@@ -104,7 +105,7 @@ def queue_reason(
     if claimed_by is not None:
         return QueueReason("other", f"{CLAIMED} {claimed_by}, starts next")
     if not offers:
-        return QueueReason("other", "no host is running; `shopfloor up` starts one")
+        return QueueReason("other", f"{NO_HOST}; `shopfloor up` starts one")
     required = required or NO_REQUIREMENTS
     suitable = [offer for offer in offers if offer.satisfies(required)]
     if any(not offer.is_draining for offer in suitable):
