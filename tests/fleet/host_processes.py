@@ -220,6 +220,11 @@ class HostProcess:
     def wait(self) -> int:
         return self.process.wait(TIMEOUT_SECONDS)
 
+    def output(self) -> list[str]:
+        """Return the lines that an ended host printed after its start."""
+        assert self.process.stdout is not None
+        return self.process.stdout.read().decode().splitlines()[1:]
+
 
 @contextmanager
 def fleet(folder: Path) -> Iterator[Fleet]:

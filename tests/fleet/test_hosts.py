@@ -132,10 +132,32 @@ def test_sigterm_drains_a_host_and_a_second_one_hands_its_runs_over(hosts: Fleet
     wait_until(lambda: "draining" in statuses(hosts, second.id), "the host to drain")
     second.signal(signal.SIGTERM)
     assert second.wait() == 0
+    assert second.output()[-1] == f"host {second.id} has stopped; 1 run is open, for other hosts to resume"
     wait_until(lambda: hosts.hosts_of(queued) == [second.id, third.id], "another host to resume the run")
     wait_until(lambda: offline(hosts, second.id), "the loss to be told")
     orphan = {"taskId": queued, "reassigned": True, "newWorkerId": third.id}
     assert [(told["reason"], told["orphanedTask"]) for told in offline(hosts, second.id)] == [("shutdown", orphan)]
+
+
+@pytest.mark.req("HO-5")
+def test_a_host_says_what_a_signal_does_and_a_signal_sent_twice_at_once_counts_once(
+    hosts: Fleet, tmp_path: Path
+) -> None:
+    host, go = hosts.host("--drain", "600"), tmp_path / "go"
+    (run_id,) = hosts.dispatch("holding", "x", GO=str(go))
+    hosts.wait_for_note("held x")
+    # As `timeout` does: to the process, then to its group.
+    for _ in range(2):
+        host.signal(signal.SIGTERM)
+    wait_until(lambda: "draining" in statuses(hosts, host.id), "the host to drain")
+    go.touch()
+    assert host.wait() == 0
+    assert hosts.wait_for_outcome(run_id).status == "completed"
+    assert hosts.hosts_of(run_id) == [host.id]
+    assert host.output() == [
+        "draining: claims no more runs, and stops when its runs have ended, within 600 s",
+        f"host {host.id} has stopped",
+    ]
 
 
 @pytest.mark.req("HO-6")

@@ -140,6 +140,8 @@ class RegisteredHost:
         self.other_offers: list[HostOffer] = []
         """What the other hosts offer to queued runs, by the last look at the registry."""
         self._offer = engine.offer
+        self.orphans: Sequence[str] = ()
+        """The open runs that this host left behind when it stopped."""
         self._seen: dict[str, str | None] = {}
         """The last heartbeats of other hosts that were passed on."""
         engine.scheduler.set_observer(self)
@@ -221,9 +223,12 @@ class RegisteredHost:
             registry, at = self._ports.registry, now()
             await registry.record_loss(self.id, at=at, reason=SHUTDOWN)
             record = await registry.find(self.id)
-            if record is None or record.loss is None or (record.loss.orphans and await self._has_successor()):
+            if record is None or record.loss is None:
                 return
-            takers: dict[str, str | None] = dict.fromkeys(record.loss.orphans)
+            self.orphans = record.loss.orphans
+            if self.orphans and await self._has_successor():
+                return
+            takers: dict[str, str | None] = dict.fromkeys(self.orphans)
             await registry.mark_offline(self.id, at, host_events.offline_events(record, at, takers))
             self._ports.bus.notify_fleet()
 
