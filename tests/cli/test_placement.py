@@ -215,7 +215,7 @@ def test_progress_is_what_the_worker_reports_or_its_completed_steps(shopfloor, s
     )
     wait_until(lambda: row_of(up, steps)["progress"] == 0.25, "the first of four steps")
     wait_until(lambda: row_of(up, reporter)["progress"] == 0.25, "the first report")
-    assert "progress25%" in shopfloor("status", steps).stdout.replace(" ", "")
+    assert "  progress  25%\n" in shopfloor("status", steps).stdout
     assert json.loads(shopfloor("status", reporter, "--json").stdout)["summary"] == "read one file"
     assert " 25%  " in shopfloor("list").stdout
     gate.touch()
