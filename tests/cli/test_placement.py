@@ -148,6 +148,9 @@ def test_invalid_priorities_and_labels_are_refused(shopfloor, server):
         assert (refused.returncode, refused.stdout) == (2, "")
         assert f"argument {words[0]}: must be " in refused.stderr
     assert up.runs() == []
+    refused = shopfloor("host", "--label", "gpu=a b")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "argument --label: must be NAME=VALUE of letters, " in refused.stderr
 
 
 @pytest.mark.req("FE-55")
