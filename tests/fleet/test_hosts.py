@@ -150,6 +150,8 @@ def test_a_host_says_what_a_signal_does_and_a_signal_sent_twice_at_once_counts_o
     for _ in range(2):
         host.signal(signal.SIGTERM)
     wait_until(lambda: "draining" in statuses(hosts, host.id), "the host to drain")
+    with pytest.raises(AssertionError, match=rf"error\[conflict\]: the host {host.id} is stopping"):
+        hosts.cli("hosts", "undrain", host.id)
     go.touch()
     assert host.wait() == 0
     assert hosts.wait_for_outcome(run_id).status == "completed"

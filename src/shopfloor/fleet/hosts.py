@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from shopfloor.engine import StoragePorts, tolerate_temporary_errors
 from shopfloor.fleet import host_events
-from shopfloor.fleet.directory import live_offers
+from shopfloor.fleet.directory import SHUTDOWN, live_offers
 from shopfloor.fleet.limits import (
     ESTIMATE_CACHE_SECONDS,
     ESTIMATE_RUNS,
@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _log = logging.getLogger("shopfloor.fleet")
-SHUTDOWN = "shutdown"
-"""The reason of the drain before a host stops."""
 
 
 class Machine(Protocol):
