@@ -46,6 +46,7 @@ _HOLD = "{block: tool-call, tool: hold, input: {notes: '%(notes)s', what: 'held 
 WORKERS = {
     # Effects that must happen once, with pauses that may be repeated in between.
     "chain": ["one", "nap", "two", "nap", "three"],
+    "note": ["noted"],
     "holding": ["before", "hold", "after"],
 }
 

@@ -162,6 +162,27 @@ def test_a_host_says_what_a_signal_does_and_a_signal_sent_twice_at_once_counts_o
     ]
 
 
+def test_a_host_becomes_idle_after_its_runs_have_ended_in_the_order_of_events(hosts: Fleet) -> None:
+    runs = hosts.dispatch("note", *map(str, range(20)))
+    host = hosts.host("--slots", "1")
+    for run_id in runs:
+        hosts.wait_for_outcome(run_id)
+    wait_until(lambda: len(hosts.events("worker.task_completed")) == len(runs), "the events of all runs")
+    executing: set[str] = set()
+    for event in hosts.events(host=host.id):
+        payload = event["payload"]
+        match event["type"], payload.get("current"):
+            case "worker.task_assigned", _:
+                executing.add(payload["taskId"])
+            case "worker.task_completed", _:
+                executing.remove(payload["taskId"])
+            case "worker.status_changed", "idle":
+                assert executing == set()
+            case _:
+                pass
+    assert statuses(hosts, host.id)[:2] == ["idle", "busy"]
+
+
 @pytest.mark.req("HO-6")
 def test_a_user_drains_a_host_and_undrains_it_without_a_server(hosts: Fleet, tmp_path: Path) -> None:
     host, go = hosts.host("--label", "gpu=yes", "--slots", "3"), tmp_path / "go"

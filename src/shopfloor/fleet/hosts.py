@@ -188,7 +188,8 @@ class RegisteredHost:
             facts = replace(facts, capabilities=await _retry(find))
         self._record = replace(self._record, facts=facts)
         self._events.append(host_events.registered(self._record))
-        self._change_status(self._working_status(), now())
+        # A run that has started meanwhile is part of the first report.
+        self._change_status("idle", self._record.started_at)
         self._is_registered = True
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._report_forever)
@@ -254,7 +255,9 @@ class RegisteredHost:
             news = self._news[:]
             self._add_events(news, await self._find_next_runs(news), await self._estimate(news))
             del self._news[: len(news)]
-            self._change_status(self._working_status(), now())
+            if not self._news:
+                # Otherwise a run has ended or started meanwhile, and the next report changes the status after it.
+                self._change_status(self._working_status(), now())
         if self._events:
             await self._store_record()
 
@@ -324,7 +327,6 @@ class RegisteredHost:
     async def _beat(self) -> None:
         metrics = await _retry(self._ports.machine.measure)
         await self._report()
-        self._change_status(self._working_status(), now())
         started = list(self._runs.values())
         items = await self._ports.storage.store.get_runs([run.run_id for run in started])
         progress = {item.row.id: item.row.progress.fraction for item in items}
