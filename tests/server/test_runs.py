@@ -26,6 +26,7 @@ MORE_OF_ITEM = [
     *(
         "agent_id",
         "client",
+        "based_on",
         "parent_run_id",
         "root_run_id",
         "name",

@@ -134,6 +134,8 @@ def parser(name: str, summary: str) -> ArgumentParser:
     _add_provider_options(parser)
     _add_command_options(parser)
     add_masking_options(parser)
+    # `--detach` dispatches the run, without the options that only `dispatch` has.
+    parser.set_defaults(priority=None, label=[])
     return parser
 
 
