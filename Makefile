@@ -48,13 +48,13 @@ test: $(READY) check page ## Every check and every test
 	@tools/system-packages.sh $(SYSTEM)
 	@$(BIN)/python tools/agents.py claude codex
 	@echo "==> tests of the page" && $(BIN)/python -m tools.page test
-	@echo "==> tests" && $(BIN)/pytest -n 4 --durations=25 $(ARGS)
+	@echo "==> tests" && $(BIN)/pytest -n 4 --dist worksteal --durations=25 $(ARGS)
 
 coverage: $(READY) page ## Run every test and measure the coverage of src/
 	@tools/system-packages.sh $(SYSTEM)
 	@$(BIN)/python tools/agents.py claude codex
 	@rm -f .coverage .coverage.*
-	@COVERAGE_PROCESS_START=$(CURDIR)/pyproject.toml $(BIN)/coverage run -m pytest -n 3 $(ARGS)
+	@COVERAGE_PROCESS_START=$(CURDIR)/pyproject.toml $(BIN)/coverage run -m pytest -n 3 --dist worksteal $(ARGS)
 	@$(BIN)/coverage combine -q && $(BIN)/coverage report --format=total | xargs -I% echo "==> coverage of src/: % %"
 	@$(BIN)/coverage report > .coverage-report.txt || { cat .coverage-report.txt; exit 1; }
 
@@ -65,7 +65,7 @@ test-agents: $(READY) ## The real Gemini, Copilot and OpenCode against a scripte
 test-long: $(READY) page ## The same suites with more cases and time
 	@tools/system-packages.sh $(SYSTEM)
 	@$(BIN)/python tools/agents.py claude codex
-	@SHOPFLOOR_TEST_LONG=1 $(BIN)/pytest -n 3 $(ARGS)
+	@SHOPFLOOR_TEST_LONG=1 $(BIN)/pytest -n 3 --dist worksteal $(ARGS)
 
 bench: $(READY) ## Run the benchmarks: ratios to a limit or to another system
 	@$(BIN)/python -c 'import dbos, taskiq_redis' 2>/dev/null || $(BIN)/python -m pip install -q --group bench

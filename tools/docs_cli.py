@@ -22,6 +22,7 @@ VARIABLES = {
     "SHOPFLOOR_HEARTBEAT": "Seconds between two heartbeats of `shopfloor up` and `shopfloor host`; 30 by default.",
     "SHOPFLOOR_EXECUTE_GRACE": "Seconds that a run of `execute` continues after its client disconnected; 0.5 by "
     "default.",
+    "SHOPFLOOR_NOTIFY_SECONDS": "Seconds that a run must take for a desktop notification; 30 by default.",
     "SHOPFLOOR_PROVIDER_CHECK": "Seconds between the checks of providers by a server; 300 by default, 0 for none.",
     "SHOPFLOOR_CLIENT_WAIT": "Seconds that a run of `execute` waits for the result of a client tool before it is "
     "cancelled; a day by default.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from argparse import ArgumentParser, Namespace
 from contextlib import aclosing
@@ -9,8 +10,10 @@ from typing import cast
 
 import anyio
 
-from shopfloor.cli.arguments import QUIET_HELP, Parser, label, priority
+from shopfloor.cli.arguments import QUIET_HELP, Parser, label, priority, storage_from_args
 from shopfloor.cli.client_session import run_with_client
+from shopfloor.cli.links import run_link
+from shopfloor.cli.outcome_notice import add_on_outcome_option, reject_on_outcome
 from shopfloor.cli.renderer import render_options_from_args
 from shopfloor.cli.run_options import (
     add_run_options,
@@ -40,6 +43,7 @@ EXAMPLES = """\
   shopfloor dispatch hello -i NAME=Ada --idempotency-key greet-ada
                                           dispatched twice, it is still one run"""
 _ADVANCED = (
+    "--on-outcome",
     "--input-json",
     "--task",
     "--workers",
@@ -59,7 +63,9 @@ def parser(name: str, summary: str) -> ArgumentParser:
     add_task_argument(parser)
     parser.add_argument("--cwd", metavar="DIR", help="folder to run in (default: the current folder)")
     parser.add_argument("--wait", action="store_true", help="watch the run until it ends")
-    parser.add_argument("--json", action="store_true", help="with --wait: print the events as JSON, one per line")
+    parser.add_argument(
+        "--json", action="store_true", help="print JSON: the run id and link, or with --wait the events"
+    )
     parser.add_argument(
         "--idempotency-key",
         metavar="KEY",
@@ -80,12 +86,14 @@ def parser(name: str, summary: str) -> ArgumentParser:
         help="only on a host with this label, e.g. gpu=yes (repeatable)",
     )
     parser.add_argument("-q", "--quiet", action="store_true", help=QUIET_HELP)
+    add_on_outcome_option(parser)
     add_timeout_option(add_run_options(parser))
     return parser
 
 
 def run(args: Namespace) -> int:
     """Dispatch the run that the arguments describe."""
+    reject_on_outcome(args)
     if args.timeout is not None:
         if args.worker not in provider_names():
             raise UsageError(
@@ -129,17 +137,28 @@ def dispatch(args: Namespace, *, key: str | None = None, wait: bool = False) -> 
         run_id, obstacle = run_with_client(args, request, workers=worker_settings_from_args(args))
     except ShopfloorError as error:
         raise with_worker_hint(error, args, served=served) from error
+    if args.on_outcome:
+        from shopfloor.wiring import add_run_hook
+
+        anyio.run(add_run_hook, storage_from_args(args), run_id, args.on_outcome)
     if wait:
         if obstacle is not None:
             print(f"shopfloor: queued: {obstacle}", file=sys.stderr)
         return _watch(args, run_id)
+    if args.json:
+        print(json.dumps({"run_id": run_id, "link": run_link(storage_from_args(args), run_id)}), flush=True)
+        return 0
     print(run_id, flush=True)
     if not args.quiet:
         short = run_id[:8]
-        print(
-            f"shopfloor: {describe_dispatch(obstacle)} · shopfloor status {short} · shopfloor result {short} --wait",
-            file=sys.stderr,
-        )
+        link = run_link(storage_from_args(args), run_id)
+        parts = [
+            describe_dispatch(obstacle),
+            f"shopfloor status {short}",
+            f"shopfloor result {short} --wait",
+            *([link] if link else []),
+        ]
+        print(f"shopfloor: {' · '.join(parts)}", file=sys.stderr)
     return 0
 
 

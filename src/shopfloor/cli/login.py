@@ -29,5 +29,5 @@ def run(args: Namespace) -> int:
     address = find_storage_server(storage)
     if address is None:
         raise ServerUnreachable(f"no server is running on {storage.root}", hint="start one with `shopfloor up`")
-    print(f"{address.url}/login?code={anyio.run(access_control(storage).make_login_code)}")
+    print(f"{address.link_url}/login?code={anyio.run(access_control(storage).make_login_code)}")
     return 0

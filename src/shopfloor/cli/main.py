@@ -24,6 +24,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "reply": "Continue the session of an agent with a new prompt",
         "fork": "Start a run with the steps of another run up to an event",
         "dispatch": "Hand a run to the server, which executes it in the background",
+        "waiting": "List what waits for you: questions, approvals and tool calls",
         "answer": "Answer a question or a tool call that a run is waiting for",
         "approvals": "List and revoke the calls that workers may make without asking",
         "cancel": "Cancel a run",
@@ -39,6 +40,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "result": "Print the output of a run",
         "show": "Print the transcript of a run",
         "tail": "Print the transcript of a run while it is written",
+        "export": "Write a run as Markdown or as one HTML file, to share it",
         "tree": "Show the steps of a run and of its sub-runs as a tree",
         "events": "Print the events of agents, hosts and providers, as dashboards get them",
     },
@@ -48,8 +50,10 @@ GROUPS: dict[str, dict[str, str]] = {
         "host": "Execute dispatched runs beside the server, without the page and the API",
         "hosts": "List the hosts that execute runs, and drain one",
         "projects": "List, add and remove folders whose workers the server runs",
+        "open": "Open the page in a browser, at a run",
         "login": "Print a one-time link that logs a browser in",
         "tokens": "List, create and revoke access tokens and browser sessions",
+        "hooks": "List, add, remove and test webhooks that are notified of runs",
         "mcp": "Let another agent hand work to the workers: the MCP server that it starts",
         "prompt": "Print what an agent must know to hand work to the workers",
         "audit": "Show who did what, from where and when",
@@ -61,10 +65,14 @@ GROUPS: dict[str, dict[str, str]] = {
         "rebuild": "Rebuild the database from the transcripts",
         "verify": "Check transcript files against the rules of the format",
         "normalize": "Convert the output of an agent into a transcript",
+        "completion": "Print a script that completes commands in bash, zsh or fish",
         "schema": "Print the JSON Schema of a transcript line or a fleet event",
     },
 }
 COMMANDS: dict[str, str] = {name: summary for group in GROUPS.values() for name, summary in group.items()}
+
+ALIASES: dict[str, str] = {"ps": "list", "logs": "show", "token": "tokens"}
+"""Other names of commands, as other tools have them."""
 
 EXAMPLES = """\
   shopfloor run hello -i NAME=Ada              run a worker
@@ -246,7 +254,7 @@ def print_error(error: ShopfloorError) -> int:
 
 def _dispatch(words: list[str]) -> int:
     if len(words) > 1 and words[0] == "help":
-        words = [words[1], "--help"]
+        words = [ALIASES.get(words[1], words[1]), "--help"]
     if not words or words[0] in ("-h", "--help", "--help-all", "help"):
         print(overview())
         return 0
@@ -255,7 +263,10 @@ def _dispatch(words: list[str]) -> int:
 
         print(f"shopfloor {__version__}")
         return 0
-    name, rest = words[0], words[1:]
+    name, rest = ALIASES.get(words[0], words[0]), words[1:]
+    if words[0] == "logs" and (follow := {"-f", "--follow"}.intersection(rest)):
+        # As in other tools: follow what is being written.
+        name, rest = "tail", [word for word in rest if word not in follow]
     if name not in COMMANDS:
         raise UsageError(f"unknown command {name!r}", hint=_suggest_command(name))
     command = find_command(name)

@@ -100,7 +100,8 @@ class RunRenderer:
             return self._out(escape_json_for_terminal(raw.decode()) + "\n")
         match event:
             case TextStart(id=name):
-                self._texts[name] = []
+                if not self._options.quiet:
+                    self._texts[name] = []
                 return []
             case TextDelta(id=name, delta=text):
                 return self._add_text(name, text)
@@ -116,6 +117,9 @@ class RunRenderer:
     def _add_text(self, name: str, text: str) -> list[OutputChunk]:
         if name.startswith(_COMMAND_OUTPUT):
             return [] if self._options.quiet else self._err(self._options.style.paint(escape_controls(text), "dim"))
+        if self._options.quiet:
+            # Only the result is printed, when it is known.
+            return []
         self._texts.setdefault(name, []).append(text)
         return self._out(self._escape(text)) if next(iter(self._texts)) == name else []
 

@@ -12,6 +12,8 @@ from argparse import ArgumentParser, Namespace
 import anyio
 
 from shopfloor.cli.arguments import QUIET_HELP, Parser, resolve_folder, storage_from_args
+from shopfloor.cli.links import run_link
+from shopfloor.cli.outcome_notice import add_on_outcome_option, announce_outcome, reject_on_outcome
 from shopfloor.cli.output_writer import OutputWriter
 from shopfloor.cli.run_options import (
     add_masking_options,
@@ -57,6 +59,8 @@ DETAILS = """\
       the command gets stdin, unless stdin is a terminal
   shopfloor run --command ./deploy --mask-env API_KEY
       record the run without the value of that variable
+  shopfloor run repo-report --on-outcome 'notify-send "$SHOPFLOOR_STATUS"'
+      run a command afterwards; it gets the outcome as JSON on stdin
   shopfloor run --provider codex --mask-keys 'rotate the keys'
       mask everything that looks like a key, also in sub-agents
 
@@ -69,6 +73,7 @@ Exit codes: 0 completed, 75 waiting for an answer, 128 + N cancelled by signal N
 (130 Ctrl-C, 143 TERM, and with --command also `shopfloor cancel`), otherwise
 the exit code of the command or of the error."""
 _ADVANCED = (
+    *("--on-outcome", "--no-notify"),
     *("--input-json", "--task", "--workers", "--plugins", "--owner", "--channel", "--channel-name"),
     *("--tools", "--sandbox", "--approve", "--approve-timeout"),
     *("--grace", "--durability", "--mask-env", "--mask-keys", "--debug"),
@@ -114,6 +119,8 @@ def parser(name: str, summary: str) -> ArgumentParser:
     parser.add_argument("--cwd", metavar="DIR", help="folder to run in (default: the current folder)")
     add_timeout_option(parser, "time limit of --provider or --command, e.g. 10m")
     parser.add_argument("-q", "--quiet", action="store_true", help=QUIET_HELP)
+    add_on_outcome_option(parser)
+    parser.add_argument("--no-notify", action="store_true", help="show no desktop notification after a long run")
     workers = add_run_options(parser)
     workers.add_argument(
         "--tool",
@@ -162,6 +169,7 @@ def _add_command_options(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Run what the arguments name: a provider, a command or a worker."""
+    reject_on_outcome(args)
     if args.provider is not None:
         from shopfloor.cli.run_worker import run_provider
 
@@ -211,7 +219,10 @@ def record_command(args: Namespace) -> int:
     if not args.quiet:
         # The exit code of the command counts, also if stderr is closed.
         with contextlib.suppress(OSError):
-            print(_summary_line(request.run_id, outcome), file=sys.stderr, flush=True)
+            link = run_link(storage, request.run_id)
+            line = _summary_line(request.run_id, outcome)
+            print(f"{line} · {link}" if link else line, file=sys.stderr, flush=True)
+    announce_outcome(args, request.run_id, (outcome.run.duration_ms or 0) / 1000)
     return exit_code
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from argparse import Namespace
 
 import anyio
 
 from shopfloor.cli.arguments import storage_from_args
 from shopfloor.cli.client_session import is_remote, resolve_remote_run_id, run_with_client
+from shopfloor.cli.links import run_link
+from shopfloor.cli.outcome_notice import announce_outcome
 from shopfloor.cli.renderer import render_options_from_args
 from shopfloor.cli.run_options import (
     find_worker_info,
@@ -64,6 +67,7 @@ def run_worker(args: Namespace) -> int:
                 print(f"shopfloor: the tool {name} (--tool) was never called", file=sys.stderr)
         return code
 
+    started_at = time.monotonic()
     try:
         return run_with_client(
             args,
@@ -75,6 +79,12 @@ def run_worker(args: Namespace) -> int:
         )
     except ShopfloorError as error:
         raise with_worker_hint(error, args, served=is_remote()) from error
+    finally:
+        link = None if args.quiet or watcher.run_id is None else run_link(storage_from_args(args), watcher.run_id)
+        if link is not None:
+            print(f"shopfloor: {link}", file=sys.stderr)
+        # In its own event loop, after the engine has stopped: the outcome is stored, and the command delays no run.
+        announce_outcome(args, watcher.run_id, time.monotonic() - started_at)
 
 
 def run_provider(args: Namespace) -> int:

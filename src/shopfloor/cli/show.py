@@ -18,6 +18,7 @@ from shopfloor.cli.arguments import (
     storage_from_args,
 )
 from shopfloor.cli.client_session import is_remote, read_remote_log
+from shopfloor.cli.links import run_link
 from shopfloor.cli.style import Style, escape_controls, format_based_on, format_client, format_later_runs, write_json
 from shopfloor.cli.transcript import TranscriptFormatter, outcome_text
 from shopfloor.errors import TranscriptBroken
@@ -62,10 +63,12 @@ def run(args: Namespace) -> int:
     # The status takes reading the whole log, which is too slow for a command that shows only a few events.
     needs_status = last.type != RunCompleted.event_type and args.limit is None
     log_status = _read_status(args, path) if needs_status else None
+    storage = storage_from_args(args)
+    link = run_link(storage, path.stem) if path.parent == storage.transcripts else None
     later = _find_later_runs(args, path)
     ends = list(ReadWarnings().decode_events([first, last]))
     if len(ends) == 2:  # noqa: PLR2004 - the first event and the last
-        for line in _header(ends[0], ends[1], style, log_status, later):
+        for line in _header(ends[0], ends[1], style, log_status, later=later, link=link):
             print(line)
     _print_lines(TranscriptFormatter(style, full=args.full), warnings, entries, args.limit)
     for line in log_status.lines if log_status else ():
@@ -112,7 +115,13 @@ def _find_later_runs(args: Namespace, path: Path) -> list[tuple[str, str]]:
 
 
 def _header(
-    first: Event, last: Event, style: Style, log_status: LogStatus | None, later: list[tuple[str, str]]
+    first: Event,
+    last: Event,
+    style: Style,
+    log_status: LogStatus | None,
+    *,
+    later: list[tuple[str, str]],
+    link: str | None,
 ) -> Iterator[str]:
     yield style.paint(f"run {escape_controls(first.run_id)}", "bold")
     started, ended = first.payload, last.payload
@@ -131,7 +140,7 @@ def _header(
         rows.append(("status", outcome_text(ended)))
     elif log_status is not None:
         rows.append(("status", log_status.status))
-    rows += [("started", first.timestamp), ("then", format_later_runs(later))]
+    rows += [("started", first.timestamp), ("then", format_later_runs(later)), ("page", link)]
     for name, value in rows:
         if value:
             yield f"  {style.paint(name.ljust(8), 'dim')}{escape_controls(value)}"

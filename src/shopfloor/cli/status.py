@@ -11,6 +11,7 @@ import anyio
 
 from shopfloor.cli.arguments import RUN_HELP, Parser, ReadWarnings, add_color_option, storage_from_args
 from shopfloor.cli.client_session import resolve_run_id, run_status
+from shopfloor.cli.links import run_link
 from shopfloor.cli.pending_calls import fetch_answered_calls, get_pending_calls, pending_call_lines
 from shopfloor.cli.style import (
     Style,
@@ -126,7 +127,9 @@ def run(args: Namespace) -> int:
         return 0
     style = Style.from_choice(args.color)
     print(style.paint(f"run {detail['id']}", "bold"))
-    for name, value in _facts(detail):
+    for name, value in [*_facts(detail), ("page", run_link(storage_from_args(args), detail["id"]) or "")]:
+        if not value:
+            continue
         print(f"  {style.paint(name.ljust(_LABEL_WIDTH), 'dim')}{escape_controls(value)}")
     for line in pending_call_lines(detail["id"], get_pending_calls(detail)):
         print(f"  {line}")

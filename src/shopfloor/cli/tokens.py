@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import anyio
 
 from shopfloor.cli.arguments import Parser, storage_from_args
 from shopfloor.cli.style import escape_controls
+from shopfloor.client import find_storage_server
 from shopfloor.errors import ConflictError
 from shopfloor.ports import Session, Token, audit_entry
 from shopfloor.record import Storage
@@ -41,10 +43,17 @@ def parser(name: str, summary: str) -> argparse.ArgumentParser:
     listing.add_argument("--json", action="store_true", help="print JSON")
 
     new = parser.add_command("new", "Create a token and print it once", examples=_NEW)
-    new.add_argument("name", metavar="NAME", help="name of the token in lists and in the audit log")
+    new.add_argument(
+        "name",
+        metavar="NAME",
+        nargs="?",
+        help="name of the token in lists and in the audit log (default: its role)",
+    )
     new.add_argument(
         "--role", choices=("viewer", "operator", "admin"), default="viewer", help="what it may do (default: viewer)"
     )
+
+    new.add_argument("--json", action="store_true", help="print JSON")
 
     revoke = parser.add_command("revoke", "Revoke tokens and browser sessions", examples=_REVOKE)
     revoke.add_argument("names", metavar="TOKEN", nargs="+", help="name or id of a token, or id of a session")
@@ -63,13 +72,12 @@ async def _run(args: argparse.Namespace) -> None:
     audit = open_audit(storage)
     match args.part:
         case "new":
+            args.name = args.name or args.role
             token = await access.issue_token(args.role, args.name)
             await audit.write(audit_entry("token.made", by=local_process_name(), detail=f"{args.name}, {args.role}"))
-            print(token)
-            print(
-                f"the token is not shown again; `shopfloor tokens revoke {escape_controls(args.name)}` revokes it",
-                file=sys.stderr,
-            )
+            print(json.dumps({"name": args.name, "role": args.role, "token": token}) if args.json else token)
+            for line in _instructions(storage, args.name, token):
+                print(line, file=sys.stderr)
         case "revoke":
             for name in args.names:
                 for revoked in await _revoke(access, storage, name):
@@ -78,6 +86,19 @@ async def _run(args: argparse.Namespace) -> None:
                     print(f"revoked {escape_controls(revoked)}", flush=True)
         case _:
             _list(*await access.list_credentials(), as_json=args.json)
+
+
+def _instructions(storage: Storage, name: str, token: str) -> Iterator[str]:
+    """Yield how a colleague or a program uses a new token."""
+    yield f"the token is not shown again; `shopfloor tokens revoke {escape_controls(name)}` revokes it"
+    address = find_storage_server(storage)
+    if address is None:
+        yield "a browser is logged in by /login?token=TOKEN of the server; `shopfloor up` starts one"
+        return
+    yield f"link for a browser: {address.link_url}/login?token={token}"
+    yield f"for the command line: SHOPFLOOR_URL={address.link_url} SHOPFLOOR_TOKEN=TOKEN shopfloor list"
+    if address.public_url is None:
+        yield "the server is reached from this machine only; `shopfloor up --host 0.0.0.0` serves others too"
 
 
 async def _revoke(access: AccessControl, storage: Storage, name: str) -> list[str]:

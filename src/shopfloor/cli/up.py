@@ -26,11 +26,9 @@ from shopfloor.cli.arguments import (
     storage_from_args,
 )
 from shopfloor.cli.client_session import is_remote, run_with_client
-from shopfloor.cli.limits import (
-    MALLOC_ARENAS,
-    MALLOC_MMAP_BYTES,
-)
+from shopfloor.cli.limits import MALLOC_ARENAS, MALLOC_MMAP_BYTES
 from shopfloor.cli.main import restore_gc_thresholds
+from shopfloor.cli.outcome_notice import desktop_min_seconds
 from shopfloor.cli.shutdown import schedule_exit_if_tasks_remain
 from shopfloor.client import Client
 from shopfloor.engine import Cancellation, CommandRequest, StepCommand, run_command, shell_argv
@@ -123,6 +121,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
         action="store_true",
         help="run in the background, with its log in server.log of the storage",
     )
+    parser.add_argument("--no-notify", action="store_true", help="show no desktop notifications on this terminal")
     parser.add_argument("--examples", action="store_true", help="create a few example runs in an empty storage")
     return parser
 
@@ -145,7 +144,7 @@ def run(args: Namespace) -> int:
         projects, plugins = open_projects(storage).all, partial(list_plugins, storage, workers.plugins)
         found = _count(WorkerCatalog(folders, workers.modules, projects=projects, plugins=plugins))
         arguments = [word for word in sys.argv[1:] if word != "--detach"]
-        url = start_server(storage, arguments).url
+        url = start_server(storage, arguments).link_url
         anyio.run(_print_link, storage, url)
         _print_rest(url, found, "`shopfloor down` stops the server")
         return 0
@@ -155,7 +154,7 @@ def run(args: Namespace) -> int:
     def on_started(address: Address, catalog: WorkerCatalog) -> None:
         # The server continues if its output is closed, as in `shopfloor up | head -1`.
         with contextlib.suppress(OSError):
-            anyio.from_thread.run(_print_link, storage, address.url)
+            anyio.from_thread.run(_print_link, storage, address.link_url)
             _print_rest(address.url, _count(catalog), "Ctrl-C stops the server")
         # The loaded modules stay alive: freeze them, so that the garbage collector does not scan them again and again.
         restore_gc_thresholds()
@@ -168,6 +167,7 @@ def run(args: Namespace) -> int:
             workers=workers,
             allowed_hosts=tuple(args.allow_host),
             retention_seconds=args.keep,
+            notify_seconds=None if args.no_notify or not sys.stdout.isatty() else desktop_min_seconds(),
             on_started=on_started,
         )
         schedule_exit_if_tasks_remain(0)

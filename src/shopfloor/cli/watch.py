@@ -12,10 +12,7 @@ import anyio
 
 from shopfloor.cli import pending_calls
 from shopfloor.cli.client_session import API_COMPLETED, wait_for_outcome
-from shopfloor.cli.limits import (
-    FOLLOW_SILENCE_SECONDS,
-    PROGRESS_REDRAW_SECONDS,
-)
+from shopfloor.cli.limits import FOLLOW_SILENCE_SECONDS, PROGRESS_REDRAW_SECONDS
 from shopfloor.cli.output_writer import OutputWriter
 from shopfloor.cli.pending_calls import (
     PendingCall,
@@ -102,6 +99,11 @@ class RunWatcher:
         self._is_prompting = False
         self._is_watching = False
         self._last_event_at = 0.0
+
+    @property
+    def run_id(self) -> str | None:
+        """The id of the run; None before its first event."""
+        return self._run_id
 
     def add_open_questions(self, run_id: str, calls: Sequence[dict[str, Any]]) -> None:
         """Add the open questions of a run that is resumed. The run requests its client tools again by itself."""

@@ -21,6 +21,17 @@ class Address(msgspec.Struct, frozen=True):
     token: str
     pid: int | None = None
     """The process of the storage's own server; None if the server is a part of another program."""
+    public_url: str | None = None
+    """The URL for other machines, if the server listens on all interfaces."""
+
+    @property
+    def link_url(self) -> str:
+        """The URL of links for people."""
+        return self.public_url or self.url
+
+    def run_link(self, run_id: str) -> str:
+        """Return the link to the page of a run."""
+        return f"{self.link_url}/runs/{run_id}"
 
 
 def parse_server_url(url: str, token: str | None = None) -> Address:

@@ -89,7 +89,14 @@ class Api:
 
     async def artifact(self, run_id: str, name: str) -> bytes:
         """Return the content of an artifact of a run."""
-        async with self.open_response("GET", f"/api/runs/{run_id}/artifacts/{quote(name)}") as response:
+        return await self._file(f"/api/runs/{run_id}/artifacts/{quote(name)}")
+
+    async def export(self, run_id: str, document_format: str) -> bytes:
+        """Return a run as a document to share, `md` or `html`."""
+        return await self._file(f"/api/runs/{run_id}/export", format=document_format)
+
+    async def _file(self, path: str, **params: Any) -> bytes:
+        async with self.open_response("GET", path, **params) as response:
             content = await read_body(response)
         if response.status >= _FIRST_ERROR:
             raise error_from_response(response, content)

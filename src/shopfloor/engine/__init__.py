@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from shopfloor.engine.command_run import CommandOutcome, CommandRequest, run_command
     from shopfloor.engine.engine_ports import StoragePorts
     from shopfloor.engine.error_mapping import tolerate_temporary_errors
+    from shopfloor.engine.hook_delivery import HookDelivery
     from shopfloor.engine.ingest import Ingest, pack
     from shopfloor.engine.maintenance import (
         HOST_LOST,
@@ -62,6 +63,7 @@ __all__ = [
     "CommandOutcome",
     "CommandRequest",
     "Definition",
+    "HookDelivery",
     "Ingest",
     "InputField",
     "Prices",
@@ -123,6 +125,7 @@ __getattr__ = _lazy_getattr(
             "RunEngine",
             "assemble",
         ),
+        "hook_delivery": ("HookDelivery",),
         "ingest": (
             "Ingest",
             "pack",

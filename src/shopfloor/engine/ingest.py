@@ -41,6 +41,7 @@ from shopfloor.views import (
     Timeline,
     archive,
     fleet_event_step,
+    notifications_of,
     provider_observations,
     row_fold,
     search_fold,
@@ -103,6 +104,7 @@ class _FollowedLog:
             search=search_chunks,
             search_stopped_at=search.stopped_at,
             fleet_events=fleet_events,
+            notifications=notifications_of(row, events),
             stats=stat_changes,
             observations=observations,
         )

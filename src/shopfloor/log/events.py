@@ -120,6 +120,6 @@ def _format_second(seconds: int) -> str:
     return f"{year:04d}-{month:02d}-{day:02d}T{hour:02d}:{minute:02d}:{second:02d}"
 
 
-def now() -> str:
-    """Return the current time as a timestamp."""
-    return format_timestamp(time.time_ns() // 1_000_000)
+def now(shift_seconds: float = 0) -> str:
+    """Return the current time as a timestamp, or the time that many seconds from now."""
+    return format_timestamp(time.time_ns() // 1_000_000 + int(shift_seconds * 1000))

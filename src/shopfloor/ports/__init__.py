@@ -31,6 +31,7 @@ from shopfloor.ports.audit import Audit, AuditEntry, audit_entry
 from shopfloor.ports.blobs import BlobInfo, Blobs, artifacts_folder, memory_folder, validate_key, validate_name
 from shopfloor.ports.bus import Bus, FleetSubscription, RunsSubscription, Subscription
 from shopfloor.ports.fleet_events import FleetEventPage, FleetEvents, FleetFilter, StoredFleetEvent
+from shopfloor.ports.hooks import Delivery, Hook, HookOrigin, Hooks, HookStatus, SendNotification
 from shopfloor.ports.hosts import (
     DrainRequest,
     HostFacts,
@@ -153,6 +154,7 @@ __all__ = [
     "Command",
     "ContextSize",
     "ControlMessage",
+    "Delivery",
     "DisabledBy",
     "DrainRequest",
     "Exit",
@@ -160,6 +162,10 @@ __all__ = [
     "FleetEvents",
     "FleetFilter",
     "FleetSubscription",
+    "Hook",
+    "HookOrigin",
+    "HookStatus",
+    "Hooks",
     "HostFacts",
     "HostLocation",
     "HostLoss",
@@ -228,6 +234,7 @@ __all__ = [
     "RunRequest",
     "RunService",
     "RunsSubscription",
+    "SendNotification",
     "Session",
     "SessionEnded",
     "StatsDays",

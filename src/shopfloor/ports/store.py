@@ -8,7 +8,16 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from shopfloor.errors import ShopfloorError
-from shopfloor.views import FleetEvent, ProviderObservation, RunRow, SearchChunk, StatChange, StoredStats, TimelineRow
+from shopfloor.views import (
+    FleetEvent,
+    Notification,
+    ProviderObservation,
+    RunRow,
+    SearchChunk,
+    StatChange,
+    StoredStats,
+    TimelineRow,
+)
 
 RunOrder = Literal["newest", "oldest", "cost", "duration"]
 """The order of a list: by start, or by the cost with sub-runs or the duration, highest first and unknown last."""
@@ -127,6 +136,8 @@ class ViewUpdate(msgspec.Struct, frozen=True, kw_only=True):
     """The event at which the text became too long to be indexed."""
     fleet_events: list[FleetEvent] = []
     """The fleet events that the new events cause."""
+    notifications: list[Notification] = []
+    """What hooks are notified of the new events. Stored as deliveries, once, as fleet events are."""
     stats: list[StatChange] = []
     """The changes of statistics that the new events cause."""
     observations: list[ProviderObservation] = []

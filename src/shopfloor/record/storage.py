@@ -46,6 +46,7 @@ class Storage:
         self.notice_socket = root / "live.sock"
         self.server_lock = root / "server.lock"
         self.server_address = root / "server.json"
+        self.settings = root / "settings.yaml"
         self.server_log = root / "server.log"
 
     @classmethod

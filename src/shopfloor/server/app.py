@@ -19,6 +19,7 @@ from shopfloor.server import (
     artifact_downloads,
     execution_stream,
     fleet,
+    hooks,
     hosts,
     logs,
     providers,
@@ -52,6 +53,7 @@ _MODULES = (
     fleet,
     hosts,
     providers,
+    hooks,
     rpc,
 )
 OPERATIONS = tuple(operation for module in _MODULES for operation in module.operations.all)

@@ -209,9 +209,11 @@ class AuthMiddleware:
         )
 
     def _own_hosts(self, scope: Scope) -> set[str]:
-        port = (scope.get("server") or (None, None))[1]
-        names = {f"{name}:{port}" for name in _THIS_MACHINE}
-        return names | set(_THIS_MACHINE) if port == _PLAIN_PORT else names
+        address, port = scope.get("server") or (None, None)
+        # The address at which a request arrived is a number: no other site can have it as its name.
+        machine = {*_THIS_MACHINE, *([f"[{address}]" if ":" in address else address] if address else [])}
+        names = {f"{name}:{port}" for name in machine}
+        return names | machine if port == _PLAIN_PORT else names
 
     def _is_allowed(self, host: str) -> bool:
         without_port = host.rsplit(":", 1)[0] if not host.endswith("]") else host

@@ -33,12 +33,18 @@ SUB_RUN_POLL_SECONDS: Final = 0.25
 """The interval at which a silent stream checks whether sub-runs wait for a client tool."""
 LOG_SETTLE_SECONDS: Final = 0.5
 """How long a run's log must be silent before its stream ends for a question, since another branch may still write."""
+RUN_PREFIX_MATCHES: Final = 100
+"""Runs that are searched for the first characters of a run id in an address."""
+WAITING_RUNS_MAX: Final = 500
+"""Waiting runs whose requests `GET /api/waiting` lists; the newest ones."""
 PENDING_CALLS_RUNS_MAX: Final = 100
 """Open sub-runs of a run whose pending calls are listed."""
 
 # Bodies of requests and responses.
 BODY_DEPTH: Final = 100
 """The deepest nesting of a request body."""
+EXPORT_BYTES: Final = 64 * 1024 * 1024
+"""The largest exported document; the rest of the run is left out, and the document says so."""
 TRANSCRIPT_BYTES: Final = 64 * 1024 * 1024
 """The largest transcript that a response contains, decompressed."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import suppress
 from typing import Any, cast
 
 import anyio.to_thread
@@ -9,19 +11,30 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from shopfloor.errors import RunNotFound
-from shopfloor.log import Entry
+from shopfloor.errors import InvalidEvent, RunNotFound
+from shopfloor.log import Entry, Event, decode
 from shopfloor.ports import LogReader
 from shopfloor.server.audit import audit
-from shopfloor.server.limits import FIND_EVENTS
+from shopfloor.server.limits import EXPORT_BYTES, FIND_EVENTS
 from shopfloor.server.openapi import Operations
-from shopfloor.server.parameters import FindParams, LogParams, RunParams
+from shopfloor.server.parameters import ExportParams, FindParams, LogParams, RunParams
 from shopfloor.server.pending_calls import find_results_after_page
 from shopfloor.server.response_models import FoundEvents, LogPage, SpanList
 from shopfloor.server.responses import describe_bytes, describe_json, get_services, json_response
 from shopfloor.server.run_tree import get_span_cache
+from shopfloor.server.runs import get_owned_run
 from shopfloor.server.sse import closing
-from shopfloor.views import LogHit, LogSearcher, Spans, truncate_event
+from shopfloor.views import (
+    EXPORT_POLICY,
+    EXPORT_WRITERS,
+    ExportItems,
+    ExportWriter,
+    LogHit,
+    LogSearcher,
+    RunRow,
+    Spans,
+    truncate_event,
+)
 
 LOG_MEDIA_TYPE = "application/x-ndjson"
 Events = list[dict[str, Any]]
@@ -67,6 +80,51 @@ async def download_log(request: Request, params: RunParams) -> Response:
         "Content-Length": str(copy.size),
     }
     return StreamingResponse(copy.chunks(), headers=headers, media_type=LOG_MEDIA_TYPE)
+
+
+@operations(
+    "GET", "/api/runs/{run_id}/export", describe_bytes("text/html", "The document, as an attachment."), ExportParams
+)
+async def export_run(request: Request, params: ExportParams) -> Response:
+    """Export a run as a document to share: Markdown, or one HTML file without scripts and requests."""
+    services = get_services(request)
+    run = await get_owned_run(services.store, params.run_id)
+    await audit(request, "run.exported", run_id=params.run_id, detail=params.format)
+    headers = {
+        "Content-Disposition": f'attachment; filename="{params.run_id}.{params.format}"',
+        "Content-Security-Policy": f"sandbox; {EXPORT_POLICY}",
+    }
+    document = _export(services.logs, run.row, EXPORT_WRITERS[params.format]())
+    return StreamingResponse(document, headers=headers, media_type=_EXPORT_TYPES[params.format])
+
+
+_EXPORT_TYPES = {"md": "text/markdown; charset=utf-8", "html": "text/html; charset=utf-8"}
+
+
+async def _export(logs: LogReader, row: RunRow, writer: ExportWriter) -> AsyncGenerator[bytes]:
+    yield writer.head(row).encode()
+    items, left = ExportItems(), EXPORT_BYTES
+    async with closing(logs.batches(row.id)) as batches:
+        async for batch in batches:
+            # In a thread: decoding many megabytes would block the event loop.
+            part = await anyio.to_thread.run_sync(_write_items, items, batch, writer)
+            left -= len(part)
+            if left < 0:
+                yield writer.tail(f"The run is longer: this document ends after {EXPORT_BYTES:,} bytes.").encode()
+                return
+            yield part
+    yield "".join(writer.item(item) for item in items.finish()).encode()
+    yield writer.tail("" if row.is_ended else f"The run was {row.status} when this was exported.").encode()
+
+
+def _write_items(items: ExportItems, entries: list[Entry], writer: ExportWriter) -> bytes:
+    return "".join(writer.item(item) for item in items.feed(_decodable(entries))).encode()
+
+
+def _decodable(entries: list[Entry]) -> Iterator[Event]:
+    for entry in entries:
+        with suppress(InvalidEvent):
+            yield decode(entry.raw)
 
 
 @operations(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from html import escape
 from typing import Final, NoReturn
+from urllib.parse import quote, urlencode
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -12,21 +13,54 @@ from starlette.routing import Route
 
 from shopfloor.errors import NotFoundError, Unauthorized
 from shopfloor.limits import AUDIT_TEXT_CHARS
+from shopfloor.log import is_run_id
+from shopfloor.ports import RunFilter, RunItem
 from shopfloor.server.audit import audit, audit_scope, client_address, get_caller
 from shopfloor.server.auth import LOGIN_PATH, LOGOUT_PATH, LoginLimiter, read_session_cookie, session_cookie_header
 from shopfloor.server.html_pages import DOCS_PATH, STYLESHEET, STYLESHEET_PATH, html_page, notice_page, render_api_docs
+from shopfloor.server.limits import RUN_PREFIX_MATCHES
 from shopfloor.server.openapi import OPENAPI_PATH, get_openapi_document, openapi_document
 from shopfloor.server.page_files import ASSETS, CACHE_IMMUTABLE, CACHE_REVALIDATE, INDEX, get_page_files
 from shopfloor.server.services import Services
 
+_is_id_prefix = re.compile(r"[0-9a-f-]{4,36}").fullmatch
 ICON: Final = "favicon.svg"
 _is_own_path = re.compile(r"/(?!/)(?:(?!//)[^\\\x00-\x20\x7f?#])*(?:[?#][^\\\x00-\x20\x7f]*)?").fullmatch
 
 
 async def front(request: Request) -> Response:
-    """Return the built page. Its script reads the address and decides what to show."""
+    """Return the built page. Its script reads the address and decides what to show.
+
+    The first characters of a run id in the address are replaced by the complete id.
+    """
+    run_ref = request.query_params.get("worker", "")
+    if run_ref and not is_run_id(run_ref) and (run := await _find_run(request, run_ref)) is not None:
+        query = urlencode({**request.query_params, "worker": run.row.id})
+        return RedirectResponse(f"{quote(request.url.path)}?{query}", status_code=303)
     built = await get_page_files(request).response(request, INDEX, cache=CACHE_REVALIDATE)
     return built or _not_built(request)
+
+
+async def run_page(request: Request) -> Response:
+    """Redirect to the page of a run, by its id or its first characters."""
+    run_ref: str = request.path_params["run_ref"]
+    run = await _find_run(request, run_ref)
+    if run is None:
+        raise NotFoundError(f"there is no single run {run_ref[:40]!r}", hint="`shopfloor list` lists the runs")
+    path = f"/agents/{quote(run.row.agent_id or run.row.name, safe='')}/workers?worker={run.row.id}"
+    return RedirectResponse(path, status_code=303)
+
+
+async def _find_run(request: Request, run_ref: str) -> RunItem | None:
+    """Return the only run whose id begins with `run_ref`; None if there is none or more than one."""
+    services: Services = request.app.state.services
+    if is_run_id(run_ref):
+        return await services.store.get_run(run_ref)
+    if not _is_id_prefix(run_ref):
+        return None
+    page = await services.store.list_runs(RunFilter(search=run_ref), limit=RUN_PREFIX_MATCHES)
+    found = [run for run in page.items if run.row.id.startswith(run_ref)]
+    return found[0] if len(found) == 1 else None
 
 
 def _not_built(request: Request) -> Response:
@@ -132,6 +166,7 @@ async def style(request: Request) -> Response:
 
 ROUTES: Final = (
     *(Route(path, front) for path in ("/", "/agents/{agent_id}/workers", "/fleet")),
+    Route("/runs/{run_ref}", run_page),
     Route(f"/{ASSETS}/{{name}}", asset),
     Route(f"/{ICON}", icon),
     Route(LOGIN_PATH, log_in, methods=["GET"]),

@@ -24,7 +24,7 @@ from shopfloor.server.limits import (
     STREAM_RUNS,
     TIMELINE_DEFAULT,
 )
-from shopfloor.views import EventStream
+from shopfloor.views import EventStream, ExportFormat
 
 HEADERS: Final = {"last_event_id": "Last-Event-ID"}
 """The parameters that are headers; the others are part of the path or of the query."""
@@ -76,6 +76,18 @@ class RunParams(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         require_run_id(self.run_id)
+
+
+class ExportParams(RunParams, frozen=True, kw_only=True):
+    """A run to export."""
+
+    format: Annotated[ExportFormat, Meta(description="`md` for Markdown, `html` for one HTML file.")] = "html"
+
+
+class HookParams(Struct, frozen=True, kw_only=True):
+    """A hook, by its id in the path."""
+
+    hook_id: Annotated[_ShortText, Meta(description="The id of the hook.")]
 
 
 class ApprovalParams(Struct, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ from shopfloor.ports import CallResult, RunRequest, run_fields
 from shopfloor.server.host_models import DrainOrder
 from shopfloor.server.limits import BODY_DEPTH, MAX_SAFE_INTEGER
 from shopfloor.server.parameters import UUID4
+from shopfloor.views import NOTIFICATION_KINDS, NotificationKind
 
 T = TypeVar("T")
 
@@ -89,6 +90,16 @@ class PinRequest(_Body, frozen=True, kw_only=True):
     """Whether a run is kept when old runs are pruned."""
 
     pinned: bool
+
+
+class AddHook(_Body, frozen=True, kw_only=True):
+    """A webhook to add."""
+
+    url: Annotated[str, Meta(description="Where to send events: an http or https address.")]
+    kinds: Annotated[
+        list[NotificationKind],
+        Meta(description="What to send; by default everything.", max_length=len(NOTIFICATION_KINDS)),
+    ] = []
 
 
 class CancelOrder(_Body, frozen=True, kw_only=True):
@@ -167,6 +178,7 @@ REQUEST_MODELS = (
     ForkOrder,
     DrainOrder,
     DisableRequest,
+    AddHook,
 )
 
 _JSON = "application/json"

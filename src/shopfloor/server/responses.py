@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from shopfloor.errors import Forbidden
 from shopfloor.ports import ApprovalRule, RunService
-from shopfloor.server import fleet_models, host_models, response_models, run_trail
+from shopfloor.server import fleet_models, hook_models, host_models, response_models, run_trail, waiting_models
 from shopfloor.server.services import Services
 from shopfloor.views import Stats
 
@@ -22,6 +22,7 @@ RESPONSE_MODELS = (
     response_models.WorkerCounts,
     response_models.WorkerDetail,
     response_models.WorkerEvents,
+    waiting_models.WaitingList,
     response_models.ArtifactList,
     response_models.LogPage,
     fleet_models.FleetEventList,
@@ -40,6 +41,10 @@ RESPONSE_MODELS = (
     fleet_models.ProviderList,
     fleet_models.ProviderItem,
     response_models.JsonRpcResponse,
+    hook_models.HookList,
+    hook_models.AddedHook,
+    hook_models.RemovedHook,
+    hook_models.HookTest,
     host_models.HostList,
     host_models.HostAnswer,
     Stats,

@@ -13,12 +13,14 @@ from shopfloor.limits import CLIENT_WAIT_SECONDS, EXECUTE_GRACE_SECONDS
 from shopfloor.ports import (
     Audit,
     Blobs,
+    Hooks,
     LogReader,
     Offers,
     PluginInfo,
     Queue,
     RowChanges,
     RunService,
+    SendNotification,
     Store,
     Watchers,
 )
@@ -60,6 +62,9 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     """Lists the plugins, with the state of their processes."""
     fleet: FleetFeed | None = None
     """Delivers fleet events. None: the server has no fleet events."""
+    hooks: Hooks | None = None
+    """Who is notified of runs. None: the server has no hooks."""
+    send_notification: SendNotification | None = None
     hosts: HostDirectory | None = None
     """Lists and drains hosts. None: the server has none."""
     page_folder: Path | None = None

@@ -91,6 +91,8 @@ def _listen(host: str, port: int) -> socket.socket:
 
 def _address(listening: socket.socket, host: str) -> str:
     port = listening.getsockname()[1]
+    # A server on all interfaces is reached from this machine by its loopback address.
+    host = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - replaced here
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 

@@ -1,5 +1,8 @@
 """Views: pure functions from a log to a form for readers, with no clock and no I/O."""
 
+from typing import TYPE_CHECKING
+
+from shopfloor.lazy import lazy_getattr as _lazy_getattr
 from shopfloor.views.agent_events import FleetEventState, fleet_event_step
 from shopfloor.views.archive import Archive, ArchiveEntry, TextItem, ToolCallItem, ToolResultItem, archive
 from shopfloor.views.fleet_event_types import (
@@ -24,6 +27,15 @@ from shopfloor.views.notes import (
     Decision,
     Notes,
     notes_step,
+)
+from shopfloor.views.notifications import (
+    NOTIFICATION_KINDS,
+    Notification,
+    NotificationKind,
+    encode_cloud_event,
+    notification_environment,
+    notifications_of,
+    outcome_notification,
 )
 from shopfloor.views.outline import LoadOutline, Outline, Step, TreeRow, outline, steps_by_parent, tree
 from shopfloor.views.partial_messages import PartialMessages, without_chunks
@@ -136,6 +148,7 @@ from shopfloor.views.wait_state import (
     APPROVAL_OPTIONS,
     DEFINITION_CHANGED,
     RATE_LIMIT,
+    PersonRequest,
     WaitState,
     approval_question,
     definition_wait_message,
@@ -145,6 +158,9 @@ from shopfloor.views.wait_state import (
     wait_state_step,
 )
 
+if TYPE_CHECKING:
+    from shopfloor.views.export import EXPORT_POLICY, EXPORT_WRITERS, ExportFormat, ExportItems, ExportWriter
+
 __all__ = [
     "APPROVAL",
     "APPROVAL_OPTIONS",
@@ -153,6 +169,8 @@ __all__ = [
     "DONE",
     "ENDED",
     "EVENT_STREAMS",
+    "EXPORT_POLICY",
+    "EXPORT_WRITERS",
     "FAILURE",
     "FLEET_PAYLOADS",
     "HEARTBEAT",
@@ -161,6 +179,7 @@ __all__ = [
     "INTERRUPTED",
     "LOG_QUESTION",
     "NANO",
+    "NOTIFICATION_KINDS",
     "QUARTER_SECONDS",
     "RATE_LIMIT",
     "RECORD_DECISION",
@@ -181,6 +200,9 @@ __all__ = [
     "Decision",
     "ErrorEvent",
     "EventStream",
+    "ExportFormat",
+    "ExportItems",
+    "ExportWriter",
     "FailureGroup",
     "Finish",
     "FleetEvent",
@@ -193,9 +215,12 @@ __all__ = [
     "NewestFailure",
     "Notes",
     "Notice",
+    "Notification",
+    "NotificationKind",
     "ObservedLimit",
     "Outline",
     "PartialMessages",
+    "PersonRequest",
     "Progress",
     "ProviderObservation",
     "Question",
@@ -258,6 +283,7 @@ __all__ = [
     "describe_inputs",
     "describe_pending_call",
     "display_status",
+    "encode_cloud_event",
     "encode_event",
     "encode_fleet_event",
     "entry_step",
@@ -276,6 +302,9 @@ __all__ = [
     "ms_between",
     "normalize_text",
     "notes_step",
+    "notification_environment",
+    "notifications_of",
+    "outcome_notification",
     "outline",
     "parse_query",
     "plain_text",
@@ -308,3 +337,8 @@ __all__ = [
     "wait_state_step",
     "without_chunks",
 ]
+
+# Loaded on first use: only a server exports runs.
+__getattr__ = _lazy_getattr(
+    __name__, {"export": ("EXPORT_POLICY", "EXPORT_WRITERS", "ExportFormat", "ExportItems", "ExportWriter")}
+)

@@ -7,7 +7,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from shopfloor.limits import OPEN_BRANCHES, PREVIEW_CHARS
+from shopfloor.limits import OPEN_BRANCHES, PREVIEW_CHARS, REQUEST_OPTIONS_MAX, REQUEST_TEXT_CHARS
 from shopfloor.log import (
     CallCompleted,
     CallStarted,
@@ -38,6 +38,16 @@ _WITHOUT_PERSON = (RATE_LIMIT, DEFINITION_CHANGED)
 """The kinds of waits that no answer ends."""
 
 
+class PersonRequest(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a pending call asks of a person or a client. Bounded: long texts and lists of options are cut."""
+
+    since: str
+    """When the call was made."""
+    text: str
+    """The question, or the tool and its input."""
+    options: tuple[str, ...] = ()
+
+
 class WaitState(msgspec.Struct, frozen=True, omit_defaults=True):
     """The state of the fold. Bounded: has the newest `OPEN_BRANCHES` open branches and calls."""
 
@@ -53,6 +63,8 @@ class WaitState(msgspec.Struct, frozen=True, omit_defaults=True):
     """What would answer each call (a client tool, a question, an approval), by call id."""
     asks: dict[str, str] = {}
     """What each call asks for, on one line, by call id."""
+    requests: dict[str, PersonRequest] = {}
+    """What each call that a person or a client has to answer asks for, by call id."""
     since: dict[str, str] = {}
     """When each call was made, by call id."""
     announced: tuple[str, ...] = msgspec.field(default=(), name="coming")
@@ -145,6 +157,9 @@ def wait_state_step(state: WaitState, event: Event) -> WaitState:
                 asks=keep_newest(
                     {**state.asks, call_id: describe_pending_call(event.payload.name, awaits.kind, event.payload.input)}
                 ),
+                requests=state.requests
+                if awaits.kind in (RATE_LIMIT, DEFINITION_CHANGED)
+                else keep_newest({**state.requests, call_id: _person_request(event, event.payload, awaits.kind)}),
                 since=keep_newest({**state.since, call_id: event.timestamp}),
                 announced=(*others, step_key) if awaits.more else others,
             )
@@ -155,6 +170,7 @@ def wait_state_step(state: WaitState, event: Event) -> WaitState:
                 until=_without_key(state.until, call_id),
                 kinds=_without_key(state.kinds, call_id),
                 asks=_without_key(state.asks, call_id),
+                requests=_without_key(state.requests, call_id),
                 since=_without_key(state.since, call_id),
             )
         case _:
@@ -178,6 +194,28 @@ def describe_pending_call(name: str, kind: str, arguments: Any) -> str:
         text = f"{name} {as_text(arguments)}" if arguments not in (None, {}, "") else name
     line = " ".join(text[: PREVIEW_CHARS * 4].split())
     return line if len(line) <= PREVIEW_CHARS else f"{line[: PREVIEW_CHARS - 1]}…"
+
+
+def _person_request(event: Event, call: ToolCall, kind: str) -> PersonRequest:
+    arguments: Any = call.input
+    fields = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else {}
+    options: list[Any] = []
+    if kind == APPROVAL:
+        options, text = [*APPROVAL_OPTIONS], approval_question(fields)
+    elif kind == QUESTION and "question" in fields:
+        options = cast("list[Any]", fields["options"]) if isinstance(fields.get("options"), list) else []
+        text = as_text(fields["question"])
+    else:
+        text = f"{call.name} {as_text(arguments)}" if arguments not in (None, {}, "") else call.name
+    return PersonRequest(
+        since=event.timestamp,
+        text=_shorten(text, REQUEST_TEXT_CHARS),
+        options=tuple(_shorten(as_text(option), PREVIEW_CHARS) for option in options[:REQUEST_OPTIONS_MAX]),
+    )
+
+
+def _shorten(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def describe_approval(arguments: Any) -> str:
@@ -219,6 +257,7 @@ def _without_step(state: WaitState, step_key: str) -> WaitState:
         until={call: at for call, at in state.until.items() if call in calls},
         kinds={call: kind for call, kind in state.kinds.items() if call in calls},
         asks={call: line for call, line in state.asks.items() if call in calls},
+        requests={call: request for call, request in state.requests.items() if call in calls},
         since={call: at for call, at in state.since.items() if call in calls},
         announced=tuple(
             key for key in state.announced if key != step_key and _path(step_key) not in _enclosing_paths(key)

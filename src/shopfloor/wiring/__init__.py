@@ -2,6 +2,7 @@
 
 from shopfloor.adapters.local import local_process_name
 from shopfloor.wiring.engine import local_engine
+from shopfloor.wiring.hooks import add_run_hook, desktop_hook, run_hook_command
 from shopfloor.wiring.hosts import run_host
 from shopfloor.wiring.in_process import open_api, open_client
 from shopfloor.wiring.plugins import (
@@ -15,7 +16,7 @@ from shopfloor.wiring.plugins import (
 from shopfloor.wiring.providers import find_providers, local_validation_context, provider_names, transcribe_output
 from shopfloor.wiring.server import access_control, hold_server_lock, open_audit, serve_storage
 from shopfloor.wiring.server_thread import ServerThread
-from shopfloor.wiring.settings import WorkerSettings, heartbeat_seconds
+from shopfloor.wiring.settings import WorkerSettings, heartbeat_seconds, seconds_setting
 from shopfloor.wiring.storage import (
     CommandPorts,
     StorageBackend,
@@ -33,9 +34,11 @@ __all__ = [
     "StorageBackend",
     "WorkerSettings",
     "access_control",
+    "add_run_hook",
     "allow_plugin",
     "check_plugin",
     "create_plugin",
+    "desktop_hook",
     "find_later_runs",
     "find_providers",
     "heartbeat_seconds",
@@ -54,7 +57,9 @@ __all__ = [
     "own_plugins",
     "plugin_templates",
     "provider_names",
+    "run_hook_command",
     "run_host",
+    "seconds_setting",
     "serve_storage",
     "subscribe_deltas",
     "transcribe_output",

@@ -17,6 +17,7 @@ from shopfloor.adapters.local import LocalAudit, LocalTokens
 from shopfloor.error_factories import storage_error
 from shopfloor.errors import ResourceLimit, ServerRunning, ShopfloorError
 from shopfloor.record import Storage, open_for_append, require_private_folder, try_lock, write_private
+from shopfloor.wiring.hooks import deliver_notifications, settings_hooks, update_own_hooks
 from shopfloor.wiring.hosts import FIND_CAPABILITIES, maintain_storage, open_host, prepare_runs
 from shopfloor.wiring.mcp import mount_mcp
 from shopfloor.wiring.settings import WorkerSettings, heartbeat_seconds
@@ -75,6 +76,26 @@ def _running_server_hint(storage: Storage) -> str:
     return f"{location}, or choose another storage with --storage"
 
 
+def public_url(host: str, url: str) -> str | None:
+    """Return the URL with the address of this machine in its network, if the server listens on all interfaces."""
+    if host not in _WILDCARDS:
+        return None
+    import socket
+
+    family, elsewhere = (socket.AF_INET6, "2001:db8::1") if ":" in host else (socket.AF_INET, "192.0.2.1")
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            # Connecting sends nothing: it only chooses the interface for an address outside.
+            probe.connect((elsewhere, 9))
+            found = str(probe.getsockname()[0])
+    except OSError:
+        return None
+    return f"http://{f'[{found}]' if ':' in found else found}:{url.rpartition(':')[2]}"
+
+
+_WILDCARDS = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - recognized, not listened on
+
+
 async def _warm_up(*parts: Callable[[], None]) -> None:
     """Run slow parts of the start in a thread, one after the other.
 
@@ -104,12 +125,14 @@ async def serve_storage(
     workers: WorkerSettings | None = None,
     allowed_hosts: tuple[str, ...] = (),
     retention_seconds: float | None = None,
+    notify_seconds: float | None = None,
     on_started: Callable[[Address, WorkerCatalog], None],
 ) -> None:
     """Run API, engine and maintenance of a storage in this process, until a signal or cancellation (`shopfloor up`).
 
     `on_started` is called with the address and the workers once the server accepts requests. It is called in a thread
-    and may block. Raises ServerRunning if the storage already has a server.
+    and may block. With `notify_seconds` questions, and outcomes of runs that took so long, are shown on
+    this desktop, if it can show them. Raises ServerRunning if the storage already has a server.
     """
     import anyio
 
@@ -126,7 +149,8 @@ async def serve_storage(
         def publish_address(url: str) -> None:
             # Without a pid for a server in a thread: `shopfloor down` must not end the program around it.
             pid = os.getpid() if threading.current_thread() is threading.main_thread() else None
-            write_private(storage.server_address, msgspec.json.encode(address := Address(url, token, pid)))
+            address = Address(url, token, pid, public_url(host, url))
+            write_private(storage.server_address, msgspec.json.encode(address))
             # Warm up and register only now, so that the first response does not have to wait for it.
             tasks.start_soon(own.registered.run, FIND_CAPABILITIES)
             tasks.start_soon(_warm_up, partial(on_started, address, engine.catalog), engine.warm_up)
@@ -139,6 +163,7 @@ async def serve_storage(
         ):
             engine = own.engine
             token = await backend.access.admin_token()
+            await update_own_hooks(backend.hooks, settings_hooks(storage, notify_seconds=notify_seconds))
             await prepare_runs(backend, own)
             async with anyio.create_task_group() as tasks:
 
@@ -148,6 +173,7 @@ async def serve_storage(
 
                 tasks.start_soon(engine.scheduler.run)
                 tasks.start_soon(maintain)
+                tasks.start_soon(deliver_notifications, backend.hooks)
                 services = backend.services(engine, monitor=own.monitor, allowed_hosts=allowed_hosts)
                 app = create_app(services, mounted=[mount_mcp()])
                 await serve(app, host, port, publish_address, limits, on_signal=engine.scheduler.watchdog.request_stop)

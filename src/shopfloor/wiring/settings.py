@@ -6,11 +6,14 @@ import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
+from shopfloor.decoding import convert
 from shopfloor.errors import UsageError
-from shopfloor.limits import DISK_LOW_WATER_BYTES, HOST_HEARTBEAT_SECONDS, HOST_SLOTS
+from shopfloor.limits import DISK_LOW_WATER_BYTES, HOST_HEARTBEAT_SECONDS, HOST_SLOTS, SETTINGS_BYTES
+from shopfloor.views import NOTIFICATION_KINDS, NotificationKind
 
 
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +57,43 @@ def _plugin_folders(names: Sequence[str]) -> tuple[Path, ...]:
         if not folder.is_dir():
             raise UsageError(f"folder {folder} does not exist", hint="--plugins takes a folder with plugins in it")
     return tuple(folders)
+
+
+class NotifyCommand(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A command that is notified of runs, in the settings file."""
+
+    command: Annotated[str, msgspec.Meta(min_length=1)]
+    on: tuple[NotificationKind, ...] = NOTIFICATION_KINDS
+    min_seconds: Annotated[float, msgspec.Meta(ge=0)] = 0
+
+
+class FileSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The settings file of a storage, `settings.yaml`."""
+
+    notify: tuple[NotifyCommand, ...] = ()
+
+
+def load_settings(path: Path) -> FileSettings:
+    """Read the settings file; without one, return the defaults. Raises UsageError if it is not valid."""
+    try:
+        text = path.read_bytes()[: SETTINGS_BYTES + 1]
+    except FileNotFoundError:
+        return FileSettings()
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}", hint="make it readable, or remove it") from error
+    from shopfloor.yaml_document import parse_yaml
+
+    hint = "docs/how-to/notifications.md has an example"
+    if len(text) > SETTINGS_BYTES:
+        raise UsageError(f"{path} is larger than {SETTINGS_BYTES:,} bytes", hint=hint)
+    document = parse_yaml(text.decode(errors="replace"))
+    if document.problems:
+        line, problem = document.problems[0]
+        raise UsageError(f"{path}, line {line}: {problem}", hint=hint)
+    try:
+        return convert(document.value or {}, FileSettings)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{path}: {error}", hint=hint) from error
 
 
 def seconds_setting(name: str, text: str | None, default: float) -> float:

@@ -27,6 +27,7 @@ from shopfloor.log import Delta, Masking
 from shopfloor.ports import (
     Bus,
     FleetEvents,
+    Hooks,
     HostRegistry,
     Logs,
     Offers,
@@ -79,6 +80,7 @@ class StorageBackend(StoragePorts, frozen=True, kw_only=True):
     watchers: Watchers
     fleet_events: FleetEvents
     host_registry: HostRegistry
+    hooks: Hooks
     ingest: Ingest
 
     @property
@@ -117,6 +119,7 @@ class StorageBackend(StoragePorts, frozen=True, kw_only=True):
 
         `monitor` are the running checks of providers, if this process checks them.
         """
+        from shopfloor.adapters.local import NotificationSender
         from shopfloor.engine import delete_run
         from shopfloor.fleet import HostDirectory
         from shopfloor.server import PAGE_FOLDER, FleetFeed, Services
@@ -140,6 +143,8 @@ class StorageBackend(StoragePorts, frozen=True, kw_only=True):
             providers=monitor or self.provider_monitor(engine.host_id if engine else None),
             plugins=engine.plugins.all if engine else None,
             fleet=FleetFeed(self.fleet_events, self.bus),
+            hooks=self.hooks,
+            send_notification=NotificationSender(),
             hosts=HostDirectory(self.host_registry, self.hosts, self.store),
             page_folder=PAGE_FOLDER,
             allowed_hosts=allowed_hosts,
@@ -180,6 +185,7 @@ async def local_backend(
     """Yield a storage in files and SQLite. With `is_server`, other processes notify this one of what they write."""
     from shopfloor.adapters.sqlite import (
         SqliteFleetEvents,
+        SqliteHooks,
         SqliteHostRegistry,
         SqliteProviderHealth,
         SqliteQueue,
@@ -194,7 +200,7 @@ async def local_backend(
         bus = LocalBus(storage)
         with bus.listen(storage) if is_server else nullcontext():
             fleet = (SqliteFleetEvents(store), SqliteProviderHealth(store), SqliteHostRegistry(store))
-            yield _with_files(storage, store, queue, fleet=fleet, bus=bus, mask=mask)
+            yield _with_files(storage, store, queue, fleet=fleet, hooks=SqliteHooks(store), bus=bus, mask=mask)
     finally:
         await store.close()
 
@@ -212,7 +218,7 @@ def memory_backend(storage: Storage) -> StorageBackend:
     store = MemoryStore()
     queue = MemoryQueue(store)
     fleet = (MemoryFleetEvents(store), MemoryProviderHealth(store), MemoryHostRegistry(store, queue))
-    return _with_files(storage, store, queue, fleet=fleet, bus=LocalBus())
+    return _with_files(storage, store, queue, fleet=fleet, hooks=store.hooks, bus=LocalBus())
 
 
 def _with_files(
@@ -221,6 +227,7 @@ def _with_files(
     queue: Queue,
     *,
     fleet: tuple[FleetEvents, ProviderHealth, HostRegistry],
+    hooks: Hooks,
     bus: Bus,
     mask: Masking | None = None,
 ) -> StorageBackend:
@@ -244,6 +251,7 @@ def _with_files(
         fleet_events=fleet_events,
         provider_health=provider_health,
         host_registry=host_registry,
+        hooks=hooks,
         ingest=Ingest(LocalLogFeed(storage), store, bus),
     )
 

@@ -45,6 +45,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/waiting": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List waiting
+         * @description List the questions, approvals and tool calls that wait for a person or a client, without those answered.
+         */
+        get: operations["list_waiting"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/agents/workers/detail": {
         parameters: {
             query?: never;
@@ -141,6 +161,26 @@ export interface paths {
          * @description Download a run's log: its exact bytes, up to its current end.
          */
         get: operations["download_log"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/runs/{run_id}/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Export run
+         * @description Export a run as a document to share: Markdown, or one HTML file without scripts and requests.
+         */
+        get: operations["export_run"];
         put?: never;
         post?: never;
         delete?: never;
@@ -815,6 +855,70 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/hooks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List hooks
+         * @description List the webhooks and commands that are notified of runs. Needs the role admin.
+         */
+        get: operations["list_hooks"];
+        put?: never;
+        /**
+         * Add hook
+         * @description Add a webhook. The response has its secret, which is not shown again. Needs the role admin.
+         */
+        post: operations["add_hook"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/hooks/{hook_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Remove hook
+         * @description Remove a webhook, and what it was not told yet. Needs the role admin.
+         */
+        delete: operations["remove_hook"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/hooks/{hook_id}/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Test hook
+         * @description Send a made-up outcome to a hook once, and return how that went. Needs the role admin.
+         */
+        post: operations["test_hook"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/rpc": {
         parameters: {
             query?: never;
@@ -1212,6 +1316,41 @@ export interface components {
             created_at: string;
             /** @description The `seq` of the log event that the row is made from. */
             seq: number;
+        };
+        /**
+         * WaitingList
+         * @description Everything that waits for a person.
+         */
+        WaitingList: {
+            /** @description The longest wait first. */
+            items: components["schemas"]["WaitingItem"][];
+            /** @description The number of items. */
+            total: number;
+        };
+        /**
+         * WaitingItem
+         * @description A question, an approval or a tool call that waits for a person or a client.
+         */
+        WaitingItem: {
+            /** @description The run that waits. */
+            run_id: string;
+            /** @description The root of the tree of runs that the run is part of. */
+            root_run_id: string;
+            /** @description The task of the run, on one line. */
+            title: string;
+            worker: string;
+            /** @description `question`, `approval` or `client_tool`. */
+            kind: string;
+            /** @description The id to send with an answer. */
+            call_id: string;
+            /** @description The question, or the tool and its input; shortened if it is very long. */
+            text: string;
+            /** @description The answers to choose from; null for any text. */
+            options: string[] | null;
+            /** @description When the run began to wait for this. */
+            since: string;
+            /** @description When the run stops waiting; null if it waits without limit. */
+            until: string | null;
         };
         /**
          * ArtifactList
@@ -1625,6 +1764,62 @@ export interface components {
             message: string;
             /** @description `code` and `hint`, as in the HTTP API. */
             data?: Record<string, unknown>;
+        };
+        /**
+         * HookList
+         * @description The hooks of a storage.
+         */
+        HookList: {
+            hooks: components["schemas"]["HookItem"][];
+        };
+        /**
+         * HookItem
+         * @description A webhook or command that is notified of runs. Its secret is not shown.
+         */
+        HookItem: {
+            id: string;
+            /** @description `api`, `settings`, `run` or `desktop`. */
+            origin: string;
+            url: string | null;
+            command: string | null;
+            /** @description What it is notified: `outcome`, `question`, `budget`. */
+            kinds: string[];
+            /** @description The only run that it is notified of; null for all. */
+            run_id: string | null;
+            created_at: string;
+            /** @description Deliveries that wait for their next try. */
+            pending: number;
+            delivered: number;
+            /** @description Deliveries that were given up. */
+            dropped: number;
+            /** @description The problem of the newest try; null if it succeeded. */
+            last_error: string | null;
+            last_at: string | null;
+        };
+        /**
+         * AddedHook
+         * @description A new webhook.
+         */
+        AddedHook: {
+            id: string;
+            /** @description The key of its signatures. It is not shown again. */
+            secret: string;
+        };
+        /**
+         * RemovedHook
+         * @description The hook that was removed.
+         */
+        RemovedHook: {
+            id: string;
+        };
+        /**
+         * HookTest
+         * @description What a receiver did with a test event.
+         */
+        HookTest: {
+            id: string;
+            delivered: boolean;
+            problem: string | null;
         };
         /**
          * HostList
@@ -2150,6 +2345,19 @@ export interface components {
              * @default null
              */
             reason?: string | null;
+        };
+        /**
+         * AddHook
+         * @description A webhook to add.
+         */
+        AddHook: {
+            /** @description Where to send events: an http or https address. */
+            url: string;
+            /**
+             * @description What to send; by default everything.
+             * @default []
+             */
+            kinds?: ("budget" | "outcome" | "question")[];
         };
         /**
          * RunStarted
@@ -3069,6 +3277,35 @@ export interface operations {
             };
         };
     };
+    list_waiting: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The longest wait first. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WaitingList"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
     worker_detail: {
         parameters: {
             query: {
@@ -3269,6 +3506,41 @@ export interface operations {
                 };
                 content: {
                     "application/x-ndjson": string;
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    export_run: {
+        parameters: {
+            query?: {
+                /** @description `md` for Markdown, `html` for one HTML file. */
+                format?: "html" | "md";
+            };
+            header?: never;
+            path: {
+                /** @description The id of the run. */
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The document, as an attachment. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/html": string;
                 };
             };
             /** @description An error. */
@@ -4403,6 +4675,132 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ProviderItem"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    list_hooks: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The hooks, oldest first. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HookList"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    add_hook: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AddHook"];
+            };
+        };
+        responses: {
+            /** @description The hook, with its secret. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AddedHook"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    remove_hook: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the hook. */
+                hook_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The hook is removed. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RemovedHook"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    test_hook: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the hook. */
+                hook_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What the receiver did. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HookTest"];
                 };
             };
             /** @description An error. */

@@ -111,8 +111,9 @@ function dayBar(day: StatsDay, by: Stack, series: readonly Series[]): DayBar {
   return { day: day.day, total, runs: day.runs, failed: day.failed, parts };
 }
 
-/** Format an amount for an axis or a legend, without cents: `$238`; amounts below a dollar keep two digits. */
-export function formatDollars(usd: number): string {
+/** Format an amount for an axis or a legend, without cents: `$238`; amounts below a dollar keep two digits; null is unknown. */
+export function formatDollars(usd: number | null): string {
+  if (usd === null) return "–";
   if (usd === 0) return "$0";
   if (usd >= 10) return `$${Math.round(usd).toLocaleString("en")}`;
   if (usd >= 1) return `$${Number(usd.toFixed(1))}`;

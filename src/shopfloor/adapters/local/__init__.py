@@ -18,6 +18,7 @@ from shopfloor.lazy import lazy_getattr as _lazy_getattr
 
 if TYPE_CHECKING:
     from shopfloor.adapters.local.machine import LocalMachine
+    from shopfloor.adapters.local.notification_sender import NotificationSender, desktop_command
 
 __all__ = [
     "LocalAudit",
@@ -32,8 +33,13 @@ __all__ = [
     "LocalProcesses",
     "LocalProjects",
     "LocalTokens",
+    "NotificationSender",
+    "desktop_command",
     "local_process_name",
 ]
 
+# Loaded on first use: only a server and `--on-outcome` send notifications.
 # Only a host measures its machine.
-__getattr__ = _lazy_getattr(__name__, {"machine": ("LocalMachine",)})
+__getattr__ = _lazy_getattr(
+    __name__, {"notification_sender": ("NotificationSender", "desktop_command"), "machine": ("LocalMachine",)}
+)

@@ -7,6 +7,7 @@ from shopfloor.lazy import lazy_getattr as _lazy_getattr
 if TYPE_CHECKING:
     from shopfloor.adapters.memory.blobs import MemoryBlobs
     from shopfloor.adapters.memory.fleet_events import MemoryFleetEvents, MemoryProviderHealth
+    from shopfloor.adapters.memory.hooks import MemoryHooks
     from shopfloor.adapters.memory.host_registry import MemoryHostRegistry
     from shopfloor.adapters.memory.logs import MemoryLogFeed, MemoryLogReader, MemoryLogs
     from shopfloor.adapters.memory.queue import MemoryQueue
@@ -17,6 +18,7 @@ __all__ = [
     "MemoryAudit",
     "MemoryBlobs",
     "MemoryFleetEvents",
+    "MemoryHooks",
     "MemoryHostRegistry",
     "MemoryHosts",
     "MemoryLogFeed",
@@ -40,6 +42,7 @@ __getattr__ = _lazy_getattr(
             "MemoryTokens",
             "MemoryWatchers",
         ),
+        "hooks": ("MemoryHooks",),
         "blobs": ("MemoryBlobs",),
         "logs": (
             "MemoryLogFeed",

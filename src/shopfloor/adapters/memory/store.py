@@ -10,11 +10,12 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
+from shopfloor.adapters.limits import FLEET_EVENTS_KEPT
 from shopfloor.adapters.memory.fleet_events import FleetEventList
+from shopfloor.adapters.memory.hooks import MemoryHooks
 from shopfloor.adapters.memory.stats import compute_stats
 from shopfloor.decoding import decode_json
 from shopfloor.errors import InvalidParameter, ShopfloorError
-from shopfloor.limits import FLEET_EVENTS_KEPT
 from shopfloor.ports import (
     ANSWER_ID_PREFIX,
     Channel,
@@ -78,6 +79,7 @@ class MemoryStore:
 
     def __init__(self, *, fleet_events_kept: int = FLEET_EVENTS_KEPT) -> None:
         self.fleet_events = FleetEventList(fleet_events_kept)
+        self.hooks = MemoryHooks()
         self.providers: dict[str, ProviderRecord] = {}
         """What is known of each provider."""
         self.control_messages: dict[int, ControlMessage] = {}
@@ -303,6 +305,7 @@ class MemoryStore:
         run.stats += [(row.name, is_root, stat) for stat in change.stats if stat.seq > run.row.last_seq]
         stored_seq = max(run.row.last_seq, self._fleet_positions.get(row.id, 0))
         self.fleet_events.append([event for event in change.fleet_events if event.seq > stored_seq])
+        self.hooks.insert([item for item in change.notifications if item.seq > stored_seq])
         self.providers.update(observe(self.providers, change.observations))
         run.row, run.state = row, change.state
         run.archive = change.archive if change.archive is not None else run.archive

@@ -1,6 +1,7 @@
 """The store and the queue in one SQLite file, for any number of processes on one machine."""
 
 from shopfloor.adapters.sqlite.fleet_events import SqliteFleetEvents
+from shopfloor.adapters.sqlite.hooks import SqliteHooks
 from shopfloor.adapters.sqlite.host_registry import SqliteHostRegistry
 from shopfloor.adapters.sqlite.intake import StorageLogLookup
 from shopfloor.adapters.sqlite.provider_health import SqliteProviderHealth
@@ -9,6 +10,7 @@ from shopfloor.adapters.sqlite.store import SqliteStore
 
 __all__ = [
     "SqliteFleetEvents",
+    "SqliteHooks",
     "SqliteHostRegistry",
     "SqliteProviderHealth",
     "SqliteQueue",

@@ -14,6 +14,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
+from shopfloor.adapters.limits import DATABASE_READERS, FLEET_EVENTS_KEPT
 from shopfloor.adapters.sqlite import queries
 from shopfloor.adapters.sqlite.database import (
     DATABASE_ERRORS,
@@ -27,6 +28,7 @@ from shopfloor.adapters.sqlite.database import (
 )
 from shopfloor.adapters.sqlite.fleet_events import insert_fleet_events
 from shopfloor.adapters.sqlite.health import Health
+from shopfloor.adapters.sqlite.hooks import insert_deliveries
 from shopfloor.adapters.sqlite.intake import Intake, pin_line
 from shopfloor.adapters.sqlite.provider_health import store_observations
 from shopfloor.adapters.sqlite.queries import PIN, UNPIN, Query, placeholders
@@ -40,9 +42,7 @@ from shopfloor.adapters.sqlite.rows import (
 from shopfloor.adapters.sqlite.search import UPSERT_CHUNK, UPSERT_TASK, find_runs, snippets, task_text
 from shopfloor.adapters.sqlite.stats import add_stats, read_stats
 from shopfloor.errors import ShopfloorError
-from shopfloor.limits import DATABASE_READERS, FLEET_EVENTS_KEPT
 from shopfloor.ports import (
-    ANSWER_ID_PREFIX,
     Channel,
     OpenRun,
     RunFilter,
@@ -54,7 +54,7 @@ from shopfloor.ports import (
     ViewState,
     ViewUpdate,
 )
-from shopfloor.views import FleetEvent, ProviderObservation, RunState, StoredStats
+from shopfloor.views import FleetEvent, Notification, ProviderObservation, RunState, StoredStats
 
 _encode = msgspec.json.Encoder().encode
 _ROWS_PER_STATEMENT: Final = 500
@@ -123,6 +123,7 @@ def _apply_updates(connection: Connection, changes: Sequence[ViewUpdate], fleet_
     rows: dict[_Insert, Rows] = {statement: [] for statement in (_RUN, _CHANNEL, _TIMELINE, _ARCHIVE, _STATE)}
     search_rows = _SearchRows([], [])
     fleet_events: list[FleetEvent] = []
+    notifications: list[Notification] = []
     with_stats: list[tuple[ViewUpdate, int | None]] = []
     observations: list[ProviderObservation] = []
     positions: dict[str, int] = dict(connection.execute(f"{_POSITIONS}{placeholders(ids)}", ids).fetchall())
@@ -137,11 +138,13 @@ def _apply_updates(connection: Connection, changes: Sequence[ViewUpdate], fleet_
             # The fleet events of a run whose views are made again are stored up to its position already.
             stored_seq = max(last_seq or 0, positions.get(run_id, 0))
             fleet_events += [event for event in change.fleet_events if event.seq > stored_seq]
+            notifications += [item for item in change.notifications if item.seq > stored_seq]
             observations += change.observations
     for statement, parameters in rows.items():
         statement.run(connection, parameters)
     add_stats(connection, with_stats)
     insert_fleet_events(connection, fleet_events, fleet_events_kept)
+    insert_deliveries(connection, notifications)
     store_observations(connection, observations)
     if passed := [run_id for run_id, seq in positions.items() if seq <= last_seqs.get(run_id, 0)]:
         connection.execute(f"{_DELETE_POSITIONS}{placeholders(passed)}", passed)
@@ -275,7 +278,7 @@ class SqliteStore:
             query = queries.list_query(wanted, limit=limit + 1, offset=start, cursor=cursor, order=order, matches=total)
             found = [decode_run_item(row, listed=True) for row in connection.execute(*query)]
             has_more = len(found) > limit
-            items = _with_answers(connection, found[:limit])
+            items = queries.with_answers(connection, found[:limit])
             if wanted.search is not None:
                 texts = snippets(connection, wanted.search, items)
                 items = [msgspec.structs.replace(item, snippet=text) for item, text in zip(items, texts, strict=True)]
@@ -310,7 +313,7 @@ class SqliteStore:
 
     async def _items(self, query: Query) -> list[RunItem]:
         return await self.read(
-            lambda connection: _with_answers(
+            lambda connection: queries.with_answers(
                 connection, [decode_run_item(found, listed=False) for found in connection.execute(*query)]
             )
         )
@@ -487,14 +490,3 @@ class SqliteStore:
             await anyio.to_thread.run_sync(self.writer.close)
             self.intake.close()
             self._pool.close()
-
-
-def _with_answers(connection: Connection, items: list[RunItem]) -> list[RunItem]:
-    """Return the runs with the calls that were answered but whose answer no log has yet."""
-    waiting = [item.row.id for item in items if item.row.awaits]
-    if not waiting:
-        return items
-    answered: dict[str, list[str]] = {}
-    for run_id, message_id in connection.execute(*queries.pending_answers_query(waiting)):
-        answered.setdefault(run_id, []).append(message_id.removeprefix(ANSWER_ID_PREFIX))
-    return [msgspec.structs.replace(item, answered=tuple(answered.get(item.row.id, ()))) for item in items]

@@ -85,7 +85,9 @@ export const RunCard = memo(function RunCard({
           run={run}
           isExpanded={isExpanded}
           onToggle={actions.onToggle}
-          className={depth > 0 ? "top-1/2 -translate-y-1/2" : "bottom-[7px] coarse:bottom-[11px]"}
+          className={
+            depth > 0 ? "top-1/2 right-[60px] -translate-y-1/2" : "right-[78px] bottom-[7px] coarse:bottom-[11px]"
+          }
         />
       )}
     </div>
@@ -160,12 +162,12 @@ function CardLines({ run, isTree, hasFold, showsOwner }: LinesProps) {
               searched to #{run.search_stopped_at}
             </span>
           )}
-          {cost && (
-            <span title={cost.full} className={clsx(hasFold && "min-w-11 pl-12 text-right")}>
-              {cost.short}
+          {hasFold && <span className="w-8" />}
+          {(cost ?? hasFold) && (
+            <span title={cost?.full} className={clsx(hasFold && "w-[60px] truncate text-right")}>
+              {cost?.short}
             </span>
           )}
-          {!cost && hasFold && <span className="w-11" />}
         </span>
       </span>
     </>
@@ -199,7 +201,7 @@ function FoldButton({ run, isExpanded, onToggle, className }: FoldProps) {
       tabIndex={-1}
       onClick={() => onToggle(run.id)}
       className={clsx(
-        "absolute right-[60px] flex h-[17px] items-center gap-0.5 rounded-1 bg-n-4 pr-1.5 pl-0.5 text-11 text-text-2 tabular-nums hover:bg-n-6",
+        "absolute flex h-[17px] items-center gap-0.5 rounded-1 bg-n-4 pr-1.5 pl-0.5 text-11 text-text-2 tabular-nums hover:bg-n-6",
         className,
       )}
     >

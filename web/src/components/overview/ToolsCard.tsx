@@ -21,7 +21,7 @@ export function ToolsCard({ stats: { tools } }: { stats: Stats }) {
     <section aria-labelledby="tools" className="card">
       <header>
         <h2 id="tools">Tools</h2>
-        {calls > 0 && <span className="m3 num">{calls.toLocaleString("en")} calls</span>}
+        {calls > 0 && <span className="m3 num">{calls === 1 ? "1 call" : `${calls.toLocaleString("en")} calls`}</span>}
       </header>
       {tools.length === 0 ? (
         <p className="empty">No tool was called.</p>

@@ -1,0 +1,137 @@
+"""Hooks and their deliveries in SQLite."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from sqlite3 import Connection
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from shopfloor.adapters.limits import HOOK_PENDING_MAX
+from shopfloor.adapters.sqlite.queries import placeholders
+from shopfloor.decoding import json_decoder
+from shopfloor.log import now
+from shopfloor.ports import Delivery, Hook, HookStatus
+from shopfloor.views import Notification, encode_cloud_event
+
+if TYPE_CHECKING:
+    from shopfloor.adapters.sqlite.store import SqliteStore
+
+_encode = msgspec.json.Encoder().encode
+_decode = json_decoder(Hook).decode
+_ALL: Final = (
+    "SELECT body, (SELECT count(*) FROM deliveries WHERE hook_id = hooks.id), delivered, dropped, last_error, last_at"
+    " FROM hooks ORDER BY num"
+)
+_INSERT: Final = (
+    "INSERT INTO deliveries (hook_id, event_id, body, next_at, expires_at) VALUES (?, ?, ?, ?, ?)"
+    " ON CONFLICT (hook_id, event_id) DO NOTHING"
+)
+_TRIM: Final = (
+    "DELETE FROM deliveries WHERE hook_id = ?1 AND num <="
+    " (SELECT num FROM deliveries WHERE hook_id = ?1 ORDER BY num DESC LIMIT 1 OFFSET ?2)"
+)
+_DUE: Final = (
+    "SELECT deliveries.num, hooks.body, event_id, deliveries.body, tries, expires_at FROM deliveries"
+    " JOIN hooks ON hooks.id = hook_id WHERE next_at <= ? AND hook_id NOT IN {hooks} ORDER BY next_at, deliveries.num"
+    " LIMIT ?"
+)
+
+
+def insert_deliveries(connection: Connection, notifications: Sequence[Notification]) -> None:
+    """Store a delivery for each hook that wants a notification. Costs nothing if there is nothing to store."""
+    if not notifications:
+        return
+    for (body,) in connection.execute("SELECT body FROM hooks ORDER BY num").fetchall():
+        _enqueue(connection, _decode(body), notifications)
+
+
+def _enqueue(connection: Connection, hook: Hook, notifications: Sequence[Notification]) -> None:
+    at, oldest, expires_at = now(), now(-hook.retry_seconds), now(hook.retry_seconds)
+    for notification in notifications:
+        if hook.matches(notification) and notification.at >= oldest:
+            body = encode_cloud_event(notification)
+            inserted = connection.execute(_INSERT, (hook.id, notification.id, body, at, expires_at)).rowcount
+            dropped = connection.execute(_TRIM, (hook.id, HOOK_PENDING_MAX)).rowcount if inserted else 0
+            if dropped:
+                connection.execute("UPDATE hooks SET dropped = dropped + ? WHERE id = ?", (dropped, hook.id))
+
+
+class SqliteHooks:
+    """Implements `Hooks` in the database of a store."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        self._store = store
+
+    async def add(self, hook: Hook) -> None:
+        def job(connection: Connection) -> None:
+            found = connection.execute("SELECT body FROM hooks WHERE id = ?", (hook.id,)).fetchone()
+            kept = msgspec.structs.replace(hook, created_at=_decode(found[0]).created_at) if found else hook
+            text = "INSERT INTO hooks (id, body) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET body = excluded.body"
+            connection.execute(text, (kept.id, _encode(kept)))
+
+        await self._store.write(job)
+
+    async def remove(self, hook_id: str) -> bool:
+        return await self._store.write(
+            lambda connection: bool(connection.execute("DELETE FROM hooks WHERE id = ?", (hook_id,)).rowcount)
+        )
+
+    async def all(self) -> list[HookStatus]:
+        def job(connection: Connection) -> list[HookStatus]:
+            return [
+                HookStatus(
+                    hook=_decode(body),
+                    pending=pending,
+                    delivered=delivered,
+                    dropped=dropped,
+                    last_error=last_error,
+                    last_at=last_at,
+                )
+                for body, pending, delivered, dropped, last_error, last_at in connection.execute(_ALL)
+            ]
+
+        return await self._store.read(job)
+
+    async def enqueue(self, hook_id: str, notifications: Sequence[Notification]) -> None:
+        def job(connection: Connection) -> None:
+            for (body,) in connection.execute("SELECT body FROM hooks WHERE id = ?", (hook_id,)).fetchall():
+                _enqueue(connection, _decode(body), notifications)
+
+        await self._store.write(job)
+
+    async def due(self, now: str, *, limit: int, exclude: Collection[str] = ()) -> list[Delivery]:
+        ids = [*exclude]
+        query = _DUE.format(hooks=placeholders(ids))
+
+        def job(connection: Connection) -> list[Delivery]:
+            return [
+                Delivery(
+                    number=number, hook=_decode(hook), event_id=event_id, body=body, tries=tries, expires_at=expires_at
+                )
+                for number, hook, event_id, body, tries, expires_at in connection.execute(query, (now, *ids, limit))
+            ]
+
+        return await self._store.read(job)
+
+    async def complete(self, delivery: Delivery, *, at: str, error: str | None = None) -> None:
+        column = "delivered" if error is None else "dropped"
+
+        def job(connection: Connection) -> None:
+            connection.execute("DELETE FROM deliveries WHERE num = ?", (delivery.number,))
+            text = f"UPDATE hooks SET {column} = {column} + 1, last_error = ?, last_at = ? WHERE id = ?"
+            connection.execute(text, (error, at, delivery.hook.id))
+            if delivery.hook.origin == "run":
+                connection.execute("DELETE FROM hooks WHERE id = ?", (delivery.hook.id,))
+
+        await self._store.write(job)
+
+    async def postpone(self, delivery: Delivery, *, at: str, until: str, error: str) -> None:
+        def job(connection: Connection) -> None:
+            text = "UPDATE deliveries SET tries = tries + 1, next_at = ? WHERE num = ?"
+            connection.execute(text, (until, delivery.number))
+            text = "UPDATE hooks SET last_error = ?, last_at = ? WHERE id = ?"
+            connection.execute(text, (error, at, delivery.hook.id))
+
+        await self._store.write(job)

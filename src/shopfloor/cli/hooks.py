@@ -1,0 +1,116 @@
+"""`shopfloor hooks`: list, add, remove and test the webhooks that are notified of runs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import ArgumentParser, Namespace
+from typing import Any, cast
+
+import anyio
+
+from shopfloor.cli.arguments import Parser, storage_from_args
+from shopfloor.cli.style import escape_controls, escape_json_for_terminal
+from shopfloor.client import Api
+from shopfloor.views import NOTIFICATION_KINDS
+from shopfloor.wiring import open_api
+
+EXAMPLES = """\
+  shopfloor hooks add https://example.com/hook    prints the secret once
+  shopfloor hooks add https://example.com/hook --on question --on budget
+  shopfloor hooks list                            and how deliveries went
+  shopfloor hooks test 1a2b3c4d                   send a test event now
+  shopfloor hooks remove 1a2b3c4d
+
+The server (`shopfloor up`) sends the events as signed CloudEvents, and tries
+for a day if a receiver does not answer. Commands are in settings.yaml."""
+_LIST = """\
+  shopfloor hooks list          one line each
+  shopfloor hooks list --json   for programs"""
+_ADD = """\
+  shopfloor hooks add https://example.com/hook
+  shopfloor hooks add https://example.com/hook --on outcome
+  SECRET=$(shopfloor hooks add https://example.com/hook)   only the secret"""
+_ID = "id of the hook, from `shopfloor hooks list`"
+
+
+def parser(name: str, summary: str) -> ArgumentParser:
+    """Return the parser of the command's arguments."""
+    parser = Parser(name, summary, examples=EXAMPLES)
+    listing = parser.add_command("list", "List the hooks and how their deliveries went", examples=_LIST)
+    listing.add_argument("--json", action="store_true", help="print the response of the API")
+    add = parser.add_command("add", "Add a webhook and print its secret once", examples=_ADD)
+    add.add_argument("url", metavar="URL", help="where to send events, http or https")
+    add.add_argument(
+        "--on",
+        metavar="KIND",
+        action="append",
+        choices=NOTIFICATION_KINDS,
+        default=[],
+        help=f"what to send: {', '.join(NOTIFICATION_KINDS)} (repeatable; default: all)",
+    )
+    add.add_argument("--json", action="store_true", help="print the response of the API")
+    remove = parser.add_command("remove", "Remove a hook", examples="  shopfloor hooks remove 1a2b3c4d")
+    remove.add_argument("id", metavar="ID", help=_ID)
+    test = parser.add_command("test", "Send a test event to a hook now", examples="  shopfloor hooks test 1a2b3c4d")
+    test.add_argument("id", metavar="ID", help=_ID)
+    return parser
+
+
+def run(args: Namespace) -> int:
+    """Execute the inner command."""
+    return anyio.run(_run, args)
+
+
+async def _run(args: Namespace) -> int:
+    async with open_api(storage_from_args(args)) as api:
+        match args.part:
+            case "add":
+                return await _add(api, args)
+            case "remove":
+                await api.delete(f"/api/hooks/{_path_word(args.id)}")
+                print(f"removed {escape_controls(args.id)}")
+                return 0
+            case "test":
+                found = await api.post(f"/api/hooks/{_path_word(args.id)}/test", {})
+                print("delivered" if found["delivered"] else f"not delivered: {escape_controls(str(found['problem']))}")
+                return 0 if found["delivered"] else 1
+            case _:
+                return _list(await api.get("/api/hooks"), as_json=args.json)
+
+
+def _path_word(text: str) -> str:
+    from urllib.parse import quote
+
+    return quote(text, safe="")
+
+
+async def _add(api: Api, args: Namespace) -> int:
+    added = await api.post("/api/hooks", {"url": args.url, "kinds": args.on})
+    if args.json:
+        print(json.dumps(added))
+        return 0
+    print(added["secret"])
+    print(
+        f"hook {added['id']} is notified from now on; its secret, above, is not shown again\n"
+        f"`shopfloor hooks test {added['id']}` sends a test event",
+        file=sys.stderr,
+    )
+    return 0
+
+
+def _list(found: dict[str, Any], *, as_json: bool) -> int:
+    if as_json:
+        print(escape_json_for_terminal(json.dumps(found, ensure_ascii=False)))
+        return 0
+    hooks = cast("list[dict[str, Any]]", found["hooks"])
+    for hook in hooks:
+        numbers = f"{hook['delivered']:,} delivered, {hook['pending']:,} pending, {hook['dropped']:,} given up"
+        kinds = ",".join(cast("list[str]", hook["kinds"]))
+        target = escape_controls(str(hook["url"] or hook["command"]))
+        print(f"{escape_controls(hook['id']):<10}  {kinds:<23}  {numbers}  {target}")
+        if hook["last_error"]:
+            print(f"            the last try failed: {escape_controls(str(hook['last_error']))}")
+    if not hooks:
+        print("no hooks; `shopfloor hooks add URL` adds one")
+    return 0

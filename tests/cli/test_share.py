@@ -1,0 +1,126 @@
+"""Sharing, and the terminal beside the page: links, tokens for colleagues, `open`, `-q`, aliases, completion."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.cli.test_server import server
+from tests.timeouts import TIMEOUT_SECONDS
+
+__all__ = ["server"]
+BASH = shutil.which("bash") or "/bin/bash"
+
+
+@pytest.mark.req("SF-63")
+def test_commands_print_the_link_of_a_run_and_short_ids_work_in_addresses(server, shopfloor, env, tmp_path: Path):
+    without = shopfloor("run", "hello", "-i", "NAME=Ada")
+    assert "http" not in without.stderr
+    up = server()
+    ran = shopfloor("run", "hello", "-i", "NAME=Ada")
+    (link,) = re.findall(rf"{re.escape(up.url)}/runs/[0-9a-f]{{8}}$", ran.stderr, re.MULTILINE)
+    short = link[-8:]
+    recorded = shopfloor("run", "--command", "true").stderr
+    assert f"{up.url}/runs/" in recorded
+    assert link in shopfloor("status", short).stdout
+    assert link in shopfloor("show", short).stdout
+    sent = json.loads(shopfloor("dispatch", "--json", "hello", "-i", "NAME=Ada").stdout)
+    assert sent["link"] == f"{up.url}/runs/{sent['run_id'][:8]}"
+
+    run_id = json.loads(shopfloor("status", short, "--json").stdout)["id"]
+    page = up.http.get(f"/runs/{short}")
+    assert (page.status_code, page.headers["location"]) == (303, f"/agents/hello/workers?worker={run_id}")
+    page = up.http.get(f"/agents/hello/workers?worker={short}&event=2")
+    assert (page.status_code, page.headers["location"]) == (
+        303,
+        f"/agents/hello/workers?worker={run_id}&event=2",
+    )
+    assert up.http.get("/runs/ffff").status_code == 404
+    assert up.http.get("/runs/..%2F..").status_code == 404
+
+    opened = tmp_path / "opened"
+    browser = {**env, "BROWSER": f"sh -c 'echo \"$0\" > {opened}' %s"}
+    printed = shopfloor("open", short, env=browser).stdout.strip()
+    assert opened.read_text().strip() == printed
+    with httpx.Client(base_url=up.url, timeout=TIMEOUT_SECONDS, follow_redirects=False) as colleague:
+        logged_in = colleague.get(printed)
+        assert (logged_in.status_code, logged_in.headers["location"]) == (303, f"/runs/{run_id}")
+        assert colleague.get(logged_in.headers["location"]).headers["location"].endswith(run_id)
+
+
+@pytest.mark.req("SF-62")
+def test_a_colleague_gets_a_link_that_works_from_another_machine_and_may_only_read(server, shopfloor):
+    up = server("--host", "0.0.0.0")
+    ran = shopfloor("run", "-q", "hello", "-i", "NAME=Ada")
+    assert ran.stdout.startswith("Hello, Ada!")
+    assert "0.0.0.0" not in up.line
+    made = shopfloor("token", "new", "--role", "viewer")
+    (link,) = re.findall(r"link for a browser: (\S+)", made.stderr)
+    assert link.endswith(f"/login?token={made.stdout.strip()}")
+    assert link.startswith(up.url)
+    with httpx.Client(timeout=TIMEOUT_SECONDS, follow_redirects=False) as colleague:
+        assert colleague.get(link).status_code == 303
+        runs = colleague.get(f"{up.url}/api/agents/workers").json()["workers"]
+        exported = colleague.get(f"{up.url}/api/runs/{runs[0]['id']}/export", params={"format": "md"})
+        assert (exported.status_code, "Hello, Ada!" in exported.text) == (200, True)
+        assert exported.headers["content-disposition"].startswith("attachment")
+        assert colleague.get(f"{up.url}/api/runs/{runs[0]['id']}/export?format=exe").status_code == 400
+        assert colleague.post(f"{up.url}/api/runs", json={"worker": "hello"}).status_code == 403
+        wrong = colleague.get(f"{up.url}/api/agents/workers", headers={"Host": "evil.example"})
+        assert wrong.status_code == 403
+        assert shopfloor("token", "revoke", "viewer").returncode == 0
+        assert colleague.get(f"{up.url}/api/agents/workers").status_code == 401
+    assert httpx.get(f"{up.url}/api/runs/{runs[0]['id']}/export").status_code == 401
+
+
+@pytest.mark.req("SF-63")
+def test_quiet_prints_only_the_result_and_aliases_do_what_they_say(shopfloor, tmp_path: Path):
+    (tmp_path / "talks.py").write_text(
+        "from shopfloor import worker\n\n\n@worker\nasync def talks(run) -> str:\n"
+        '    """Says more than its result."""\n    await run.command("echo noise")\n    return "the result"\n'
+    )
+    ran = shopfloor("run", "-q", "talks", "--workers", str(tmp_path / "talks.py"))
+    assert (ran.stdout, ran.stderr) == ("the result\n", "")
+    assert shopfloor("ps").stdout == shopfloor("list").stdout
+    assert shopfloor("logs", "last").stdout == shopfloor("show", "last").stdout
+    assert "the result" not in shopfloor("logs", "--help").stderr
+    assert "completed" in shopfloor("logs", "-f", "last").stdout
+
+
+def complete(script: str, *words: str, env: dict[str, str], cwd: Path) -> list[str]:
+    """Return what bash offers for the last word."""
+    line = " ".join(f"'{word}'" for word in words)
+    ask = (
+        f"{script}\nCOMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _shopfloor; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    )
+    done = subprocess.run([BASH, "-c", ask], capture_output=True, text=True, env=env, cwd=cwd, check=True)
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+@pytest.mark.req("SF-64")
+def test_bash_completes_commands_options_workers_and_runs_without_starting_a_program(shopfloor, env, tmp_path: Path):
+    shopfloor("run", "-q", "--command", "true")
+    run_id = json.loads(shopfloor("list", "--json").stdout)["workers"][0]["id"]
+    (tmp_path / "workers" / "my-own").mkdir(parents=True)
+    (tmp_path / "workers" / "my-own" / "worker.yaml").write_text("steps: {}\n")
+    script = shopfloor("completion", "bash").stdout
+    # Without a PATH no program can be started.
+    bare = {"SHOPFLOOR_STORAGE": env["SHOPFLOOR_STORAGE"], "PATH": "/nonexistent"}
+    assert "dispatch" in complete(script, "shopfloor", "disp", env=bare, cwd=tmp_path)
+    assert "ps" in complete(script, "shopfloor", "p", env=bare, cwd=tmp_path)
+    assert complete(script, "shopfloor", "list", "--stat", env=bare, cwd=tmp_path) == ["--status"]
+    assert complete(script, "shopfloor", "hooks", "ad", env=bare, cwd=tmp_path) == ["add"]
+    assert complete(script, "shopfloor", "show", run_id[:4], env=bare, cwd=tmp_path) == [run_id]
+    assert complete(script, "shopfloor", "run", "my-", env=bare, cwd=tmp_path) == ["my-own"]
+    assert complete(script, "shopfloor", "dispatch", "hel", env=bare, cwd=tmp_path) == ["hello"]
+    for shell in ("zsh", "fish"):
+        script = shopfloor("completion", shell).stdout
+        assert "dispatch" in script
+        if found := shutil.which(shell):
+            assert subprocess.run([found, "-n", "-c", script], capture_output=True, check=False).returncode == 0

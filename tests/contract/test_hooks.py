@@ -1,0 +1,252 @@
+"""The contract of the port `Hooks`, for every adapter, and delivery from it to a real receiver."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+from tests.contract.view_changes import run as run_events
+from tests.contract.view_changes import single_change, tool_call, tool_result
+from tests.timeouts import TIMEOUT_SECONDS
+
+from shopfloor.adapters.local import NotificationSender
+from shopfloor.adapters.memory import MemoryStore
+from shopfloor.adapters.sqlite import SqliteHooks, SqliteStore
+from shopfloor.engine import HookDelivery
+from shopfloor.log import Awaits, Event, RunError, now
+from shopfloor.ports import Hook, Hooks, Store, ViewUpdate
+from shopfloor.views import notifications_of
+
+pytestmark = pytest.mark.anyio
+SECRET = base64.b64encode(b"a key of 24 bytes, maybe").decode()
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def opened(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[Store, Hooks]]:
+    if request.param == "memory":
+        store = MemoryStore()
+        yield store, store.hooks
+        return
+    database = await SqliteStore.open(tmp_path / "shopfloor.db")
+    yield database, SqliteHooks(database)
+    await database.close()
+
+
+def hook(name: str = "h", **more: Any) -> Hook:
+    fields = {"origin": "api", "created_at": "2000", "url": "http://127.0.0.1:9/", "secret": SECRET, **more}
+    return Hook(id=name, **fields)
+
+
+def change(*, asks: bool = False, answered: bool = False, **more: Any) -> ViewUpdate:
+    """Return the update of a run that happened just now."""
+    question = {"question": "Which?", "options": ["a", "b"]}
+    inside = [tool_call("c", question, awaits=Awaits(kind="question"))] if asks else []
+    inside += [tool_result("c", "a")] if answered else []
+    at = now()
+    events: list[Event] = [
+        msgspec.structs.replace(event, timestamp=at) for event in run_events("build it", *inside, **more)
+    ]
+    made = single_change(events)
+    return msgspec.structs.replace(made, notifications=notifications_of(made.row, events))
+
+
+async def kinds(hooks: Hooks) -> list[str]:
+    return [json.loads(delivery.body)["type"] for delivery in await hooks.due(now(1), limit=100)]
+
+
+@pytest.mark.req("SF-59")
+async def test_rows_and_deliveries_are_stored_together_and_once(opened: tuple[Store, Hooks]) -> None:
+    store, hooks = opened
+    await hooks.add(hook())
+    update = change()
+    await store.apply([update])
+    await store.apply([update])
+    assert await kinds(hooks) == ["shopfloor.run.outcome"]
+    # A rebuild makes the rows again, but nobody is told twice.
+    await store.clear_views()
+    await store.apply([update])
+    (delivery,) = await hooks.due(now(1), limit=100)
+    assert delivery.event_id == f"{update.row.id}.{update.row.last_seq}.outcome"
+    await hooks.complete(delivery, at=now())
+    assert [(status.delivered, status.pending) for status in await hooks.all()] == [(1, 0)]
+
+
+async def test_a_hook_is_told_what_it_wants_and_nothing_from_before_it_was_added(opened: tuple[Store, Hooks]) -> None:
+    store, hooks = opened
+    await hooks.add(hook("questions", kinds=("question",)))
+    await hooks.add(hook("budgets", kinds=("budget",)))
+    await hooks.add(hook("later", created_at=now(60)))
+    await hooks.add(hook("long", min_seconds=3600))
+    await hooks.add(hook("impatient", retry_seconds=-1))
+    await store.apply([change(asks=True, status=None)])
+    await store.apply([change(asks=True, answered=True)])
+    await store.apply([change(status="failed", error=RunError(code="budget_exceeded", message="all is spent"))])
+    found = [(one.hook.id, json.loads(one.body)["type"]) for one in await hooks.due(now(1), limit=100)]
+    assert sorted(found) == [
+        ("budgets", "shopfloor.run.budget"),
+        ("long", "shopfloor.run.budget"),
+        ("long", "shopfloor.run.question"),
+        ("questions", "shopfloor.run.question"),
+    ]
+
+
+async def test_a_sub_run_tells_its_questions_but_not_its_outcome(opened: tuple[Store, Hooks]) -> None:
+    store, hooks = opened
+    await hooks.add(hook())
+    parent = change()
+    await store.apply([change(parent=parent.row.id)])
+    assert await kinds(hooks) == []
+    await store.apply([change(parent=parent.row.id, asks=True, status=None)])
+    assert await kinds(hooks) == ["shopfloor.run.question"]
+
+
+async def test_a_postponed_delivery_is_due_later_and_a_removed_hook_has_none(opened: tuple[Store, Hooks]) -> None:
+    store, hooks = opened
+    await hooks.add(hook())
+    await store.apply([change()])
+    (delivery,) = await hooks.due(now(1), limit=1)
+    assert await hooks.due(now(1), limit=1, exclude=["h"]) == []
+    await hooks.postpone(delivery, at=now(), until=now(60), error="down")
+    assert await hooks.due(now(1), limit=1) == []
+    (again,) = await hooks.due(now(61), limit=1)
+    assert (again.tries, again.body) == (1, delivery.body)
+    # Adding it again keeps the deliveries and the time from which on it is told.
+    await hooks.add(hook(created_at=now(60), kinds=("outcome",)))
+    (status,) = await hooks.all()
+    assert (status.pending, status.last_error, status.hook.created_at) == (1, "down", "2000")
+    assert await hooks.remove("h")
+    assert not await hooks.remove("h")
+    assert await hooks.due(now(61), limit=1) == []
+
+
+async def test_the_hook_of_one_run_ends_with_its_delivery(opened: tuple[Store, Hooks]) -> None:
+    store, hooks = opened
+    wanted = change()
+    await hooks.add(hook(origin="run", run_id=wanted.row.id, created_at=now(60)))
+    await store.apply([change(), wanted])
+    (delivery,) = await hooks.due(now(1), limit=10)
+    assert delivery.event_id.startswith(wanted.row.id)
+    await hooks.complete(delivery, at=now())
+    assert await hooks.all() == []
+
+
+# Delivery to real receivers.
+
+
+class Receiver:
+    """A receiver that answers with each of `answers` in turn, then with 200. `None` hangs, then breaks off."""
+
+    def __init__(self, *answers: int | None) -> None:
+        self.got: list[tuple[dict[str, str], bytes]] = []
+        self.closed = threading.Event()
+        waiting = [*answers]
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["content-length"]))
+                outer.got.append(({name.lower(): value for name, value in self.headers.items()}, body))
+                answer = waiting.pop(0) if waiting else 200
+                if answer is None:
+                    outer.closed.wait(TIMEOUT_SECONDS)
+                    return
+                self.send_response(answer)
+                self.send_header("location", "http://127.0.0.1:9/elsewhere")
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/hook"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        self.closed.set()
+        self.server.shutdown()
+        self.server.server_close()
+
+
+@contextmanager
+def receiver(*answers: int | None) -> Iterator[Receiver]:
+    made = Receiver(*answers)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.mark.req("SF-59", "SF-60")
+async def test_deliveries_are_signed_and_repeated_until_the_receiver_takes_them(opened: tuple[Store, Hooks]) -> None:
+    store, hooks = opened
+    # It fails, redirects, hangs, and then works; another one works at once.
+    with receiver(500, 302, None) as broken, receiver() as working:
+        await hooks.add(hook("broken", url=broken.url))
+        await hooks.add(hook("working", url=working.url))
+        await hooks.add(hook("nobody", url="http://127.0.0.1:9/"))
+        await store.apply([change()])
+        send = NotificationSender(timeout_seconds=0.5)
+        delivery = HookDelivery(hooks, send, first_backoff_seconds=0.01, poll_seconds=0.02)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(delivery.run)
+            with anyio.fail_after(TIMEOUT_SECONDS):
+                while len(working.got) < 1:
+                    await anyio.sleep(0.01)
+                while len(broken.got) < 4:
+                    await anyio.sleep(0.01)
+                while (await hooks.all())[0].pending:
+                    await anyio.sleep(0.01)
+            # Taken deliveries are not repeated.
+            await store.apply([change()])
+            with anyio.fail_after(TIMEOUT_SECONDS):
+                while len(broken.got) < 5 or len(working.got) < 2:
+                    await anyio.sleep(0.01)
+            tasks.cancel_scope.cancel()
+    ids = [headers["webhook-id"] for headers, _ in broken.got]
+    assert len(set(ids[:4])) == 1
+    assert ids[4] not in ids[:4]
+    assert len({body for _, body in broken.got[:4]}) == 1
+    for headers, body in (*broken.got, *working.got):
+        signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
+        digest = hmac.new(base64.b64decode(SECRET), signed, hashlib.sha256).digest()
+        assert headers["webhook-signature"] == f"v1,{base64.b64encode(digest).decode()}"
+        assert headers["content-type"] == "application/cloudevents+json"
+        event = json.loads(body)
+        assert (event["specversion"], event["type"]) == ("1.0", "shopfloor.run.outcome")
+        assert (event["id"], event["subject"]) == (headers["webhook-id"], event["data"]["run_id"])
+    states = {status.hook.id: status for status in await hooks.all()}
+    assert states["broken"].delivered == 2
+    assert states["nobody"].delivered == 0
+    assert states["nobody"].pending == 2
+
+
+async def test_a_delivery_is_given_up_after_its_time(opened: tuple[Store, Hooks]) -> None:
+    store, hooks = opened
+    await hooks.add(hook(retry_seconds=0.3, url="http://127.0.0.1:9/"))
+    await store.apply([change()])
+    delivery = HookDelivery(hooks, NotificationSender(), first_backoff_seconds=0.05, poll_seconds=0.02)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(delivery.run)
+        with anyio.fail_after(TIMEOUT_SECONDS):
+            while not (await hooks.all())[0].dropped:
+                await anyio.sleep(0.01)
+        tasks.cancel_scope.cancel()
+    (status,) = await hooks.all()
+    assert (status.pending, status.delivered) == (0, 0)
+    assert "ConnectError" in str(status.last_error)
