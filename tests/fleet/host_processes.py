@@ -125,13 +125,14 @@ class Fleet:
         assert ended.returncode == 0, ended.stderr
         return ended.stdout
 
-    def dispatch(self, worker: str, *names: str, **given: str) -> list[str]:
+    def dispatch(self, worker: str, *names: str, labels: dict[str, str] | None = None, **given: str) -> list[str]:
         """Queue a run for each name, as `shopfloor dispatch` does, and return their ids."""
 
         async def dispatch() -> list[str]:
             workers = WorkerSettings.from_names([str(self.folder / "workers")])
             async with open_client(self.storage, workers=workers) as client:
-                bodies = [{"worker": worker, "input": {"NAME": name, **given}} for name in names]
+                fields = {"worker": worker, "labels": labels or {}}
+                bodies = [{**fields, "input": {"NAME": name, **given}} for name in names]
                 return [(await client.api.post("/api/runs", body))["run_id"] for body in bodies]
 
         return anyio.run(dispatch, backend_options={"use_uvloop": True})

@@ -218,6 +218,25 @@ def test_after_the_time_of_a_drain_other_hosts_resume_the_runs(hosts: Fleet, tmp
     assert host.process.poll() is None
 
 
+@pytest.mark.req("HO-3", "FE-55")
+def test_a_run_is_taken_over_only_by_a_host_with_its_labels(hosts: Fleet, tmp_path: Path) -> None:
+    lost, go = hosts.host("--label", "gpu=yes"), tmp_path / "go"
+    (run_id,) = hosts.dispatch("holding", "x", labels={"gpu": "yes"}, GO=str(go))
+    hosts.wait_for_note("held x")
+    other = hosts.host()
+    lost.kill()
+    wait_until(lambda: any(record["status"] == "offline" for record in listed(hosts).values()), "the loss")
+    # The other host executes runs without this label, and has looked for lost hosts meanwhile.
+    (chain,) = hosts.dispatch("chain", "y")
+    hosts.wait_for_outcome(chain)
+    assert hosts.hosts_of(chain) == [other.id]
+    assert hosts.hosts_of(run_id) == [lost.id]
+    replacement = hosts.host("--label", "gpu=yes")
+    wait_until(lambda: hosts.hosts_of(run_id) == [lost.id, replacement.id], "the run to be taken over")
+    go.touch()
+    assert hosts.wait_for_outcome(run_id).status == "completed"
+
+
 @pytest.mark.req("HO-7")
 def test_a_suspended_host_is_shown_as_unresponsive_and_keeps_its_runs(hosts: Fleet, tmp_path: Path) -> None:
     host, go = hosts.host(), tmp_path / "go"

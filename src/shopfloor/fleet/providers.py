@@ -330,7 +330,11 @@ class ProviderMonitor:
         return anyio.current_time() + max(0.0, min(recoveries, default=math.inf) - now)
 
     async def disable(self, name: str, *, by: str, maintenance: bool = False, reason: str | None = None) -> None:
-        """Disable a provider until someone enables it. Raises `ProviderNotFound`."""
+        """Disable a provider until someone enables it. Line breaks of `reason` become spaces.
+
+        Raises `ProviderNotFound`.
+        """
+        reason = " ".join(reason.split()) if reason else None
         at = format_timestamp(int(time.time() * 1000))
         disabled = DisabledBy(by=by, at=at, maintenance=maintenance, reason=reason)
         await self._decide(name, disabled)

@@ -83,6 +83,18 @@ def unoffered_providers(providers: Iterable[str], offers: Sequence[HostOffer]) -
     return set(providers) - disabled.union(*known)
 
 
+def may_take_over(required: Requirements, own: HostOffer, offers: Sequence[HostOffer]) -> bool:
+    """Return whether a host takes over a started run with these requirements.
+
+    It needs the labels. A run whose providers it does not have is left to a live host that has them; without such a
+    host it is taken over, and fails with the error that says what is missing.
+    """
+    if not own.has_labels(required):
+        return False
+    has_providers = set(required.providers) <= (own.providers or frozenset())
+    return has_providers or not any(offer.satisfies(required) and not offer.is_draining for offer in offers)
+
+
 def merge_requirements(*parts: Requirements | None) -> Requirements | None:
     """Return all requirements together, a later label before an earlier one; None if there are none."""
     labels = {name: value for part in parts if part is not None for name, value in part.labels.items()}
