@@ -34,7 +34,7 @@ from benchmarks.running_engine import (
     write_workers,
 )
 from benchmarks.server_process import terminate_on_exit
-from shopfloor.limits import PLUGIN_READY_SECONDS
+from shopfloor.adapters.limits import PLUGIN_READY_SECONDS
 from shopfloor.record import Storage
 from shopfloor.wiring import plugin_templates
 

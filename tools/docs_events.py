@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from types import NoneType
 from typing import Any, Literal, NotRequired, get_args, get_origin, get_type_hints, is_typeddict
 
-from shopfloor.limits import FLEET_EVENT_TEXT_BYTES, FLEET_EVENTS_KEPT
+from shopfloor.adapters.limits import FLEET_EVENTS_KEPT
+from shopfloor.limits import FLEET_EVENT_TEXT_BYTES
 from shopfloor.server.limits import FLEET_SUBSCRIBER_EVENTS, WEBSOCKET_AUTH_SECONDS
 from shopfloor.server.trpc_protocol import PROCEDURES
 from shopfloor.views import EVENT_STREAMS, FLEET_PAYLOADS, HEARTBEAT, stream_of

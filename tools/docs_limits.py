@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
+import shopfloor.adapters.limits
 import shopfloor.cli.limits
 import shopfloor.fleet.limits
 import shopfloor.limits
@@ -12,7 +13,13 @@ import shopfloor.mcp.limits
 from tools.docs_markdown import code, generated, page, section, table
 from tools.docs_source import assigned_name, attribute_docs, parsed, users_of
 
-_MODULES = (shopfloor.limits, shopfloor.fleet.limits, shopfloor.cli.limits, shopfloor.mcp.limits)
+_MODULES = (
+    shopfloor.limits,
+    shopfloor.adapters.limits,
+    shopfloor.fleet.limits,
+    shopfloor.cli.limits,
+    shopfloor.mcp.limits,
+)
 HEAD = ("limit", "value", "used in", "meaning")
 INTRO = "Limits are constants of this version. A limit that can be set is an option of a command."
 
@@ -21,7 +28,7 @@ _KIB, _MIB, _MB = 1024, 1024**2, 1000**2
 
 def limits_page() -> str:
     parts = [part for module in _MODULES for part in _parts(module)]
-    return page("Limits", generated("`limits.py` and those of `fleet/`, `cli/` and `mcp/`"), INTRO, *parts)
+    return page("Limits", generated("`limits.py` and those of `adapters/`, `fleet/`, `cli/` and `mcp/`"), INTRO, *parts)
 
 
 def _parts(module: ModuleType) -> list[str]:

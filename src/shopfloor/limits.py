@@ -15,41 +15,15 @@ GROUP_COMMIT_SECONDS: Final = 0.05
 """With durability `group`: the longest delay until an event is forced to disk."""
 SUBSCRIBER_EVENTS: Final = 256
 """The number of events buffered for a subscriber of one run; further ones are dropped for it until it reads."""
-BUS_EVENTS: Final = 4_096
-"""The number of events buffered for a subscriber of all runs; beyond that it reads the logs."""
-BUS_BYTES: Final = 2 * 1024 * 1024
-"""The number of bytes buffered for a subscriber of all runs; beyond that it reads the logs."""
-BUS_RUNS: Final = 10_000
-"""The number of runs with changes that such a subscriber is notified of at once; more are found by its next poll."""
-BUS_HEARTBEATS: Final = 1_000
-"""The number of heartbeats of hosts that are buffered for a reader of fleet events; the oldest are dropped."""
-NOTIFY_INTERVAL_SECONDS: Final = 0.002
-"""The shortest interval at which a process notifies the server of new events in the same log."""
-NOTIFY_FULL_RETRY_SECONDS: Final = 0.02
-"""The retry interval while the server's notification socket is full."""
-NOTIFY_ABSENT_RETRY_SECONDS: Final = 1.0
-"""The retry interval while no server is running."""
-NOTIFY_THREAD_IDLE_SECONDS: Final = 5.0
-"""How long the thread that sends delayed notifications stays idle before it ends."""
-NOTIFY_TRACKED_RUNS: Final = 10_000
-"""The number of runs whose last notification time is remembered."""
-NOTIFY_BURST: Final = 256
-"""The number of notifications a server receives before it does other work."""
-SOCKET_PATH_BYTES: Final = 100
-"""The longest socket path that every operating system accepts."""
 DROP_WARNING_SECONDS: Final = 1.0
 """The shortest interval between warnings about one slow subscriber."""
 DISK_LOW_WATER_BYTES: Final = 200 * 1000 * 1000
 """With less free space than this, new runs are refused and running ones end (`SHOPFLOOR_DISK_LOW_WATER`)."""
-DISK_THREADS: Final = 32
-"""The number of logs that are forced to disk at the same time."""
 DISK_CHECK_SECONDS: Final = 1.0
 """How often a run checks the free disk space."""
 MTIME_SETTLE_SECONDS: Final = 1.0
 """The age from which the modification time of a folder is trusted to reveal the next change: file system clocks are
 coarse."""
-FREE_SPACE_CACHE_SECONDS: Final = 0.02
-"""How long the measured free disk space is reused."""
 CHUNK_FLUSH_SECONDS: Final = 1.0
 """The longest delay until generated text is logged. Each message is logged at most once in this time."""
 STORAGE_FULL_TIMEOUT_SECONDS: Final = 5.0
@@ -62,12 +36,8 @@ LOCK_RETRY_SECONDS: Final = 0.02
 """The pause between two of these tries."""
 
 # The audit log.
-AUDIT_BYTES: Final = 16 * 1024 * 1024
-"""The size at which the audit log is rotated; the previous file is kept."""
 AUDIT_TEXT_CHARS: Final = 200
 """The longest text, such as a client's name, in an audit entry."""
-AUDIT_ENTRIES_IN_MEMORY: Final = 10_000
-"""The number of entries kept by an audit log without a file."""
 
 # Reading.
 READ_CHUNK_BYTES: Final = 256 * 1024
@@ -86,8 +56,6 @@ FOLLOW_POLL_MIN_SECONDS: Final = 0.02
 """The polling interval of a follower after new events."""
 FOLLOW_POLL_MAX_SECONDS: Final = 0.25
 """The polling interval of a follower without new events."""
-FOLLOW_FALLBACK_POLL_SECONDS: Final = 0.25
-"""The polling interval of a follower that is notified of events, in case a notification is lost."""
 
 # Masking.
 SECRET_MIN_CHARS: Final = 6
@@ -106,28 +74,12 @@ TRACEBACK_CHARS: Final = 8 * 1024
 """The largest traceback that is recorded with an error: its end."""
 RESULT_TAIL_BYTES: Final = 8 * 1024
 """How much of the end of a command's output becomes its result."""
-LEFTOVER_GRACE_SECONDS: Final = 1.0
-"""How long processes that a command left running may still print output, and then how long they have to end."""
-ENDED_PROCESSES: Final = 100
-"""The number of terminated leftover processes that a step lists."""
 STOP_GRACE_SECONDS: Final = 5.0
 """How long a cancelled command has to end by itself (`--grace`)."""
 OUTPUT_DRAIN_SECONDS: Final = 1.0
 """How long reading the remaining output of a cancelled command may take."""
-KILL_GRACE_SECONDS: Final = 5.0
-"""How long to wait until killed processes are gone."""
-REAPER_GRACE_SECONDS: Final = 1.0
-"""How long the child processes of a host that died have to end by themselves."""
-PROCESS_POLL_SECONDS: Final = 0.02
-"""How often the end of processes is polled."""
 
 # The store.
-DATABASE_BUSY_TIMEOUT_SECONDS: Final = 5.0
-"""How long a query waits while another process locks the database."""
-DATABASE_READERS: Final = 8
-"""The number of queries that read at the same time."""
-INTAKE_BYTES: Final = 4 * 1024 * 1024
-"""The size at which the intake is compacted; it must also have doubled since the last time."""
 INTAKE_IDLE_SECONDS: Final = 60.0
 """How often a server compacts the intake regardless of its size."""
 ANNOUNCEMENT_BYTES: Final = 1024 * 1024
@@ -141,10 +93,6 @@ SEARCH_OVERLAP_CHARS: Final = 256
 """How much of a chunk the next one repeats, so that phrases across their border are found."""
 SEARCH_TERMS: Final = 64
 """The number of words and phrases of a query that are used."""
-SEARCH_CANDIDATES: Final = 1_000
-"""Up to this many runs that match the first words are checked one by one for the other words."""
-SEARCH_SCAN_RUNS: Final = 20_000
-"""From this many candidates on, tasks are scanned in order instead of being looked up one by one."""
 SNIPPET_BEFORE_CHARS: Final = 40
 """How much text before a hit is shown."""
 SNIPPET_AFTER_CHARS: Final = 120
@@ -163,8 +111,6 @@ INGEST_POLL_SECONDS: Final = 1.0
 """How often all open logs are polled, in case a notification is lost."""
 INGEST_CACHED_LOG_BYTES: Final = 16 * 1024
 """An open log is cached up to this size, for the transcript that is archived at its end."""
-FEED_KNOWN_LOGS: Final = 100_000
-"""The number of logs whose size after the last event is remembered."""
 INGEST_RETRY_SECONDS: Final = 1.0
 """The retry interval after a failed write to the store."""
 HOST_CHECK_SECONDS: Final = 1.0
@@ -181,14 +127,8 @@ ARCHIVE_ARGS_BYTES: Final = 2_000
 """The size of a tool's arguments in the archived transcript."""
 FLEET_EVENT_FACTS: Final = 1_000
 """The number of open sessions, of their open calls, and of changed files that the fleet events of a run track."""
-FLEET_EVENTS_KEPT: Final = 100_000
-"""The number of fleet events that are kept; a subscriber with an older cursor gets a `gap` first."""
 FLEET_EVENT_TEXT_BYTES: Final = 8_000
 """The longest text in a fleet event. The log has the whole."""
-FLEET_TRIM_PARTS: Final = 100
-"""The oldest fleet events are deleted in parts of this fraction of the number that is kept."""
-FLEET_CHUNK_BYTES: Final = 64 * 1024
-"""The approximate size of the chunks in which the fleet events of a run are stored."""
 APPROVAL_TIMEOUT_SECONDS: Final = 86_400.0
 """How long a call waits for its approval, unless the worker or the run sets `approve_timeout`. Then it is denied."""
 APPROVAL_TIMEOUT_MAX_SECONDS: Final = 366 * 86_400.0
@@ -237,8 +177,6 @@ PREVIEW_CHARS: Final = 200
 """How much of a tool's input is shown on one line."""
 
 # The queue, and live followers.
-DATABASE_GROUP_COMMIT_SECONDS: Final = 0.01
-"""How long a transaction accepts more of the queued writes."""
 FOLLOWER_DELTAS: Final = 1_000
 """The number of deltas buffered for a follower; further ones are dropped for it. The log has the complete message."""
 
@@ -255,18 +193,8 @@ WORKER_PROBLEMS: Final = 100
 """The number of problems of a worker that are reported at once."""
 
 # Models.
-MODEL_CONNECT_SECONDS: Final = 10.0
-"""How long connecting to a model's provider may take."""
-MODEL_READ_TIMEOUT_SECONDS: Final = 600.0
-"""How long a model may send nothing during a request (`SHOPFLOOR_MODEL_TIMEOUT`)."""
-MODEL_CLOSE_SECONDS: Final = 2.0
-"""How long closing an abandoned connection to a model may take."""
-MODEL_CONNECTIONS: Final = 100
-"""The number of concurrent requests to one provider."""
 PROVIDER_MESSAGE_CHARS: Final = 500
 """How much of a provider's error message is passed on."""
-SCRIPT_WORD_SECONDS: Final = 0.02
-"""How long a scripted model takes per word (`SHOPFLOOR_SCRIPT_DELAY_MS`)."""
 TEST_RUN_SECONDS: Final = 60.0
 """How long `shopfloor.testing` waits for the end of a run by default."""
 
@@ -323,16 +251,6 @@ DRAIN_SECONDS: Final = 30.0
 (`shopfloor host --drain`)."""
 
 # Agents.
-THREAD_TAIL_BYTES: Final = 8 * 1024 * 1024
-"""How much of the end of a Codex thread file is searched for the thread's usage."""
-DOCUMENT_TRIES: Final = 20
-"""How often a multi-line JSON document is parsed as if complete, before its lines are read one by one."""
-AGENT_LINE_BYTES: Final = 32 * 1024 * 1024
-"""The longest line of an agent that is parsed; a longer line is recorded in chunks, as unparsed."""
-AGENT_VERSION_SECONDS: Final = 15.0
-"""How long an agent may take to print its version."""
-PROVIDER_STATUS_SECONDS: Final = 10.0
-"""How long a provider may take to say whether it is logged in or answers: its own command, or its list of models."""
 PROVIDER_CHECK_SECONDS: Final = 300.0
 """How often a server checks whether providers are installed, logged in and answer."""
 AGENT_STDERR_CHARS: Final = 8_000
@@ -415,30 +333,6 @@ PATH_MAX_CHARS: Final = 4_096
 """The longest path of a folder."""
 
 # Plugins.
-PLUGIN_MANIFEST_BYTES: Final = 64 * 1024
-"""The largest manifest."""
-PLUGIN_PORTS: Final = range(50_000, 51_000)
-"""The ports on which plugins listen."""
-PLUGIN_PORT_TRIES: Final = 10
-"""How many ports are tried before a start fails."""
-PLUGIN_READY_SECONDS: Final = 5.0
-"""How long a plugin may take from its start to the end of the handshake."""
-PLUGIN_POLL_SECONDS: Final = 0.05
-"""How often the handshake is tried while a plugin starts."""
-PLUGIN_CALL_SECONDS: Final = 30.0
-"""How long a call to a plugin may take, from the request to the last byte of the answer."""
-PLUGIN_ANSWER_BYTES: Final = 16 * 1024 * 1024
-"""The largest answer of a plugin."""
-PLUGIN_OUTPUT_LINES: Final = 20
-"""How many lines of a plugin's output are kept, to describe why it ended."""
-PLUGIN_RESTART_SECONDS: Final = 1.0
-"""The pause before a plugin that ended is started again; it doubles with each failed start."""
-PLUGIN_CONNECTIONS: Final = 200
-"""How many requests to plugins are open at once; others wait."""
-PLUGIN_LEASE_SECONDS: Final = 0.5
-"""How often a process looks whether it can take over a plugin that another process runs."""
-PLUGIN_RESTART_MAX_SECONDS: Final = 60.0
-"""The longest pause before a plugin is started again."""
 PLUGIN_RESTART_WAIT_SECONDS: Final = 10.0
 """How long a new job waits for a plugin that is not running."""
 PLUGIN_STATUS_SECONDS: Final = 0.1
@@ -455,8 +349,6 @@ PLUGIN_NOTE_CHARS: Final = 10_000
 """The longest text of a recorded summary, question, decision or error of a plugin; the rest is cut off."""
 PLUGIN_CLAIM_RUNS: Final = 1_000
 """How many runs of a plugin are searched for the owner of a job after a crash."""
-PLUGIN_CHECK_SECONDS: Final = 5.0
-"""How long `shopfloor plugins check` waits for its job before it cancels it."""
 
 # Hooks: webhooks and commands that are notified of runs.
 HOOKS_MAX: Final = 100
@@ -465,14 +357,10 @@ HOOK_URL_CHARS: Final = 2_000
 """The longest URL of a webhook."""
 HOOK_RETRY_SECONDS: Final = 24 * 3600.0
 """How long the delivery of an event is tried."""
-HOOK_PENDING_MAX: Final = 10_000
-"""Deliveries of one hook that wait; the oldest are dropped."""
 HOOK_BACKOFF_SECONDS: Final = 5.0
 """The pause after the first failed try; it doubles with each further one."""
 HOOK_BACKOFF_MAX_SECONDS: Final = 3600.0
 """The longest pause between two tries."""
-HOOK_TIMEOUT_SECONDS: Final = 15.0
-"""How long a receiver may take to answer."""
 HOOK_COMMAND_SECONDS: Final = 60.0
 """How long a command of a hook may take before it is killed."""
 HOOK_POLL_SECONDS: Final = 1.0
@@ -519,7 +407,3 @@ STATS_FAILURE_WORKERS: Final = 5
 """How many workers a group of failures names."""
 STATS_TOOLS: Final = 20
 """How many tools statistics name."""
-STATS_TOP_RUNS: Final = 5
-"""How many of the costliest and of the slowest runs statistics name."""
-SORTED_RUNS: Final = 7_000
-"""If at most this many runs match, a list by cost or duration sorts them; else it reads the index of that order."""

@@ -18,6 +18,7 @@ import anyio.to_thread
 from tests.sample_events import ROOT, started
 
 from shopfloor.adapters.bus import InProcessBus
+from shopfloor.adapters.limits import FLEET_EVENTS_KEPT
 from shopfloor.adapters.local import (
     LocalAudit,
     LocalBlobs,
@@ -51,7 +52,6 @@ from shopfloor.adapters.sqlite import (
     SqliteQueue,
     SqliteStore,
 )
-from shopfloor.limits import FLEET_EVENTS_KEPT
 from shopfloor.log import Entry, Masking
 from shopfloor.ports import (
     Audit,

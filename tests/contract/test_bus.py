@@ -9,7 +9,8 @@ import anyio
 import pytest
 from tests.contract.storages import StorageUnderTest
 
-from shopfloor.limits import BUS_EVENTS, BUS_HEARTBEATS, SUBSCRIBER_EVENTS
+from shopfloor.adapters.limits import BUS_EVENTS, BUS_HEARTBEATS
+from shopfloor.limits import SUBSCRIBER_EVENTS
 from shopfloor.log import Delta, Entry, Gap, new_run_id
 from shopfloor.ports import Bus, FleetSubscription, RunsSubscription, Subscription
 from shopfloor.views import FleetEvent

@@ -10,7 +10,8 @@ import pytest
 from tests.contract.storages import StorageUnderTest
 from tests.contract.view_changes import ViewBuilder, run, single_change
 
-from shopfloor.limits import FLEET_CHUNK_BYTES, FLEET_EVENT_TEXT_BYTES
+from shopfloor.adapters.limits import FLEET_CHUNK_BYTES
+from shopfloor.limits import FLEET_EVENT_TEXT_BYTES
 from shopfloor.log import Event, Payload, Session, StepCompleted, StepStarted, ToolCall, ToolResult, new_run_id
 from shopfloor.ports import FleetEventPage, FleetEvents, FleetFilter, Store, StoredFleetEvent, ViewUpdate
 from shopfloor.views import FleetEvent, FleetEventState, fleet_event_step

@@ -14,9 +14,9 @@ import anyio
 import pytest
 from tests.contract.test_queue import answer, dispatch, statuses
 
+from shopfloor.adapters.limits import INTAKE_BYTES
 from shopfloor.adapters.sqlite import SqliteQueue, SqliteStore
 from shopfloor.errors import DatabaseLost, StoreError
-from shopfloor.limits import INTAKE_BYTES
 from shopfloor.log import Requirements
 from shopfloor.ports import ControlMessage, HostOffer, QueuedRun
 from shopfloor.views import RunRow

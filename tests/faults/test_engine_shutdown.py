@@ -9,9 +9,7 @@ from pathlib import Path
 from tests.faults.engine_server import Deployment, Server
 from tests.timeouts import wait_until
 
-from shopfloor.cli.limits import (
-    FORCED_EXIT_SECONDS,
-)
+from shopfloor.cli.limits import FORCED_EXIT_SECONDS
 from shopfloor.limits import ABANDON_SECONDS
 from shopfloor.log import RunStarted
 

@@ -46,6 +46,7 @@ _HOLD = "{block: tool-call, tool: hold, input: {notes: '%(notes)s', what: 'held 
 WORKERS = {
     # Effects that must happen once, with pauses that may be repeated in between.
     "chain": ["one", "nap", "two", "nap", "three"],
+    "note": ["noted"],
     "holding": ["before", "hold", "after"],
 }
 
@@ -219,6 +220,11 @@ class HostProcess:
 
     def wait(self) -> int:
         return self.process.wait(TIMEOUT_SECONDS)
+
+    def output(self) -> list[str]:
+        """Return the lines that an ended host printed after its start."""
+        assert self.process.stdout is not None
+        return self.process.stdout.read().decode().splitlines()[1:]
 
 
 @contextmanager

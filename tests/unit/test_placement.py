@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from shopfloor.log import Requirements
-from shopfloor.ports import HostOffer, merge_requirements, queue_reason, unoffered_providers
+from shopfloor.ports import HostOffer, disable_providers, merge_requirements, queue_reason, unoffered_providers
 
 LAPTOP = HostOffer(labels={"zone": "a"}, providers=frozenset({"codex"}))
 SERVER = HostOffer(labels={"zone": "b", "gpu": "yes"}, providers=frozenset({"gemini"}))
 STARTING = HostOffer(labels={"zone": "a"})
+DRAINING = HostOffer(labels={"gpu": "yes"}, providers=frozenset(), is_draining=True)
 DISABLED = HostOffer(providers=frozenset({"codex"}), disabled=frozenset({"codex"}))
 
 
@@ -47,6 +48,19 @@ DISABLED = HostOffer(providers=frozenset({"codex"}), disabled=frozenset({"codex"
             "waits until the providers of the host are known",
         ),
         (Requirements(providers=["codex"]), [DISABLED], "disabled", "the provider codex is disabled"),
+        (
+            Requirements(providers=["codex"]),
+            disable_providers([LAPTOP, SERVER], ["codex"]),
+            "disabled",
+            "the provider codex is disabled",
+        ),
+        (None, [LAPTOP, DRAINING], "slots", "waits for a free slot"),
+        (
+            Requirements(labels={"gpu": "yes"}),
+            [LAPTOP, DRAINING],
+            "other",
+            "every host that can execute it is draining",
+        ),
     ],
 )
 def test_a_queued_run_says_why_it_has_not_started(

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from shopfloor.limits import BUS_BYTES, BUS_EVENTS, BUS_HEARTBEATS, BUS_RUNS
+from shopfloor.adapters.limits import BUS_BYTES, BUS_EVENTS, BUS_HEARTBEATS, BUS_RUNS
 from shopfloor.log import Delta, Entry
 from shopfloor.record import UNKNOWN_SEQ, FanOut, Subscription, Waiter, wake_all
 from shopfloor.views import FleetEvent

@@ -14,10 +14,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from shopfloor.cli import jsonc_text, toml_text
-from shopfloor.cli.limits import (
-    CONFIG_ATTEMPTS,
-    CONFIG_BYTES,
-)
+from shopfloor.cli.limits import CONFIG_ATTEMPTS, CONFIG_BYTES
 from shopfloor.error_factories import storage_error
 from shopfloor.errors import ConfigInvalid, UsageError
 

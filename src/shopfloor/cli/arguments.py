@@ -9,9 +9,7 @@ from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn, Protocol, cast
 
-from shopfloor.cli.limits import (
-    UNPARSED_LINE_WARNINGS,
-)
+from shopfloor.cli.limits import UNPARSED_LINE_WARNINGS
 from shopfloor.cli.style import escape_controls
 from shopfloor.error_factories import missing_working_directory
 from shopfloor.errors import InvalidEvent, UsageError

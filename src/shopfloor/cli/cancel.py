@@ -10,9 +10,7 @@ import anyio
 
 from shopfloor.cli.arguments import RUN_HELP, Parser
 from shopfloor.cli.client_session import API_COMPLETED, resolve_run_id, run_with_client, wait_for_outcome
-from shopfloor.cli.limits import (
-    CANCEL_WAIT_SECONDS,
-)
+from shopfloor.cli.limits import CANCEL_WAIT_SECONDS
 from shopfloor.cli.renderer import summary_line
 from shopfloor.cli.watch import WAITING_EXIT
 from shopfloor.client import Client

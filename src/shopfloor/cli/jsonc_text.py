@@ -13,9 +13,7 @@ from typing import Any, Final, NoReturn, cast
 
 import msgspec
 
-from shopfloor.cli.limits import (
-    CONFIG_DEPTH,
-)
+from shopfloor.cli.limits import CONFIG_DEPTH
 
 _SKIPPED: Final = re.compile(r"(?:[ \t\r\n]+|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
 _STRING: Final = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"')

@@ -21,6 +21,8 @@ SERVER_POLL_SECONDS: Final = 0.05
 """How often the start or the end of a server is polled."""
 FORCED_EXIT_SECONDS: Final = 2.0
 """How long a command that was interrupted twice may take to clean up."""
+SIGTERM_REPEAT_SECONDS: Final = 0.01
+"""How soon SIGTERM may be repeated without counting twice: `timeout` signals a process and its group at once."""
 CANCEL_WAIT_SECONDS: Final = 60.0
 """How long `shopfloor cancel` waits for the run to end."""
 PROGRESS_REDRAW_SECONDS: Final = 0.1

@@ -13,11 +13,7 @@ from pathlib import Path
 
 from shopfloor.cli import pending_calls
 from shopfloor.cli.arguments import storage_from_args
-from shopfloor.cli.limits import (
-    SERVER_DOWN_SECONDS,
-    SERVER_POLL_SECONDS,
-    SERVER_START_SECONDS,
-)
+from shopfloor.cli.limits import SERVER_DOWN_SECONDS, SERVER_POLL_SECONDS, SERVER_START_SECONDS
 from shopfloor.client import Address, find_storage_server, server_from_environment
 from shopfloor.error_factories import storage_error
 from shopfloor.errors import ConflictError, ServerRunning, ServerUnreachable

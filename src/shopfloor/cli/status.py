@@ -31,6 +31,7 @@ from shopfloor.record import Problem, has_active_host, read
 from shopfloor.views import WaitState, display_status, wait_state_step
 from shopfloor.wiring import open_api
 
+_LABEL_WIDTH = len("progress") + 2
 _INTERRUPTED = "no outcome was recorded, and the process of the run has ended"
 
 
@@ -129,7 +130,7 @@ def run(args: Namespace) -> int:
     for name, value in [*_facts(detail), ("page", run_link(storage_from_args(args), detail["id"]) or "")]:
         if not value:
             continue
-        print(f"  {style.paint(name.ljust(8), 'dim')}{escape_controls(value)}")
+        print(f"  {style.paint(name.ljust(_LABEL_WIDTH), 'dim')}{escape_controls(value)}")
     for line in pending_call_lines(detail["id"], get_pending_calls(detail)):
         print(f"  {line}")
     for line in _note_lines(detail, style):

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import anyio.abc
 
-from shopfloor.cli.limits import (
-    TOOL_STDERR_CHARS,
-)
+from shopfloor.cli.limits import TOOL_STDERR_CHARS
 from shopfloor.cli.style import escape_controls
 from shopfloor.errors import ToolFailed, UsageError
 from shopfloor.ports import child_environment

@@ -9,12 +9,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any
 
-from shopfloor.cli.limits import (
-    FOLD_HEAD_LINES,
-    FOLD_LINE_CHARS,
-    FOLD_TAIL_LINES,
-    FULL_LINE_CHARS,
-)
+from shopfloor.cli.limits import FOLD_HEAD_LINES, FOLD_LINE_CHARS, FOLD_TAIL_LINES, FULL_LINE_CHARS
 from shopfloor.cli.style import Style, escape_controls, format_duration, one_line
 from shopfloor.limits import PREVIEW_CHARS
 from shopfloor.log import (

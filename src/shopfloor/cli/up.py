@@ -26,10 +26,7 @@ from shopfloor.cli.arguments import (
     storage_from_args,
 )
 from shopfloor.cli.client_session import is_remote, run_with_client
-from shopfloor.cli.limits import (
-    MALLOC_ARENAS,
-    MALLOC_MMAP_BYTES,
-)
+from shopfloor.cli.limits import MALLOC_ARENAS, MALLOC_MMAP_BYTES
 from shopfloor.cli.main import restore_gc_thresholds
 from shopfloor.cli.outcome_notice import desktop_min_seconds
 from shopfloor.cli.shutdown import schedule_exit_if_tasks_remain

@@ -12,10 +12,7 @@ import anyio
 
 from shopfloor.cli import pending_calls
 from shopfloor.cli.client_session import API_COMPLETED, wait_for_outcome
-from shopfloor.cli.limits import (
-    FOLLOW_SILENCE_SECONDS,
-    PROGRESS_REDRAW_SECONDS,
-)
+from shopfloor.cli.limits import FOLLOW_SILENCE_SECONDS, PROGRESS_REDRAW_SECONDS
 from shopfloor.cli.output_writer import OutputWriter
 from shopfloor.cli.pending_calls import (
     PendingCall,

@@ -32,6 +32,8 @@ class HostOffer(msgspec.Struct, frozen=True, kw_only=True):
     """The providers that the host has; None until they are known: runs that need one wait until then."""
     disabled: frozenset[str] = frozenset()
     """Providers that must not be used for now, by the order of an operator."""
+    is_draining: bool = False
+    """Whether the host claims no more runs."""
 
     def satisfies(self, required: Requirements) -> bool:
         """Return whether the host can execute a run with these requirements."""
@@ -45,9 +47,17 @@ class HostOffer(msgspec.Struct, frozen=True, kw_only=True):
 Offers = Callable[[], Sequence[HostOffer]]
 """Returns what each live host offers, including this process if it is one. Does not block."""
 
+
+def disable_providers(offers: Iterable[HostOffer], names: Iterable[str]) -> list[HostOffer]:
+    """Return the offers without these providers, which are disabled for all hosts of a storage."""
+    disabled = frozenset(names)
+    return [msgspec.structs.replace(offer, disabled=disabled) for offer in offers]
+
+
 WAITS_FOR_SLOT = "waits for a free slot"
 CLAIMED = "claimed by process"
 """Beginnings of the reasons that pass by themselves."""
+NO_HOST = "no host is running"
 ReasonCode = Literal["slots", "labels", "provider", "disabled", "caller", "definition", "other"]
 
 
@@ -95,10 +105,13 @@ def queue_reason(
     if claimed_by is not None:
         return QueueReason("other", f"{CLAIMED} {claimed_by}, starts next")
     if not offers:
-        return QueueReason("other", "no host is running; `shopfloor up` starts one")
+        return QueueReason("other", f"{NO_HOST}; `shopfloor up` starts one")
     required = required or NO_REQUIREMENTS
-    if any(offer.satisfies(required) for offer in offers):
+    suitable = [offer for offer in offers if offer.satisfies(required)]
+    if any(not offer.is_draining for offer in suitable):
         return QueueReason("slots", WAITS_FOR_SLOT)
+    if suitable:
+        return QueueReason("other", "every host that can execute it is draining")
     return _label_reason(required, offers) or _provider_reason(required, offers)
 
 

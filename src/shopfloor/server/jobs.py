@@ -28,13 +28,7 @@ from shopfloor.log import is_run_id
 from shopfloor.ports import JobStatus, RunFilter, RunItem, RunRequest, RunService, WorkerInfo, run_fields
 from shopfloor.server.artifacts import find_artifacts
 from shopfloor.server.audit import audit, audit_deleted
-from shopfloor.server.limits import (
-    LIST_MAX,
-    RPC_CANCEL_SECONDS,
-    RPC_JOBS,
-    RPC_LIST_PAGES,
-    RPC_NAMED_WORKERS,
-)
+from shopfloor.server.limits import LIST_MAX, RPC_CANCEL_SECONDS, RPC_JOBS, RPC_LIST_PAGES, RPC_NAMED_WORKERS
 from shopfloor.server.pending_calls import find_pending_calls
 from shopfloor.server.response_models import Awaited
 from shopfloor.server.responses import get_services, require_run_service

@@ -26,11 +26,7 @@ from shopfloor.limits import FILTER_MAX_CHARS
 from shopfloor.log import is_run_id
 from shopfloor.ports import FleetFilter
 from shopfloor.server.fleet_feed import FeedItem
-from shopfloor.server.limits import (
-    WEBSOCKET_BURST,
-    WEBSOCKET_MESSAGES_PER_SECOND,
-    WEBSOCKET_SUBSCRIPTIONS,
-)
+from shopfloor.server.limits import WEBSOCKET_BURST, WEBSOCKET_MESSAGES_PER_SECOND, WEBSOCKET_SUBSCRIPTIONS
 from shopfloor.server.parameters import parse_event_id
 from shopfloor.views import EventStream
 

@@ -15,11 +15,11 @@ from pathlib import Path
 import anyio
 import pytest
 
+from shopfloor.adapters.limits import NOTIFY_INTERVAL_SECONDS, NOTIFY_TRACKED_RUNS
 from shopfloor.adapters.local import LocalBus, LocalLogFeed, LocalLogReader, LocalLogs
 from shopfloor.adapters.local.bus import NoticeSender, receive_notices
 from shopfloor.adapters.memory import MemoryStore
 from shopfloor.engine import Ingest
-from shopfloor.limits import NOTIFY_INTERVAL_SECONDS, NOTIFY_TRACKED_RUNS
 from shopfloor.log import Entry, RunCompleted, RunStarted, new_run_id
 from shopfloor.ports import RunItem
 from shopfloor.record import Storage

@@ -14,8 +14,8 @@ import anyio
 import anyio.to_thread
 import msgspec
 
+from shopfloor.adapters.limits import AUDIT_BYTES
 from shopfloor.decoding import decode_json
-from shopfloor.limits import AUDIT_BYTES
 from shopfloor.ports import AuditEntry
 from shopfloor.record import lock_file, open_for_append
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shopfloor.adapters.bus import InProcessBus
-from shopfloor.limits import (
+from shopfloor.adapters.limits import (
     NOTIFY_ABSENT_RETRY_SECONDS,
     NOTIFY_BURST,
     NOTIFY_FULL_RETRY_SECONDS,

@@ -14,11 +14,11 @@ from types import TracebackType
 
 import msgspec
 
+from shopfloor.adapters.limits import KILL_GRACE_SECONDS, PROCESS_POLL_SECONDS, REAPER_GRACE_SECONDS
 from shopfloor.adapters.local import reaper
 from shopfloor.decoding import decode_json
 from shopfloor.error_factories import storage_error
 from shopfloor.errors import ReaperLost
-from shopfloor.limits import KILL_GRACE_SECONDS, PROCESS_POLL_SECONDS, REAPER_GRACE_SECONDS
 from shopfloor.ports import child_environment
 from shopfloor.record import (
     Storage,

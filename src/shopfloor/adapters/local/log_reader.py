@@ -10,10 +10,11 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
+from shopfloor.adapters.limits import FEED_KNOWN_LOGS, FOLLOW_FALLBACK_POLL_SECONDS
 from shopfloor.adapters.local.bus import LocalBus
 from shopfloor.adapters.log_followers import follow
 from shopfloor.errors import FileMissing, InvalidEvent, RunNotFound, StorageError
-from shopfloor.limits import FEED_KNOWN_LOGS, FOLLOW_FALLBACK_POLL_SECONDS, READ_CHUNK_BYTES
+from shopfloor.limits import READ_CHUNK_BYTES
 from shopfloor.log import Delta, Entry, Reset, decode
 from shopfloor.ports import Bus, LogCopy, LogUpdate
 from shopfloor.record import (

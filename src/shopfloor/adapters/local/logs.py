@@ -15,10 +15,11 @@ from typing import Any, Generic, TypeVar, cast
 
 import anyio
 
+from shopfloor.adapters.limits import DISK_THREADS, FREE_SPACE_CACHE_SECONDS
 from shopfloor.adapters.local.bus import LocalBus
 from shopfloor.error_factories import storage_error
 from shopfloor.errors import StorageError
-from shopfloor.limits import DISK_LOW_WATER_BYTES, DISK_THREADS, FREE_SPACE_CACHE_SECONDS
+from shopfloor.limits import DISK_LOW_WATER_BYTES
 from shopfloor.log import Delta, Entry, Masking, Payload
 from shopfloor.ports import Bus
 from shopfloor.record import Durability, Recorder, Repair, Storage, make_folder, torn_files

@@ -17,7 +17,8 @@ from typing import Final
 import anyio
 import msgspec
 
-from shopfloor.limits import HOOK_COMMAND_SECONDS, HOOK_TIMEOUT_SECONDS
+from shopfloor.adapters.limits import HOOK_TIMEOUT_SECONDS
+from shopfloor.limits import HOOK_COMMAND_SECONDS
 from shopfloor.ports import Hook
 from shopfloor.version import __version__
 from shopfloor.views import notification_environment

@@ -20,16 +20,11 @@ import anyio.to_thread
 import msgspec
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
+from shopfloor.adapters.limits import ENDED_PROCESSES, KILL_GRACE_SECONDS, LEFTOVER_GRACE_SECONDS, PROCESS_POLL_SECONDS
 from shopfloor.adapters.local import reaper
 from shopfloor.adapters.local.hosts import LocalHost
 from shopfloor.errors import CommandNotFound, ProcessError
-from shopfloor.limits import (
-    ENDED_PROCESSES,
-    KILL_GRACE_SECONDS,
-    LEFTOVER_GRACE_SECONDS,
-    OUTPUT_JOIN_BYTES,
-    PROCESS_POLL_SECONDS,
-)
+from shopfloor.limits import OUTPUT_JOIN_BYTES
 from shopfloor.log import EndedProcess
 from shopfloor.ports import Command, Exit, OutputChunk, StreamName, child_environment
 

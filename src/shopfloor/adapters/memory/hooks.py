@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from shopfloor.limits import HOOK_PENDING_MAX
+from shopfloor.adapters.limits import HOOK_PENDING_MAX
 from shopfloor.log import now as timestamp
 from shopfloor.ports import Delivery, Hook, HookStatus
 from shopfloor.views import Notification, encode_cloud_event

@@ -8,10 +8,11 @@ from contextlib import asynccontextmanager, contextmanager
 
 import anyio.lowlevel
 
+from shopfloor.adapters.limits import FOLLOW_FALLBACK_POLL_SECONDS
 from shopfloor.adapters.log_followers import follow
 from shopfloor.adapters.memory.storage import MemoryStorage, StoredLog
 from shopfloor.errors import LogClosed, RunNotFound, StorageError
-from shopfloor.limits import FOLLOW_FALLBACK_POLL_SECONDS, REPLAY_PAGE_EVENTS
+from shopfloor.limits import REPLAY_PAGE_EVENTS
 from shopfloor.log import (
     TIMESTAMP,
     Delta,

@@ -6,8 +6,9 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from shopfloor.adapters.limits import STATS_TOP_RUNS
 from shopfloor.errors import InvalidParameter
-from shopfloor.limits import PREVIEW_CHARS, STATS_RUNS, STATS_TOP_RUNS
+from shopfloor.limits import PREVIEW_CHARS, STATS_RUNS
 from shopfloor.log import format_timestamp
 from shopfloor.ports import RunFilter, StatsDays
 from shopfloor.views import (

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from shopfloor.limits import AUDIT_ENTRIES_IN_MEMORY
+from shopfloor.adapters.limits import AUDIT_ENTRIES_IN_MEMORY
 from shopfloor.log import Entry, RunCompleted, validate_run_id
 from shopfloor.ports import Access, AuditEntry
 

@@ -10,12 +10,12 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
+from shopfloor.adapters.limits import FLEET_EVENTS_KEPT
 from shopfloor.adapters.memory.fleet_events import FleetEventList
 from shopfloor.adapters.memory.hooks import MemoryHooks
 from shopfloor.adapters.memory.stats import compute_stats
 from shopfloor.decoding import decode_json
 from shopfloor.errors import InvalidParameter, ShopfloorError
-from shopfloor.limits import FLEET_EVENTS_KEPT
 from shopfloor.ports import (
     ANSWER_ID_PREFIX,
     Channel,

@@ -22,9 +22,9 @@ from pydantic_ai.providers.ollama import OllamaProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
+from shopfloor.adapters.limits import MODEL_CONNECT_SECONDS, MODEL_CONNECTIONS
 from shopfloor.adapters.models.router import Endpoint
 from shopfloor.errors import AuthenticationFailed
-from shopfloor.limits import MODEL_CONNECT_SECONDS, MODEL_CONNECTIONS
 
 _opened: ContextVar[list[httpx2.Response] | None] = ContextVar("opened", default=None)
 

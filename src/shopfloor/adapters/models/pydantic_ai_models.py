@@ -17,13 +17,13 @@ from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
+from shopfloor.adapters.limits import MODEL_CLOSE_SECONDS, MODEL_READ_TIMEOUT_SECONDS
 from shopfloor.adapters.models.connections import Connection, track_responses
 from shopfloor.adapters.models.errors import map_provider_errors
 from shopfloor.adapters.models.messages import to_pydantic_messages
 from shopfloor.adapters.models.reply_builder import ReplyBuilder
 from shopfloor.adapters.models.router import Endpoint
 from shopfloor.errors import ProviderUnreachable
-from shopfloor.limits import MODEL_CLOSE_SECONDS, MODEL_READ_TIMEOUT_SECONDS
 from shopfloor.log import Cost, Usage
 from shopfloor.ports import ModelRequest, Reply, ReplyDelta
 

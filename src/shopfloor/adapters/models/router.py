@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Literal
 import anyio
 import msgspec
 
+from shopfloor.adapters.limits import SCRIPT_WORD_SECONDS
 from shopfloor.adapters.models.scripted_model import ScriptedModels
 from shopfloor.errors import RequestRejected, ShopfloorError, UnknownModel
-from shopfloor.limits import SCRIPT_WORD_SECONDS
 from shopfloor.ports import ModelRequest, Reply, ReplyDelta
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from uuid import uuid4
 import anyio
 import msgspec
 
+from shopfloor.adapters.limits import SCRIPT_WORD_SECONDS
 from shopfloor.adapters.models.scripts import PLACEHOLDER, Script, Scripts, TextChunks, Turn
 from shopfloor.errors import ProviderError, RequestRejected, error_class
-from shopfloor.limits import SCRIPT_WORD_SECONDS
 from shopfloor.log import Block, TextBlock, ThinkingBlock, ToolResultBlock, ToolUseBlock, Usage
 from shopfloor.ports import ModelRequest, Reply, ReplyDelta
 

@@ -11,9 +11,10 @@ import anyio
 import httpx
 import msgspec
 
+from shopfloor.adapters.limits import PLUGIN_ANSWER_BYTES, PLUGIN_CALL_SECONDS, PLUGIN_READY_SECONDS
 from shopfloor.decoding import convert
 from shopfloor.errors import PluginFailed, PluginUnavailable
-from shopfloor.limits import PLUGIN_ANSWER_BYTES, PLUGIN_CALL_SECONDS, PLUGIN_NOTE_CHARS, PLUGIN_READY_SECONDS
+from shopfloor.limits import PLUGIN_NOTE_CHARS
 from shopfloor.ports import JobItem, JobResult, JobState, JobStatus, PluginTool, ToolCallResult
 from shopfloor.rpc import ProtocolError, RpcError, decode_response, encode_request
 from shopfloor.version import __version__

@@ -12,12 +12,12 @@ import anyio
 import httpx
 import msgspec
 
+from shopfloor.adapters.limits import PLUGIN_CALL_SECONDS, PLUGIN_CHECK_SECONDS, PLUGIN_POLL_SECONDS
 from shopfloor.adapters.plugins.client import PROTOCOL_VERSION, JsonRpcClient
 from shopfloor.adapters.plugins.lease import PluginLease
 from shopfloor.adapters.plugins.manifest import Manifest
 from shopfloor.adapters.plugins.supervisor import Supervisor
 from shopfloor.errors import PluginFailed, ShopfloorError
-from shopfloor.limits import PLUGIN_CALL_SECONDS, PLUGIN_CHECK_SECONDS, PLUGIN_POLL_SECONDS
 from shopfloor.ports import JobState, Processes
 from shopfloor.rpc import INVALID_PARAMS, METHOD_NOT_FOUND, PARSE_ERROR
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import msgspec
 
+from shopfloor.adapters.limits import PLUGIN_CONNECTIONS
 from shopfloor.adapters.plugins.lease import PluginLease
 from shopfloor.adapters.plugins.manifest import (
     MANIFEST_NAME,
@@ -22,7 +23,6 @@ from shopfloor.adapters.plugins.manifest import (
     read_manifest,
 )
 from shopfloor.errors import PluginFailed, PluginNotFound, PluginUnavailable
-from shopfloor.limits import PLUGIN_CONNECTIONS
 from shopfloor.ports import (
     WORKER,
     JobItem,

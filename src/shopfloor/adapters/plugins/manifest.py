@@ -10,8 +10,8 @@ from typing import Literal
 
 import msgspec
 
+from shopfloor.adapters.limits import PLUGIN_MANIFEST_BYTES
 from shopfloor.decoding import decode_json
-from shopfloor.limits import PLUGIN_MANIFEST_BYTES
 
 MANIFEST_NAME = "guild-member.json"
 

@@ -12,11 +12,7 @@ from pathlib import Path
 import anyio
 import httpx
 
-from shopfloor.adapters.plugins.client import DEFAULT_LIMITS, CallLimits, JsonRpcClient
-from shopfloor.adapters.plugins.lease import PluginAddress, PluginLease
-from shopfloor.adapters.plugins.manifest import Manifest
-from shopfloor.errors import PluginFailed, PluginUnavailable, ShopfloorError, sole_error
-from shopfloor.limits import (
+from shopfloor.adapters.limits import (
     PLUGIN_LEASE_SECONDS,
     PLUGIN_OUTPUT_LINES,
     PLUGIN_POLL_SECONDS,
@@ -24,8 +20,12 @@ from shopfloor.limits import (
     PLUGIN_PORTS,
     PLUGIN_RESTART_MAX_SECONDS,
     PLUGIN_RESTART_SECONDS,
-    PLUGIN_RESTART_WAIT_SECONDS,
 )
+from shopfloor.adapters.plugins.client import DEFAULT_LIMITS, CallLimits, JsonRpcClient
+from shopfloor.adapters.plugins.lease import PluginAddress, PluginLease
+from shopfloor.adapters.plugins.manifest import Manifest
+from shopfloor.errors import PluginFailed, PluginUnavailable, ShopfloorError, sole_error
+from shopfloor.limits import PLUGIN_RESTART_WAIT_SECONDS
 from shopfloor.ports import Child, Command, Exit, PluginInfo, PluginStatus, PluginTool, Processes
 
 SECRET_VARIABLE = "SHOPFLOOR_PLUGIN_SECRET"  # noqa: S105 - the name of a variable

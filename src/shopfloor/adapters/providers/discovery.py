@@ -17,8 +17,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import cast
 
+from shopfloor.adapters.limits import AGENT_VERSION_SECONDS, PROVIDER_STATUS_SECONDS
 from shopfloor.errors import ProviderNotFound, ShopfloorError
-from shopfloor.limits import AGENT_VERSION_SECONDS, PROVIDER_STATUS_SECONDS
 from shopfloor.ports import (
     AccessMode,
     AgentRequest,

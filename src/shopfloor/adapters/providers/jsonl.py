@@ -9,8 +9,9 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from shopfloor.adapters.limits import AGENT_LINE_BYTES, DOCUMENT_TRIES
 from shopfloor.adapters.providers.json_access import Json, Record
-from shopfloor.limits import AGENT_LINE_BYTES, DOCUMENT_TRIES, OPEN_BRANCHES
+from shopfloor.limits import OPEN_BRANCHES
 from shopfloor.log import AssistantMessage, StreamBlock
 from shopfloor.ports import AgentExit, AgentReport, SessionEnded, TranscriptItem
 

@@ -22,12 +22,13 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
+from shopfloor.adapters.limits import DATABASE_BUSY_TIMEOUT_SECONDS, DATABASE_GROUP_COMMIT_SECONDS
 from shopfloor.adapters.sqlite.health import REBUILD_HINT, Health
 from shopfloor.adapters.sqlite.intake import Intake
 from shopfloor.adapters.sqlite.search import TEMPORARY_TABLES
 from shopfloor.error_factories import storage_error
 from shopfloor.errors import DatabaseBusy, DatabaseDamaged, DatabaseTooNew, DatabaseTooOld, ShopfloorError, StoreError
-from shopfloor.limits import DATABASE_BUSY_TIMEOUT_SECONDS, DATABASE_GROUP_COMMIT_SECONDS, LOG_MODE
+from shopfloor.limits import LOG_MODE
 from shopfloor.record import lock_file, make_folder, open_for_append
 
 _PRAGMAS: Final = (

@@ -7,8 +7,8 @@ from itertools import groupby
 from sqlite3 import Connection
 from typing import TYPE_CHECKING, Any, Final
 
+from shopfloor.adapters.limits import FLEET_CHUNK_BYTES, FLEET_TRIM_PARTS
 from shopfloor.adapters.sqlite.queries import placeholders
-from shopfloor.limits import FLEET_CHUNK_BYTES, FLEET_TRIM_PARTS
 from shopfloor.ports import FleetEventPage, FleetFilter, StoredFleetEvent
 from shopfloor.views import EventStream, FleetEvent, encode_fleet_event
 

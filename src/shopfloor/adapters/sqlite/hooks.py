@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from shopfloor.adapters.limits import HOOK_PENDING_MAX
 from shopfloor.adapters.sqlite.queries import placeholders
 from shopfloor.decoding import json_decoder
-from shopfloor.limits import HOOK_PENDING_MAX
 from shopfloor.log import now
 from shopfloor.ports import Delivery, Hook, HookStatus
 from shopfloor.views import Notification, encode_cloud_event

@@ -22,10 +22,10 @@ from uuid import uuid4
 
 import msgspec
 
+from shopfloor.adapters.limits import INTAKE_BYTES
 from shopfloor.decoding import json_decoder
 from shopfloor.error_factories import storage_error
 from shopfloor.errors import FileMissing, InvalidEvent, StorageError
-from shopfloor.limits import INTAKE_BYTES
 from shopfloor.log import Payload, RunCompleted, RunStarted, ToolResult, UnknownPayload, decode
 from shopfloor.ports import ControlMessage, QueuedRun
 from shopfloor.record import Storage, force_to_disk, open_for_append, read, write_private

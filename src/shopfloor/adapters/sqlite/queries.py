@@ -5,14 +5,15 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Sequence
+from sqlite3 import Connection
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import msgspec
 
+from shopfloor.adapters.limits import SORTED_RUNS
 from shopfloor.adapters.sqlite.rows import row_columns
 from shopfloor.decoding import decode_json
 from shopfloor.errors import InvalidParameter
-from shopfloor.limits import SORTED_RUNS
 from shopfloor.ports import ANSWER_ID_PREFIX, RunFilter, RunItem, RunOrder
 from shopfloor.views import RunRow
 
@@ -217,3 +218,14 @@ def sort_key(row: RunRow, order: RunOrder) -> str | float:
         return row.started_at
     value = row.spending.tree.cost_usd if order == "cost" else row.duration_ms
     return -1.0 if value is None else float(value)
+
+
+def with_answers(connection: Connection, items: list[RunItem]) -> list[RunItem]:
+    """Return the runs with the calls that were answered but whose answer no log has yet."""
+    waiting = [item.row.id for item in items if item.row.awaits]
+    if not waiting:
+        return items
+    answered: dict[str, list[str]] = {}
+    for run_id, message_id in connection.execute(*pending_answers_query(waiting)):
+        answered.setdefault(run_id, []).append(message_id.removeprefix(ANSWER_ID_PREFIX))
+    return [msgspec.structs.replace(item, answered=tuple(answered.get(item.row.id, ()))) for item in items]

@@ -11,7 +11,8 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from shopfloor.limits import SEARCH_CANDIDATES, SEARCH_RUN_CHARS, SEARCH_SCAN_RUNS
+from shopfloor.adapters.limits import SEARCH_CANDIDATES, SEARCH_SCAN_RUNS
+from shopfloor.limits import SEARCH_RUN_CHARS
 from shopfloor.ports import RunItem
 from shopfloor.views import Term, normalize_text, parse_query, run_id_prefix, snippet
 

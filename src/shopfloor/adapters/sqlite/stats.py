@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from shopfloor.adapters.limits import SORTED_RUNS, STATS_TOP_RUNS
 from shopfloor.adapters.sqlite.queries import (
     ORDERS,
     Condition,
@@ -25,7 +26,7 @@ from shopfloor.adapters.sqlite.queries import (
     where_clause,
 )
 from shopfloor.errors import InvalidParameter
-from shopfloor.limits import PREVIEW_CHARS, SORTED_RUNS, STATS_RUNS, STATS_TOP_RUNS
+from shopfloor.limits import PREVIEW_CHARS, STATS_RUNS
 from shopfloor.log import format_timestamp
 from shopfloor.ports import RunFilter, RunOrder, StatsDays, ViewUpdate
 from shopfloor.views import (

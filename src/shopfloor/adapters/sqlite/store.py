@@ -14,6 +14,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
+from shopfloor.adapters.limits import DATABASE_READERS, FLEET_EVENTS_KEPT
 from shopfloor.adapters.sqlite import queries
 from shopfloor.adapters.sqlite.database import (
     DATABASE_ERRORS,
@@ -41,9 +42,7 @@ from shopfloor.adapters.sqlite.rows import (
 from shopfloor.adapters.sqlite.search import UPSERT_CHUNK, UPSERT_TASK, find_runs, snippets, task_text
 from shopfloor.adapters.sqlite.stats import add_stats, read_stats
 from shopfloor.errors import ShopfloorError
-from shopfloor.limits import DATABASE_READERS, FLEET_EVENTS_KEPT
 from shopfloor.ports import (
-    ANSWER_ID_PREFIX,
     Channel,
     OpenRun,
     RunFilter,
@@ -279,7 +278,7 @@ class SqliteStore:
             query = queries.list_query(wanted, limit=limit + 1, offset=start, cursor=cursor, order=order, matches=total)
             found = [decode_run_item(row, listed=True) for row in connection.execute(*query)]
             has_more = len(found) > limit
-            items = _with_answers(connection, found[:limit])
+            items = queries.with_answers(connection, found[:limit])
             if wanted.search is not None:
                 texts = snippets(connection, wanted.search, items)
                 items = [msgspec.structs.replace(item, snippet=text) for item, text in zip(items, texts, strict=True)]
@@ -314,7 +313,7 @@ class SqliteStore:
 
     async def _items(self, query: Query) -> list[RunItem]:
         return await self.read(
-            lambda connection: _with_answers(
+            lambda connection: queries.with_answers(
                 connection, [decode_run_item(found, listed=False) for found in connection.execute(*query)]
             )
         )
@@ -491,14 +490,3 @@ class SqliteStore:
             await anyio.to_thread.run_sync(self.writer.close)
             self.intake.close()
             self._pool.close()
-
-
-def _with_answers(connection: Connection, items: list[RunItem]) -> list[RunItem]:
-    """Return the runs with the calls that were answered but whose answer no log has yet."""
-    waiting = [item.row.id for item in items if item.row.awaits]
-    if not waiting:
-        return items
-    answered: dict[str, list[str]] = {}
-    for run_id, message_id in connection.execute(*queries.pending_answers_query(waiting)):
-        answered.setdefault(run_id, []).append(message_id.removeprefix(ANSWER_ID_PREFIX))
-    return [msgspec.structs.replace(item, answered=tuple(answered.get(item.row.id, ()))) for item in items]

@@ -18,8 +18,8 @@ from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKError, ProcessError, S
 from claude_agent_sdk._internal.transport.subprocess_cli import SubprocessCLITransport
 from claude_agent_sdk.types import McpSdkServerConfig, McpServerConfig, SandboxSettings, SystemPromptPreset
 
+from shopfloor.adapters.limits import AGENT_LINE_BYTES
 from shopfloor.adapters.providers.claude_sdk.launcher import MCP_SERVER_NAME, SessionRequest
-from shopfloor.limits import AGENT_LINE_BYTES
 from shopfloor.ports import OwnTool
 
 _Handler = Callable[[dict[str, Any]], Any]

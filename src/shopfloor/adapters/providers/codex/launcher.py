@@ -20,13 +20,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
+from shopfloor.adapters.limits import THREAD_TAIL_BYTES
 from shopfloor.adapters.providers.codex.normalizer import CodexNormalizer
 from shopfloor.adapters.providers.codex.usage import parse_usage
 from shopfloor.adapters.providers.json_access import Record, record_at, text_at
 from shopfloor.adapters.providers.jsonl import json_object
 from shopfloor.adapters.providers.usage import NO_USAGE
 from shopfloor.errors import UnsupportedOption
-from shopfloor.limits import THREAD_TAIL_BYTES
 from shopfloor.log import Usage
 from shopfloor.ports import AgentRequest, Capabilities, Launch
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from shopfloor.adapters.limits import AGENT_LINE_BYTES
 from shopfloor.adapters.providers.json_access import (
     Record,
     changed_file,
@@ -18,7 +19,7 @@ from shopfloor.adapters.providers.json_access import (
     text_at,
 )
 from shopfloor.adapters.providers.jsonl import bounded_put
-from shopfloor.limits import AGENT_LINE_BYTES, OPEN_BRANCHES
+from shopfloor.limits import OPEN_BRANCHES
 from shopfloor.log import (
     AssistantMessage,
     Block,

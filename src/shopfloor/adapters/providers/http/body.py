@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Protocol
 
+from shopfloor.adapters.limits import AGENT_LINE_BYTES
 from shopfloor.adapters.providers.errors import run_error
 from shopfloor.adapters.providers.http.reply import Reply
 from shopfloor.adapters.providers.json_access import Record
 from shopfloor.adapters.providers.jsonl import MALFORMED_RECORD_ERRORS, LineSplitter, json_object, unparsed_report
 from shopfloor.errors import ExecutionCancelled, ProviderError
-from shopfloor.limits import AGENT_LINE_BYTES, PROVIDER_MESSAGE_CHARS
+from shopfloor.limits import PROVIDER_MESSAGE_CHARS
 from shopfloor.log import RunError, Status
 from shopfloor.ports import AgentExit, AgentReport, SessionEnded
 

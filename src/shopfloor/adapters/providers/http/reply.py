@@ -7,8 +7,9 @@ from typing import Any, Literal
 
 import msgspec
 
+from shopfloor.adapters.limits import AGENT_LINE_BYTES
 from shopfloor.adapters.providers.json_access import Record
-from shopfloor.limits import AGENT_LINE_BYTES, OPEN_BRANCHES
+from shopfloor.limits import OPEN_BRANCHES
 from shopfloor.log import (
     AssistantMessage,
     Block,
