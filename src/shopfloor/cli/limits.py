@@ -7,6 +7,8 @@ FOLD_HEAD_LINES: Final = 20
 """The number of lines of long output that are shown from its start."""
 FOLD_TAIL_LINES: Final = 5
 """The number of lines of long output that are shown from its end."""
+TRACEBACK_TAIL_LINES: Final = 6
+"""The number of lines of a traceback that are shown from its end."""
 FOLD_LINE_CHARS: Final = 2_000
 """How much of a long line is shown."""
 FULL_LINE_CHARS: Final = 1_000_000
