@@ -112,6 +112,7 @@ _ENDED: dict[str, Any] = _STEP | {
     "error": "exit code 1",
     "error_code": "execution_error",
     "error_hint": "try again",
+    "traceback": "ValueError: no",
     "retryable": True,
     "decision": FailureDecision(action="retry", try_=2, delay_seconds=1.5, provider="codex"),
     "result": {"exit_code": 1},
@@ -164,7 +165,12 @@ PAYLOADS: dict[str, Payload] = {
         kind="worker",
         status="failed",
         error=RunError(
-            code="command_failed", message="exit code 1", retryable=True, retry_after=2.5, hint="look at it"
+            code="command_failed",
+            message="exit code 1",
+            retryable=True,
+            retry_after=2.5,
+            hint="look at it",
+            traceback="ValueError: no",
         ),
         result="out",
         usage=_USAGE,

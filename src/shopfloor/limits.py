@@ -68,6 +68,10 @@ OUTPUT_JOIN_SECONDS: Final = 0.05
 """How long output is collected into one event."""
 OUTPUT_JOIN_BYTES: Final = 8 * 1024
 """How much output is collected into one event."""
+WORKER_OUTPUT_CHARS: Final = 1024 * 1024
+"""How much of what a Python worker prints and logs is recorded in each attempt."""
+TRACEBACK_CHARS: Final = 8 * 1024
+"""The largest traceback that is recorded with an error: its end."""
 RESULT_TAIL_BYTES: Final = 8 * 1024
 """How much of the end of a command's output becomes its result."""
 STOP_GRACE_SECONDS: Final = 5.0

@@ -63,6 +63,18 @@ def test_without_a_server_a_run_is_queued_until_there_is_one(shopfloor, server, 
     assert json.loads(shopfloor("result", "last", "--json").stdout) == result.stdout.removesuffix("\n")
 
 
+def test_without_a_server_a_host_takes_the_run(shopfloor, start, tmp_path):
+    start("host", "--workers", str(tmp_path))
+    wait_until(lambda: " idle " in shopfloor("hosts").stdout, "the host to register")
+    done = shopfloor("dispatch", "hello", "-i", "NAME=Ada")
+    assert done.stderr.startswith("shopfloor: dispatched · ")
+    assert shopfloor("result", done.stdout.strip(), "--wait").stdout.startswith("Hello, Ada! ")
+    again = shopfloor("rerun", "last", "--detach")
+    assert again.stderr.startswith("shopfloor: dispatched · ")
+    needy = shopfloor("dispatch", "hello", "-i", "NAME=Ada", "--label", "gpu=yes")
+    assert needy.stderr.startswith("shopfloor: queued: no host has the label gpu=yes · ")
+
+
 def test_waiting_for_a_run_is_refused_without_a_server(shopfloor):
     done = shopfloor("dispatch", "hello", "-i", "NAME=Ada", "--wait")
     assert done.stderr.startswith("error[usage]: --wait needs a server, and no server is running")

@@ -80,15 +80,21 @@ def test_only_an_admin_may_use_hooks_and_only_with_http_addresses(server, shopfl
     assert json.loads(shopfloor("hooks", "list", "--json").stdout) == {"hooks": []}
 
 
-@pytest.mark.req("SF-61")
+@pytest.mark.req("SF-59", "SF-61")
 def test_commands_are_told_by_the_settings_file_and_by_on_outcome(server, shopfloor, env, tmp_path: Path):
     storage = Path(env["SHOPFLOOR_STORAGE"])
     storage.mkdir(mode=0o700)
-    told = tmp_path / "told"
+    told, asked = tmp_path / "told", tmp_path / "asked"
     (storage / "settings.yaml").write_text(
         f'notify:\n  - command: echo "$SHOPFLOOR_EVENT $SHOPFLOOR_STATUS $SHOPFLOOR_TITLE" >> {told}\n    on: [outcome]\n'
+        f'  - command: echo "$SHOPFLOOR_EVENT $SHOPFLOOR_RUN_ID" >> {asked}\n    on: [question]\n'
     )
-    up = server()
+    asks = tmp_path / "workers" / "asks"
+    asks.mkdir(parents=True)
+    (asks / "worker.yaml").write_text(
+        "steps:\n  Ask: {block: tool-call, tool: ask, input: {question: 'Go on?'}, output: ANSWER}\n"
+    )
+    up = server("--workers", str(asks.parent))
     after = tmp_path / "after"
     # The title is text, not program text.
     line = "echo '$(touch hacked)'; exit 4"
@@ -106,6 +112,10 @@ def test_commands_are_told_by_the_settings_file_and_by_on_outcome(server, shopfl
     ).stdout.strip()
     wait_until(lambda: dispatched.exists() and dispatched.read_text() == f"completed {tmp_path}\n", "its command")
     wait_until(lambda: run_id not in json.dumps(up.get("/api/hooks")), "the hook of the run to be gone")
+
+    run_id = shopfloor("dispatch", "-q", "asks").stdout.strip()
+    wait_until(lambda: asked.exists() and asked.read_text() == f"question {run_id}\n", "the question of the run")
+    assert shopfloor("cancel", run_id).returncode == 0
 
     (storage / "settings.yaml").write_text("notify: [{command: true, when: now}]\n")
     up.process.terminate()

@@ -19,6 +19,7 @@ SAY_HI = "steps:\n  Say hi: {block: terminal, output: hi}\n"
 WORKERS = {
     "quick": SAY_HI,
     "gpu": f"requires: {{labels: {{gpu: yes}}}}\n{SAY_HI}",
+    "codexed": f"requires: {{providers: [codex]}}\n{SAY_HI}",
     "copiloted": f"requires: {{providers: [copilot]}}\n{SAY_HI}",
     "parent": "steps:\n  Call: {block: run-worker, worker: quick}\n",
     "four-steps": """
@@ -147,6 +148,9 @@ def test_invalid_priorities_and_labels_are_refused(shopfloor, server):
         assert (refused.returncode, refused.stdout) == (2, "")
         assert f"argument {words[0]}: must be " in refused.stderr
     assert up.runs() == []
+    refused = shopfloor("host", "--label", "gpu=a b")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "argument --label: must be NAME=VALUE of letters, " in refused.stderr
 
 
 @pytest.mark.req("FE-55")
@@ -173,6 +177,39 @@ def test_a_run_waits_for_a_host_with_its_provider_and_starts_when_the_provider_i
     wait_for_status(up, run_id, "done")
 
 
+@pytest.mark.req("FE-55")
+def test_with_several_hosts_a_run_says_that_its_provider_is_disabled_or_its_hosts_are_draining(
+    shopfloor, server, start, env, folder, tmp_path
+):
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "codex").write_text("#!/bin/sh\necho codex-cli 0.50.0\n")
+    (programs / "codex").chmod(0o755)
+    env |= {"PATH": f"{programs}:/usr/bin:/bin", "OPENAI_API_KEY": "k", "SHOPFLOOR_PROVIDER_CHECK": "0"}
+    up = server()
+    start("host", "--workers", str(folder), "--label", "gpu=yes")
+
+    def hosts() -> list[dict[str, Any]]:
+        return [host for host in up.get("/api/hosts")["hosts"] if "codex" in host["capabilities"]]
+
+    wait_until(lambda: len(hosts()) == 2, "two hosts with codex")
+    assert shopfloor("providers", "disable", "codex").returncode == 0
+    codexed = shopfloor("dispatch", "codexed")
+    assert codexed.stderr.startswith("shopfloor: queued: the provider codex is disabled · ")
+    for host in hosts():
+        assert shopfloor("hosts", "drain", host["id"]).returncode == 0
+    wait_until(lambda: {host["status"] for host in hosts()} == {"draining"}, "both hosts to drain")
+    for worker in ("quick", "gpu"):
+        run_id = shopfloor("dispatch", worker).stdout.strip()
+        reason = "every host that can execute it is draining"
+        wait_until(lambda run_id=run_id, reason=reason: row_of(up, run_id)["queue_reason"] == reason, reason)
+
+    assert shopfloor("down").returncode == 0
+    shown = shopfloor("queue").stdout
+    assert "2 runs: every host that can execute it is draining\n" in shown
+    assert "1 run: the provider codex is disabled\n" in shown
+
+
 @pytest.mark.req("FE-58")
 def test_progress_is_what_the_worker_reports_or_its_completed_steps(shopfloor, server, tmp_path):
     up, gate = server("--label", "zone=a"), tmp_path / "gate"
@@ -181,7 +218,7 @@ def test_progress_is_what_the_worker_reports_or_its_completed_steps(shopfloor, s
     )
     wait_until(lambda: row_of(up, steps)["progress"] == 0.25, "the first of four steps")
     wait_until(lambda: row_of(up, reporter)["progress"] == 0.25, "the first report")
-    assert "progress25%" in shopfloor("status", steps).stdout.replace(" ", "")
+    assert "  progress  25%\n" in shopfloor("status", steps).stdout
     assert json.loads(shopfloor("status", reporter, "--json").stdout)["summary"] == "read one file"
     assert " 25%  " in shopfloor("list").stdout
     gate.touch()

@@ -238,6 +238,8 @@ def test_maintenance_is_a_reason_of_its_own_and_doing_it_twice_is_one_event(flee
     found = fleet.provider("codex")
     assert (found["status"], found["reason"], found["disabled_by"]) == ("disabled", "maintenance", "owner")
     assert "disabled for maintenance by owner" in fleet("providers").stdout
+    fleet("providers", "disable", "codex", "--maintenance", "--reason", "new\n  key")
+    assert ": new key\n" in fleet("providers", "list").stdout
 
 
 @pytest.mark.req("FE-38", "FE-39")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import socket
 import subprocess
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 from tests.cli.test_server import server
 from tests.timeouts import TIMEOUT_SECONDS
@@ -59,6 +61,14 @@ def test_a_colleague_gets_a_link_that_works_from_another_machine_and_may_only_re
     ran = shopfloor("run", "-q", "hello", "-i", "NAME=Ada")
     assert ran.stdout.startswith("Hello, Ada!")
     assert "0.0.0.0" not in up.line
+    others = [
+        address.address
+        for addresses in psutil.net_if_addrs().values()
+        for address in addresses
+        if address.family == socket.AF_INET and not address.address.startswith("127.")
+    ]
+    # A machine without a network has only itself.
+    assert httpx.URL(up.url).host in (others or ["127.0.0.1"])
     made = shopfloor("token", "new", "--role", "viewer")
     (link,) = re.findall(r"link for a browser: (\S+)", made.stderr)
     assert link.endswith(f"/login?token={made.stdout.strip()}")

@@ -109,7 +109,8 @@ def test_stats_refuses_what_it_cannot_show(shopfloor, words: list[str], problem:
 
 
 @pytest.mark.req("SF-51")
-def test_list_has_headers_cost_and_model_and_only_roots_by_default(shopfloor, runs) -> None:
+def test_list_has_headers_cost_and_model_and_only_roots_by_default(shopfloor, env, runs) -> None:
+    env["COLUMNS"] = "120"
     head, *rows, total = shopfloor("list", "--sort", "cost").stdout.splitlines()
     assert head.split() == ["ID", "STATUS", "STARTED", "DURATION", "COST", "MODEL", "WORKER", "TASK"]
     assert [row.split()[0] for row in rows] == [runs[name][:8] for name in ("dear", "cheap")]

@@ -107,7 +107,8 @@ def test_a_dispatched_model_is_stopped_at_its_time_limit_and_a_subscriber_of_its
     while not lines or '"agent.terminated"' not in lines[-1]:
         lines.append(follower.stdout.readline().decode())
         assert lines[-1], follower.stderr.read()
-    events = checked_events("".join(lines))
+    # Hosts report the same runs; their events are not part of this promise.
+    events = checked_events("".join(line for line in lines if '"type":"agent.' in line))
     assert types(events)[0] == "spawned"
     assert payloads(events, "agent.terminated")[0]["reason"] == "timeout"
     server.http.close()

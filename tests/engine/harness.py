@@ -213,6 +213,7 @@ class MemoryEngineHarness(EngineHarness):
             blobs=self._blobs,
             tokens=MemoryTokens(),
             watchers=MemoryWatchers(),
+            hooks=self._store.hooks,
             fleet_events=MemoryFleetEvents(self._store),
             provider_health=MemoryProviderHealth(self._store),
             host_registry=MemoryHostRegistry(self._store, self._queue),

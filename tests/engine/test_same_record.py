@@ -94,7 +94,7 @@ async def test_a_worker_gets_the_same_failure_of_a_command_when_the_run_is_resum
         call_id = await wait_for_pending_call(engine, run_id)
     async with harness.open() as engine:
         await engine.answer(run_id, call_id, "yes")
-        assert (await engine.wait_for_outcome(run_id)).result == "the command failed: exit code 3"
+        assert (await engine.wait_for_outcome(run_id)).result == "step command: command `exit 3` failed: exit code 3"
 
 
 async def test_the_exit_of_a_stopped_command_is_recorded(harness: EngineHarness) -> None:

@@ -163,7 +163,11 @@ async def test_a_run_cut_off_after_its_branches_were_stopped_fails_with_the_same
     async with tree.open(slots=8) as engine:
         again = await engine.wait_for_outcome(ids[worker])
     assert before is not None
-    assert (again.status, again.error) == ("failed", before.error)
+    # The frames of the worker differ: the failed step is not executed again.
+    assert before.error is not None
+    assert again.error is not None
+    assert again.status == "failed"
+    assert (again.error.code, again.error.message) == (before.error.code, before.error.message)
     ends(tree, ids[worker])
 
 

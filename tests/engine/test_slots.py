@@ -97,7 +97,7 @@ async def test_a_branch_that_fails_ends_the_command_of_another(harness: EngineHa
     async with harness.open() as engine:
         outcome = await engine.wait_for_outcome(await engine.dispatch("quarrel"))
     assert outcome.error is not None
-    assert outcome.error.message == "the command failed: exit code 3"
+    assert outcome.error.message == "step Do: command `sleep 0.2; exit 3` failed: exit code 3"
     assert outcome.duration_ms is not None
     assert outcome.duration_ms < 30_000
 

@@ -46,6 +46,7 @@ _HOLD = "{block: tool-call, tool: hold, input: {notes: '%(notes)s', what: 'held 
 WORKERS = {
     # Effects that must happen once, with pauses that may be repeated in between.
     "chain": ["one", "nap", "two", "nap", "three"],
+    "note": ["noted"],
     "holding": ["before", "hold", "after"],
 }
 
@@ -124,13 +125,14 @@ class Fleet:
         assert ended.returncode == 0, ended.stderr
         return ended.stdout
 
-    def dispatch(self, worker: str, *names: str, **given: str) -> list[str]:
+    def dispatch(self, worker: str, *names: str, labels: dict[str, str] | None = None, **given: str) -> list[str]:
         """Queue a run for each name, as `shopfloor dispatch` does, and return their ids."""
 
         async def dispatch() -> list[str]:
             workers = WorkerSettings.from_names([str(self.folder / "workers")])
             async with open_client(self.storage, workers=workers) as client:
-                bodies = [{"worker": worker, "input": {"NAME": name, **given}} for name in names]
+                fields = {"worker": worker, "labels": labels or {}}
+                bodies = [{**fields, "input": {"NAME": name, **given}} for name in names]
                 return [(await client.api.post("/api/runs", body))["run_id"] for body in bodies]
 
         return anyio.run(dispatch, backend_options={"use_uvloop": True})
@@ -219,6 +221,11 @@ class HostProcess:
 
     def wait(self) -> int:
         return self.process.wait(TIMEOUT_SECONDS)
+
+    def output(self) -> list[str]:
+        """Return the lines that an ended host printed after its start."""
+        assert self.process.stdout is not None
+        return self.process.stdout.read().decode().splitlines()[1:]
 
 
 @contextmanager

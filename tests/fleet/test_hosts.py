@@ -132,10 +132,55 @@ def test_sigterm_drains_a_host_and_a_second_one_hands_its_runs_over(hosts: Fleet
     wait_until(lambda: "draining" in statuses(hosts, second.id), "the host to drain")
     second.signal(signal.SIGTERM)
     assert second.wait() == 0
+    assert second.output()[-1] == f"host {second.id} has stopped; 1 run is open, for other hosts to resume"
     wait_until(lambda: hosts.hosts_of(queued) == [second.id, third.id], "another host to resume the run")
     wait_until(lambda: offline(hosts, second.id), "the loss to be told")
     orphan = {"taskId": queued, "reassigned": True, "newWorkerId": third.id}
     assert [(told["reason"], told["orphanedTask"]) for told in offline(hosts, second.id)] == [("shutdown", orphan)]
+
+
+@pytest.mark.req("HO-5")
+def test_a_host_says_what_a_signal_does_and_a_signal_sent_twice_at_once_counts_once(
+    hosts: Fleet, tmp_path: Path
+) -> None:
+    host, go = hosts.host("--drain", "600"), tmp_path / "go"
+    (run_id,) = hosts.dispatch("holding", "x", GO=str(go))
+    hosts.wait_for_note("held x")
+    # As `timeout` does: to the process, then to its group.
+    for _ in range(2):
+        host.signal(signal.SIGTERM)
+    wait_until(lambda: "draining" in statuses(hosts, host.id), "the host to drain")
+    with pytest.raises(AssertionError, match=rf"error\[conflict\]: the host {host.id} is stopping"):
+        hosts.cli("hosts", "undrain", host.id)
+    go.touch()
+    assert host.wait() == 0
+    assert hosts.wait_for_outcome(run_id).status == "completed"
+    assert hosts.hosts_of(run_id) == [host.id]
+    assert host.output() == [
+        "draining: claims no more runs, and stops when its runs have ended, within 600 s",
+        f"host {host.id} has stopped",
+    ]
+
+
+def test_a_host_becomes_idle_after_its_runs_have_ended_in_the_order_of_events(hosts: Fleet) -> None:
+    runs = hosts.dispatch("note", *map(str, range(20)))
+    host = hosts.host("--slots", "1")
+    for run_id in runs:
+        hosts.wait_for_outcome(run_id)
+    wait_until(lambda: len(hosts.events("worker.task_completed")) == len(runs), "the events of all runs")
+    executing: set[str] = set()
+    for event in hosts.events(host=host.id):
+        payload = event["payload"]
+        match event["type"], payload.get("current"):
+            case "worker.task_assigned", _:
+                executing.add(payload["taskId"])
+            case "worker.task_completed", _:
+                executing.remove(payload["taskId"])
+            case "worker.status_changed", "idle":
+                assert executing == set()
+            case _:
+                pass
+    assert statuses(hosts, host.id)[:2] == ["idle", "busy"]
 
 
 @pytest.mark.req("HO-6")
@@ -171,6 +216,25 @@ def test_after_the_time_of_a_drain_other_hosts_resume_the_runs(hosts: Fleet, tmp
     assert hosts.counts()["before x"] == hosts.counts()["after x"] == 1
     assert offline(hosts, host.id) == []
     assert host.process.poll() is None
+
+
+@pytest.mark.req("HO-3", "FE-55")
+def test_a_run_is_taken_over_only_by_a_host_with_its_labels(hosts: Fleet, tmp_path: Path) -> None:
+    lost, go = hosts.host("--label", "gpu=yes"), tmp_path / "go"
+    (run_id,) = hosts.dispatch("holding", "x", labels={"gpu": "yes"}, GO=str(go))
+    hosts.wait_for_note("held x")
+    other = hosts.host()
+    lost.kill()
+    wait_until(lambda: any(record["status"] == "offline" for record in listed(hosts).values()), "the loss")
+    # The other host executes runs without this label, and has looked for lost hosts meanwhile.
+    (chain,) = hosts.dispatch("chain", "y")
+    hosts.wait_for_outcome(chain)
+    assert hosts.hosts_of(chain) == [other.id]
+    assert hosts.hosts_of(run_id) == [lost.id]
+    replacement = hosts.host("--label", "gpu=yes")
+    wait_until(lambda: hosts.hosts_of(run_id) == [lost.id, replacement.id], "the run to be taken over")
+    go.touch()
+    assert hosts.wait_for_outcome(run_id).status == "completed"
 
 
 @pytest.mark.req("HO-7")

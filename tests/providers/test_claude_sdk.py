@@ -116,11 +116,11 @@ def test_a_system_prompt_that_no_argument_can_hold_is_refused() -> None:
         launched(system_prompt="☃" * 50_000)
 
 
-def test_it_can_do_all_that_claude_code_can_and_more() -> None:
+def test_it_can_do_what_claude_code_can_but_for_approvals_and_forks_and_more() -> None:
     own, cli = SDK.capabilities, CLI.capabilities
     more = {name for name in own.__struct_fields__ if getattr(own, name) and not getattr(cli, name)}
     less = {name for name in own.__struct_fields__ if getattr(cli, name) and not getattr(own, name)}
-    assert (more, less) == ({"own_tools", "sandbox"}, set())
+    assert (more, less) == ({"own_tools", "sandbox"}, {"approvals", "fork_session"})
 
 
 # Sessions that cannot start.

@@ -26,6 +26,7 @@ MORE_OF_ITEM = [
     *(
         "agent_id",
         "client",
+        "based_on",
         "parent_run_id",
         "root_run_id",
         "name",
@@ -53,6 +54,7 @@ MORE_OF_DETAIL = {
     "host",
     "attempt",
     "last_seq",
+    "continued_by",
 }
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
@@ -125,6 +127,7 @@ def test_a_list_item_describes_its_run(client: httpx.Client, runs: RecordedRuns)
         "progress": None,
         "search_stopped_at": None,
         "queue_reason": None,
+        "based_on": None,
         "snippet": None,
     }
 
@@ -432,7 +435,7 @@ def test_channels_are_listed_with_their_names(client: httpx.Client) -> None:
 
 
 def test_health_has_the_version(client: httpx.Client) -> None:
-    assert get_json(client, "/api/health") == {"version": "1.2.3"}
+    assert get_json(client, "/api/health") == {"version": "1.2.3", "role": "admin"}
 
 
 def test_a_run_can_be_pinned_and_unpinned(own_storage: Storage) -> None:

@@ -10,7 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +41,10 @@ class StockClient:
 
     def _read(self) -> None:
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self._new.put(json.loads(line))
+        # The pipe is closed when the test ends, perhaps while this thread reads it.
+        with suppress(ValueError):
+            for line in self.process.stdout:
+                self._new.put(json.loads(line))
         self._new.put(None)
 
     def _send(self, command: str, **fields: Any) -> None:

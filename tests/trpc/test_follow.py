@@ -147,7 +147,7 @@ def test_the_command_lists_the_newest_stored_events(server: FleetServer, env: di
     assert [json.loads(line)["payload"]["workerId"] for line in printed.stdout.splitlines()] == ["host-28", "host-29"]
     lines = shopfloor(env).stdout.splitlines()
     assert len(lines) == 20
-    assert lines[0].split()[:2] == ["10:30:00.000", "worker.status_changed"]
+    assert lines[0].split()[:3] == ["10:30:00.000", "worker.status_changed", "host-10"]
     assert shopfloor(env, "--stream", "agent").stdout == ""
 
 

@@ -5,11 +5,19 @@ from __future__ import annotations
 import pytest
 
 from shopfloor.log import Requirements
-from shopfloor.ports import HostOffer, merge_requirements, queue_reason, unoffered_providers
+from shopfloor.ports import (
+    HostOffer,
+    disable_providers,
+    may_take_over,
+    merge_requirements,
+    queue_reason,
+    unoffered_providers,
+)
 
 LAPTOP = HostOffer(labels={"zone": "a"}, providers=frozenset({"codex"}))
 SERVER = HostOffer(labels={"zone": "b", "gpu": "yes"}, providers=frozenset({"gemini"}))
 STARTING = HostOffer(labels={"zone": "a"})
+DRAINING = HostOffer(labels={"gpu": "yes"}, providers=frozenset(), is_draining=True)
 DISABLED = HostOffer(providers=frozenset({"codex"}), disabled=frozenset({"codex"}))
 
 
@@ -47,6 +55,19 @@ DISABLED = HostOffer(providers=frozenset({"codex"}), disabled=frozenset({"codex"
             "waits until the providers of the host are known",
         ),
         (Requirements(providers=["codex"]), [DISABLED], "disabled", "the provider codex is disabled"),
+        (
+            Requirements(providers=["codex"]),
+            disable_providers([LAPTOP, SERVER], ["codex"]),
+            "disabled",
+            "the provider codex is disabled",
+        ),
+        (None, [LAPTOP, DRAINING], "slots", "waits for a free slot"),
+        (
+            Requirements(labels={"gpu": "yes"}),
+            [LAPTOP, DRAINING],
+            "other",
+            "every host that can execute it is draining",
+        ),
     ],
 )
 def test_a_queued_run_says_why_it_has_not_started(
@@ -68,6 +89,15 @@ def test_a_provider_counts_as_missing_only_if_certainly_no_host_has_it() -> None
     assert unoffered_providers(["gemini"], [LAPTOP, STARTING]) == set()
     assert unoffered_providers(["gemini"], []) == set()
     assert unoffered_providers(["codex"], [DISABLED]) == set()
+
+
+def test_a_run_is_taken_over_by_a_host_with_its_labels_and_if_there_is_one_its_providers() -> None:
+    gpu, gemini = Requirements(labels={"gpu": "yes"}), Requirements(providers=["gemini"])
+    assert not may_take_over(gpu, LAPTOP, [LAPTOP])
+    assert may_take_over(gpu, SERVER, [LAPTOP, SERVER])
+    assert not may_take_over(gemini, LAPTOP, [LAPTOP, SERVER])
+    assert may_take_over(gemini, LAPTOP, [LAPTOP, DRAINING])
+    assert may_take_over(Requirements(providers=["codex"]), DISABLED, [DISABLED, LAPTOP])
 
 
 def test_requirements_are_merged_into_one_order() -> None:

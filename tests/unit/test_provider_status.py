@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import anyio
 import msgspec
 import pytest
 from tests.contract.view_changes import run
 
-from shopfloor.fleet import decide_status, settle
-from shopfloor.fleet.limits import PROVIDER_FAILURE_SECONDS, PROVIDER_LIMIT_SECONDS
+from shopfloor.adapters.bus import InProcessBus
+from shopfloor.adapters.memory import MemoryHosts, MemoryProviderHealth, MemoryStorage, MemoryStore
+from shopfloor.fleet import ProviderMonitor, decide_status, settle
+from shopfloor.fleet.limits import (
+    PROVIDER_FAILURE_SECONDS,
+    PROVIDER_LIMIT_SECONDS,
+)
 from shopfloor.log import (
     AssistantMessage,
     Limit,
@@ -228,3 +235,9 @@ def test_a_step_of_a_model_api_counts_for_the_provider_of_its_run() -> None:
     (seen,) = observations(step, run_provider="anthropic")
     assert seen.provider == "anthropic"
     assert observations(step) == []
+
+
+def test_without_an_expected_recovery_nothing_is_looked_at_before_the_next_poll() -> None:
+    health, hosts = MemoryProviderHealth(MemoryStore()), MemoryHosts(MemoryStorage())
+    monitor = ProviderMonitor(health, InProcessBus(), hosts, lambda _: [], interval_seconds=0)
+    assert anyio.run(monitor.settle) == math.inf

@@ -33,7 +33,7 @@ from shopfloor.cli.watch import EventStream, RunWatcher
 from shopfloor.client import Client, Start, WorkerResult
 from shopfloor.errors import ShopfloorError, UsageError
 from shopfloor.limits import MAX_PRIORITY, QUEUED_POLL_SECONDS
-from shopfloor.ports import CLAIMED, WAITS_FOR_SLOT
+from shopfloor.ports import CLAIMED, NO_HOST, WAITS_FOR_SLOT
 from shopfloor.wiring import provider_names
 
 EXAMPLES = """\
@@ -131,7 +131,7 @@ def dispatch(args: Namespace, *, key: str | None = None, wait: bool = False) -> 
             "/api/runs", {name: value for name, value in body.items() if value is not None}
         )
         run_id = str(response["run_id"])
-        return run_id, None if args.quiet or not served else await _obstacle(client, run_id)
+        return run_id, None if args.quiet else await find_obstacle(client, run_id)
 
     try:
         run_id, obstacle = run_with_client(args, request, workers=worker_settings_from_args(args))
@@ -150,19 +150,31 @@ def dispatch(args: Namespace, *, key: str | None = None, wait: bool = False) -> 
         return 0
     print(run_id, flush=True)
     if not args.quiet:
-        dispatched = "dispatched" if obstacle is None else f"queued: {obstacle}"
-        status = dispatched if served else f"queued, but no server is running; `{UP_COMMAND}` starts one"
         short = run_id[:8]
         link = run_link(storage_from_args(args), run_id)
-        parts = [status, f"shopfloor status {short}", f"shopfloor result {short} --wait", *([link] if link else [])]
+        parts = [
+            describe_dispatch(obstacle),
+            f"shopfloor status {short}",
+            f"shopfloor result {short} --wait",
+            *([link] if link else []),
+        ]
         print(f"shopfloor: {' · '.join(parts)}", file=sys.stderr)
     return 0
 
 
-async def _obstacle(client: Client, run_id: str) -> str | None:
+async def find_obstacle(client: Client, run_id: str) -> str | None:
     """Return why a queued run does not start soon; None if nothing keeps it from starting."""
     reason = cast("str | None", (await client.api.run(run_id)).get("queue_reason"))
     return None if reason is None or reason.startswith((WAITS_FOR_SLOT, CLAIMED)) else reason
+
+
+def describe_dispatch(obstacle: str | None) -> str:
+    """Say whether a run that was dispatched starts soon."""
+    if obstacle is None:
+        return "dispatched"
+    if obstacle.startswith(NO_HOST):
+        return f"queued, but no server is running; `{UP_COMMAND}` starts one"
+    return f"queued: {obstacle}"
 
 
 def _watch(args: Namespace, run_id: str) -> int:

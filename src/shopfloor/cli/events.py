@@ -19,7 +19,7 @@ from shopfloor.cli.arguments import (
     positive_int,
 )
 from shopfloor.cli.client_session import is_remote, read_remote_log, resolve_run_id, run_with_client
-from shopfloor.cli.style import Style, one_line, write_json
+from shopfloor.cli.style import Style, escape_controls, one_line, write_json
 from shopfloor.errors import UsageError
 from shopfloor.limits import PREVIEW_CHARS
 from shopfloor.log import Entry, Event
@@ -36,6 +36,7 @@ EXAMPLES = """\
   shopfloor events last --json | jq -c .           with all fields
   shopfloor events 5f3a --type agent.file_change   only events of this type"""
 _SHOWN_EVENTS = 20
+_SUBJECT_WIDTH = len("local-1a2b3c4d 5f3a1c9e") + 2
 
 
 def parser(name: str, summary: str) -> ArgumentParser:
@@ -116,9 +117,17 @@ def _print_event(event: FleetEvent | FleetUpdate, args: Namespace, style: Style)
         return
     fields = one_line(json.dumps(_own_fields(event.payload), ensure_ascii=False), PREVIEW_CHARS)
     time, kind = style.paint(event.timestamp[11:23], "dim"), style.paint(event.type.ljust(21), "cyan")
-    print(f"{time}  {kind}  {fields}")
+    is_one_run = args.run and not args.tree
+    subject = "" if is_one_run else f"{_subject(event.payload):<{_SUBJECT_WIDTH}}"
+    print(f"{time}  {kind}  {subject}{fields}")
+
+
+def _subject(payload: Mapping[str, Any]) -> str:
+    """Return the host and the run that an event is about."""
+    host, run = payload.get("workerId"), payload.get("taskId")
+    return escape_controls(" ".join(part for part in (host, run and run[:8]) if part))
 
 
 def _own_fields(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that differ between the events of a run."""
+    """Return the fields without the host, the run and the session."""
     return {name: value for name, value in payload.items() if name not in ("agentId", "taskId", "workerId")}

@@ -7,11 +7,12 @@ import math
 import signal
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import AsyncGenerator, AsyncIterable
 from typing import TYPE_CHECKING
 
 import anyio
 
-from shopfloor.cli.arguments import PLUGINS_OPTION, WORKERS_OPTION, Parser, positive_int, storage_from_args
+from shopfloor.cli.arguments import PLUGINS_OPTION, WORKERS_OPTION, Parser, label, positive_int, storage_from_args
 from shopfloor.cli.main import restore_gc_thresholds
 from shopfloor.cli.shutdown import receive_signals, schedule_exit_if_tasks_remain
 from shopfloor.cli.up import return_freed_memory, slots_setting
@@ -25,7 +26,7 @@ EXAMPLES = """\
   shopfloor host                      beside `shopfloor up`, or several of them
   shopfloor host --slots 4            execute at most 4 runs at once
   shopfloor host --label gpu=yes      for runs that need this label
-  shopfloor host --drain 300          runs may take 5 minutes to end after SIGTERM
+  shopfloor host --drain 300          after SIGTERM runs have 5 minutes to end
 
 SIGTERM drains: the host claims no more runs, and stops when those that it has
 have ended. After the time of --drain, or a second SIGTERM, other hosts resume
@@ -67,14 +68,6 @@ def parser(name: str, summary: str) -> ArgumentParser:
     return parser
 
 
-def label(text: str) -> tuple[str, str]:
-    """Parse `name=value`."""
-    name, equals, value = text.partition("=")
-    if not equals or not name or not value:
-        raise ArgumentTypeError(f"must be NAME=VALUE, got {text!r}")
-    return name, value
-
-
 def seconds(text: str) -> float:
     """Parse a number of seconds."""
     try:
@@ -102,7 +95,10 @@ def run(args: Namespace) -> int:
         args.workers, plugins=args.plugins, slots=args.slots or slots_setting(), labels=dict(args.label)
     )
 
+    started: list[RegisteredHost] = []
+
     def on_started(host: RegisteredHost) -> None:
+        started.append(host)
         print(f"host {host.id} executes runs of {storage.root}, at most {workers.slots} at once")
         print("  SIGTERM drains it; Ctrl-C stops it", flush=True)
         restore_gc_thresholds()
@@ -114,10 +110,30 @@ def run(args: Namespace) -> int:
                 workers=workers,
                 heartbeat_seconds=args.heartbeat or heartbeat_seconds(),
                 drain_seconds=args.drain,
-                signals=signals,
+                signals=_announce(signals, args.drain),
                 on_started=on_started,
             )
         schedule_exit_if_tasks_remain(0)
 
     anyio.run(serve, backend_options={"use_uvloop": True})
+    for host in started:
+        left = f"; {_count_runs(len(host.orphans))} open, for other hosts to resume" if host.orphans else ""
+        print(f"host {host.id} has stopped{left}", flush=True)
     return 0
+
+
+async def _announce(signals: AsyncIterable[int], drain_seconds: float) -> AsyncGenerator[int]:
+    """Yield the signals, and print what the host does at each."""
+    is_draining = False
+    async for number in signals:
+        if number == signal.SIGTERM and drain_seconds and not is_draining:
+            is_draining = True
+            print(f"draining: claims no more runs, and stops when its runs have ended, within {drain_seconds:g} s")
+        else:
+            print("stopping")
+        sys.stdout.flush()
+        yield number
+
+
+def _count_runs(count: int) -> str:
+    return "1 run is" if count == 1 else f"{count:,} runs are"

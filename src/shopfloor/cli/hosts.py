@@ -18,7 +18,7 @@ from shopfloor.errors import HostNotFound, UsageError
 from shopfloor.wiring import open_api
 
 EXAMPLES = """\
-  shopfloor hosts                           list them, with their status and usage
+  shopfloor hosts                           list them with status and usage
   shopfloor hosts drain local-1a2b3c4d      it claims no more runs
   shopfloor hosts drain 1a2b --seconds 60   other hosts resume what it has then
   shopfloor hosts undrain 1a2b              it claims runs again"""

@@ -7,6 +7,8 @@ FOLD_HEAD_LINES: Final = 20
 """The number of lines of long output that are shown from its start."""
 FOLD_TAIL_LINES: Final = 5
 """The number of lines of long output that are shown from its end."""
+TRACEBACK_TAIL_LINES: Final = 6
+"""The number of lines of a traceback that are shown from its end."""
 FOLD_LINE_CHARS: Final = 2_000
 """How much of a long line is shown."""
 FULL_LINE_CHARS: Final = 1_000_000
@@ -21,6 +23,8 @@ SERVER_POLL_SECONDS: Final = 0.05
 """How often the start or the end of a server is polled."""
 FORCED_EXIT_SECONDS: Final = 2.0
 """How long a command that was interrupted twice may take to clean up."""
+SIGTERM_REPEAT_SECONDS: Final = 0.01
+"""How soon SIGTERM may be repeated without counting twice: `timeout` signals a process and its group at once."""
 CANCEL_WAIT_SECONDS: Final = 60.0
 """How long `shopfloor cancel` waits for the run to end."""
 PROGRESS_REDRAW_SECONDS: Final = 0.1

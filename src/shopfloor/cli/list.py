@@ -163,7 +163,7 @@ def run(args: Namespace) -> int:
 
 def _only_roots(args: Namespace) -> bool | None:
     """Return whether only runs without a parent are listed: by default, unless the other options look for any run."""
-    looks_for_any = args.all or args.parent or args.search or args.status == "waiting"
+    looks_for_any = args.all or args.parent or args.worker or args.search or args.status == "waiting"
     return True if args.roots or not looks_for_any else None
 
 

@@ -22,23 +22,28 @@ from shopfloor.views import ObservedLimit
 from shopfloor.wiring import find_providers, open_api
 
 EXAMPLES = """\
-  shopfloor providers                      list them, and how to install or log in
+  shopfloor providers                      list them; how to install, log in
   shopfloor providers --json               for programs
   shopfloor providers disable codex        refuse new runs that need it
   shopfloor providers enable codex         allow them again
   shopfloor providers check                ask now whether they answer"""
+_LIST = """\
+  shopfloor providers list          with their status
+  shopfloor providers list --json   for programs"""
 _DISABLE = """\
   shopfloor providers disable codex --reason 'the key leaked'
   shopfloor providers disable codex --maintenance
 
-Sessions that are running continue. The server remembers this until `shopfloor providers enable`."""
+Sessions that are running continue. The storage keeps this until
+`shopfloor providers enable`."""
 _ENABLE = "  shopfloor providers enable codex"
 _CHECK = """\
   shopfloor providers check
 
-The server checks by itself every five minutes (SHOPFLOOR_PROVIDER_CHECK: seconds,
-0 for never). A check uses no model: it starts each program for its version, asks
-it whether it is logged in, and requests the list of models of an API with a key."""
+The server checks by itself every five minutes (SHOPFLOOR_PROVIDER_CHECK:
+seconds, 0 for never). A check uses no model: it starts each program for its
+version, asks it whether it is logged in, and requests the list of models of an
+API with a key."""
 _CAPABILITY_LABELS = {
     "resume": "resume",
     "tool_limits": "tool limits",
@@ -76,6 +81,9 @@ def parser(name: str, summary: str) -> ArgumentParser:
     """Return the parser of the command's arguments."""
     parser = Parser(name, summary, examples=EXAMPLES)
     parser.add_argument("--json", action="store_true", help="print JSON")
+
+    listing = parser.add_command("list", "List the providers", examples=_LIST)
+    listing.add_argument("--json", action="store_true", help="print JSON")
 
     disable = parser.add_command("disable", "Refuse new runs that need a provider", examples=_DISABLE)
     disable.add_argument("provider", metavar="NAME", help="name of the provider")

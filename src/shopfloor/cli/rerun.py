@@ -11,6 +11,7 @@ import anyio
 
 from shopfloor.cli.arguments import PLUGINS_OPTION, QUIET_HELP, RUN_HELP, WORKERS_OPTION, Parser
 from shopfloor.cli.client_session import is_remote, resolve_run_id, run_with_client
+from shopfloor.cli.dispatch import describe_dispatch, find_obstacle
 from shopfloor.cli.renderer import render_options_from_args
 from shopfloor.cli.run_options import (
     add_masking_options,
@@ -118,17 +119,16 @@ def _detach(args: Namespace, request: NewRun, mask: Masking | None) -> int:
             "--detach does not support masking: the secrets would have to be sent to the server",
             hint="remove --detach, or remove --mask-env and --mask-keys",
         )
-    served = has_server(args)
-    if served:
+    if has_server(args):
         reject_worker_options(args)
 
-    async def detach(client: Client) -> str:
+    async def detach(client: Client) -> tuple[str, str | None]:
         run_id = await resolve_run_id(client.api, args, args.run)
-        return await request(client, run_id, await client.api.run(run_id))
+        new_id = await request(client, run_id, await client.api.run(run_id))
+        return new_id, None if args.quiet else await find_obstacle(client, new_id)
 
-    new_id = run_with_client(args, detach, workers=worker_settings_from_args(args))
+    new_id, obstacle = run_with_client(args, detach, workers=worker_settings_from_args(args))
     print(new_id, flush=True)
     if not args.quiet:
-        status = "dispatched" if served else "queued, but no server is running; `shopfloor up --detach` starts one"
-        print(f"shopfloor: {status} · shopfloor status {new_id[:8]}", file=sys.stderr)
+        print(f"shopfloor: {describe_dispatch(obstacle)} · shopfloor status {new_id[:8]}", file=sys.stderr)
     return 0

@@ -117,6 +117,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
     parser.add_argument("--provider", metavar="NAME", help="run an agent or model API on PROMPT")
     parser.add_argument("--command", metavar="LINE", help="run a shell command")
     parser.add_argument("--cwd", metavar="DIR", help="folder to run in (default: the current folder)")
+    add_timeout_option(parser, "time limit of --provider or --command, e.g. 10m")
     parser.add_argument("-q", "--quiet", action="store_true", help=QUIET_HELP)
     add_on_outcome_option(parser)
     parser.add_argument("--no-notify", action="store_true", help="show no desktop notification after a long run")
@@ -130,10 +131,11 @@ def parser(name: str, summary: str) -> ArgumentParser:
     )
     workers.add_argument("--detach", action="store_true", help="let the server run it, and print the run id")
     workers.add_argument("--json", action="store_true", help="print the events as JSON, one per line")
-    add_timeout_option(parser.add_argument_group("Options for --provider and --command"))
     _add_provider_options(parser)
     _add_command_options(parser)
     add_masking_options(parser)
+    # `--detach` dispatches the run, without the options that only `dispatch` has.
+    parser.set_defaults(priority=None, label=[])
     return parser
 
 
@@ -148,7 +150,7 @@ def _add_provider_options(parser: ArgumentParser) -> None:
     group.add_argument(
         "--resume",
         metavar="RUN",
-        help="continue the agent session of an earlier run (not after a crash: see `shopfloor resume`)",
+        help="continue the agent session of an earlier run",
     )
 
 

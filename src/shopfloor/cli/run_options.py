@@ -70,11 +70,9 @@ class WorkerInfo(msgspec.Struct, frozen=True):
     client_tools: list[str] = []
 
 
-def add_timeout_option(group: OptionGroup) -> None:
+def add_timeout_option(group: OptionGroup, help_text: str = "time limit of each try, e.g. 90, 45s, 10m or 2h") -> None:
     """Add the option for the time limit of an agent, a model or a command."""
-    group.add_argument(
-        "--timeout", metavar="DURATION", type=timeout_seconds, help="time limit of each try, e.g. 90, 45s, 10m or 2h"
-    )
+    group.add_argument("--timeout", metavar="DURATION", type=timeout_seconds, help=help_text)
 
 
 def add_task_argument(parser: ArgumentParser) -> None:

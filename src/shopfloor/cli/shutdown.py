@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from types import FrameType
@@ -15,7 +17,7 @@ from types import FrameType
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
 
-from shopfloor.cli.limits import FORCED_EXIT_SECONDS
+from shopfloor.cli.limits import FORCED_EXIT_SECONDS, SIGTERM_REPEAT_SECONDS
 from shopfloor.limits import LOOP_STALL_SECONDS
 
 
@@ -25,13 +27,19 @@ def receive_signals(numbers: Sequence[signal.Signals]) -> Generator[MemoryObject
 
     The code of a worker may block the loop. If the loop does not receive a signal in time, or a second signal arrives
     before the loop received the first, the process exits: the reaper kills the children, and the next host resumes the
-    runs from their logs.
+    runs from their logs. SIGTERM that is repeated within SIGTERM_REPEAT_SECONDS counts once.
     """
     loop = asyncio.get_running_loop()
     sender, receiver = anyio.create_memory_object_stream[int](len(numbers) * 8)
     timers: list[threading.Timer] = []
+    terminated_at = -math.inf
 
     def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal terminated_at
+        if number == signal.SIGTERM:
+            previous, terminated_at = terminated_at, time.monotonic()
+            if terminated_at - previous < SIGTERM_REPEAT_SECONDS:
+                return
         if timers:
             _exit_blocked(128 + number)
         timer = threading.Timer(LOOP_STALL_SECONDS, _exit_blocked, (128 + number,))

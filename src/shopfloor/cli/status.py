@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import anyio
 
@@ -22,14 +22,19 @@ from shopfloor.cli.style import (
     format_client,
     format_duration,
     format_later_runs,
+    format_traceback,
     one_line,
 )
 from shopfloor.decoding import convert
 from shopfloor.limits import PREVIEW_CHARS
-from shopfloor.log import BasedOn, ClientInfo, RunStarted, ToolCall, ToolResult
+from shopfloor.log import BasedOn, ClientInfo, RunCompleted, RunStarted, ToolCall, ToolResult, decode
 from shopfloor.record import Problem, has_active_host, read
 from shopfloor.views import WaitState, display_status, wait_state_step
 from shopfloor.wiring import open_api
+
+_LABEL_WIDTH = len("progress") + 2
+if TYPE_CHECKING:
+    from shopfloor.client import Api
 
 _INTERRUPTED = "no outcome was recorded, and the process of the run has ended"
 
@@ -105,6 +110,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
     """Return the parser of the command's arguments."""
     parser = Parser(name, summary, examples=EXAMPLES)
     parser.add_argument("run", metavar="RUN", help=RUN_HELP)
+    parser.add_argument("--full", action="store_true", help="show the whole traceback of an error")
     parser.add_argument("--json", action="store_true", help="print the response of the API")
     add_color_option(parser)
     return parser
@@ -113,13 +119,14 @@ def parser(name: str, summary: str) -> ArgumentParser:
 def run(args: Namespace) -> int:
     """Print the status of the run and the end of its timeline."""
 
-    async def fetch() -> tuple[dict[str, Any], dict[str, Any]]:
+    async def fetch() -> tuple[dict[str, Any], dict[str, Any], str | None]:
         async with open_api(storage_from_args(args)) as api:
             run_id = await resolve_run_id(api, args, args.run)
             detail = await api.get("/api/agents/workers/detail", worker_id=run_id)
-            return detail, await api.get("/api/agents/workers/events", worker_id=run_id, limit=_TIMELINE_ROWS)
+            timeline = await api.get("/api/agents/workers/events", worker_id=run_id, limit=_TIMELINE_ROWS)
+            return detail, timeline, await _fetch_traceback(api, detail) if detail["error"] and not args.json else None
 
-    detail, timeline = anyio.run(fetch)
+    detail, timeline, traceback = anyio.run(fetch)
     if args.json:
         del detail["transcript"]
         print(escape_json_for_terminal(json.dumps({**detail, "events": timeline["events"]}, ensure_ascii=False)))
@@ -129,7 +136,9 @@ def run(args: Namespace) -> int:
     for name, value in [*_facts(detail), ("page", run_link(storage_from_args(args), detail["id"]) or "")]:
         if not value:
             continue
-        print(f"  {style.paint(name.ljust(8), 'dim')}{escape_controls(value)}")
+        print(f"  {style.paint(name.ljust(_LABEL_WIDTH), 'dim')}{escape_controls(value)}")
+    for line in format_traceback(traceback, full=args.full) if traceback is not None else ():
+        print(style.paint(f"    {line}", "dim"))
     for line in pending_call_lines(detail["id"], get_pending_calls(detail)):
         print(f"  {line}")
     for line in _note_lines(detail, style):
@@ -140,6 +149,17 @@ def run(args: Namespace) -> int:
     for event in events[-_SHOWN_ROWS:]:
         print(f"  {style.paint(event['created_at'][11:19], 'dim')}  {_event_line(event, style)}")
     return 0
+
+
+async def _fetch_traceback(api: Api, detail: dict[str, Any]) -> str | None:
+    """Return the traceback of the outcome, which is the last event of the log; None if it has none."""
+    async for entry in api.read_log(detail["id"], after=detail["last_seq"] - 1):
+        match decode(entry.raw).payload:
+            case RunCompleted(error=error) if error is not None:
+                return error.traceback or None
+            case _:
+                pass
+    return None
 
 
 def _facts(detail: dict[str, Any]) -> list[tuple[str, str]]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
+from shopfloor.cli.limits import TRACEBACK_TAIL_LINES
 from shopfloor.log import BasedOn, ClientInfo
 
 _CODES: Final = {"bold": "1", "dim": "2", "italic": "3", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
@@ -130,3 +131,12 @@ def format_based_on(based_on: BasedOn | None) -> str | None:
 def format_later_runs(runs: Sequence[tuple[str, str]]) -> str | None:
     """Return the runs based on a run, given as pairs of id and kind; None without any."""
     return ", ".join(f"{kind} {run_id[:8]}" for run_id, kind in runs) or None
+
+
+def format_traceback(text: str, *, full: bool) -> list[str]:
+    """Return the lines of a traceback: the last ones, or all of them if it is to be shown in full."""
+    lines = [escape_controls(line) for line in text.splitlines()]
+    folded = 0 if full else len(lines) - TRACEBACK_TAIL_LINES
+    if folded <= 1:
+        return lines
+    return [f"… {folded:,} lines folded; --full shows them", *lines[folded:]]

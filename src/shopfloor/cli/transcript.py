@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any
 
 from shopfloor.cli.limits import FOLD_HEAD_LINES, FOLD_LINE_CHARS, FOLD_TAIL_LINES, FULL_LINE_CHARS
-from shopfloor.cli.style import Style, escape_controls, format_duration, one_line
+from shopfloor.cli.style import Style, escape_controls, format_duration, format_traceback, one_line
 from shopfloor.limits import PREVIEW_CHARS
 from shopfloor.log import (
     INTERRUPTED_STOP,
@@ -250,7 +250,8 @@ class TranscriptFormatter:
                 return [self._paint(f"▸ {self._step_title(event.path, step.name)}{again}{child}", "cyan")]
             case StepCompleted() | CallCompleted() as step:
                 self._step_names.pop(event.path, None)
-                return [self._step_end(event.path, step), *self._ended_processes(step)]
+                traceback = self._traceback(step.traceback)
+                return [self._step_end(event.path, step), *traceback, *self._ended_processes(step)]
             case ToolCall() as call:
                 waits = f" (waits for {escape_controls(call.awaits.kind)})" if call.awaits else ""
                 is_approval = call.awaits is not None and call.awaits.kind == APPROVAL
@@ -297,6 +298,11 @@ class TranscriptFormatter:
         yield self._paint(f"{sign} {one_line(outcome_text(run), PREVIEW_CHARS)}", look, "bold")
         if run.error is not None and run.error.hint:
             yield f"hint: {one_line(run.error.hint, PREVIEW_CHARS)}"
+        yield from self._traceback((run.error.traceback or None) if run.error is not None else None)
+
+    def _traceback(self, text: str | None) -> Iterator[str]:
+        for line in format_traceback(text, full=self._full) if text is not None else ():
+            yield self._paint(f"  {line}", "dim")
 
     def _tool_result(self, result: ToolResult) -> Iterator[str]:
         failed = result.error is not None

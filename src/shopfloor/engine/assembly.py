@@ -63,7 +63,7 @@ def assemble(
     """
     registry = RunRegistry(host_id, policy or ClaimPolicy.QUEUED)
     definitions = Definitions(catalog)
-    resumption = Resumption(registry, ports, catalog, definitions)
+    resumption = Resumption(registry, ports, catalog, definitions, offer=offer, offers=offers)
     service = RunService(registry, ports, catalog, resumption, agents=agents, definitions=definitions, offers=offers)
     sub_runs = SubRuns(registry, ports, service)
     step_context = StepContext(

@@ -6,7 +6,7 @@ import asyncio
 import copy
 import time
 from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import anyio
@@ -14,10 +14,11 @@ import anyio.lowlevel
 
 from shopfloor.engine.abandonable_task import AbandonableTask
 from shopfloor.engine.cancellation import Cancellation
-from shopfloor.engine.error_mapping import as_run_failed, failure_from_record
+from shopfloor.engine.error_mapping import as_run_failed, failure_from_record, format_worker_traceback, name_step
 from shopfloor.engine.replay_state import ConversationEvent, ReplayState, StepKey, StepRecord, elapsed_ms, seconds_since
 from shopfloor.engine.slot_usage import Slot, SlotPool, SlotUsage
-from shopfloor.engine.step_try import StepFunction, StepPolicy, StepResult, StepTry
+from shopfloor.engine.step_try import Finished, StepFunction, StepPolicy, StepResult, StepTry
+from shopfloor.engine.worker_output import WorkerOutput, is_worker_output
 from shopfloor.errors import (
     DatabaseDamaged,
     DatabaseLost,
@@ -54,15 +55,6 @@ ROOT_KEY: Final = StepKey("")
 """The key of events that belong to the run itself, not to a step."""
 Interruption = Literal["cancelled", "suspended", "stopped", "failed"]
 """Why an attempt stops early. A suspended or stopped run has no outcome and is resumed later."""
-
-
-class Finished(Exception):
-    """Raised by a worker to end its run, with an output or as failed."""
-
-    def __init__(self, output: Any = None, *, failed: str | None = None) -> None:
-        super().__init__(failed or "finished")
-        self.output = output
-        self.failed = failed
 
 
 async def _cancel_alone(attempt: Attempt, reason: str) -> None:
@@ -111,6 +103,7 @@ class Attempt:
         """The error that ended the worker, if any."""
         self._branch_tasks: list[asyncio.Task[Any]] = []
         """The tasks that execute a step or wait for an answer."""
+        self.output = WorkerOutput()
         self._pending_writes = 0
         self._writes_done = asyncio.Event()
         self.log_failure: BaseException | None = None
@@ -127,9 +120,23 @@ class Attempt:
         """
         if self.abandonable_task.is_abandoned or self.log_failure is not None:
             raise LogClosed(f"the run {self.run_id} no longer accepts events from this worker")
+        with self._writing():
+            if self.output.has_pending:
+                await self.output.flush(self._append)
+            return await self._append(payload, step_key, child_run_id, at)
+
+    async def flush_output(self) -> None:
+        """Append what the worker has printed and logged. `append` does it too: the order is kept."""
+        if not self.abandonable_task.is_abandoned and self.log_failure is None:
+            with self._writing():
+                await self.output.flush(self._append)
+
+    @contextmanager
+    def _writing(self) -> Generator[None]:
+        """Count the write as pending, and stop the attempt if the end of the log is unknown afterwards."""
         self._pending_writes += 1
         try:
-            return await self._append(payload, step_key, child_run_id=child_run_id, at=at)
+            yield
         except BaseException as error:
             if isinstance(error, LogBusy) or not isinstance(error, ShopfloorError | asyncio.CancelledError):
                 # Another host owns the log, or the event may have been written (for example when memory ran out):
@@ -148,7 +155,9 @@ class Attempt:
             raise  # noqa: PLE0704 - called while an error is handled
         await anyio.sleep(STORAGE_RETRY_SECONDS)
 
-    async def _append(self, payload: Payload, step_key: StepKey, *, child_run_id: str | None, at: str | None) -> Entry:
+    async def _append(
+        self, payload: Payload, step_key: StepKey = ROOT_KEY, child_run_id: str | None = None, at: str | None = None
+    ) -> Entry:
         deadline = time.monotonic() + STORAGE_FULL_TIMEOUT_SECONDS
         while True:
             try:
@@ -159,7 +168,8 @@ class Attempt:
                 await self._retry_storage(deadline)
             else:
                 self._last_seq = max(self._last_seq, entry.seq)
-                self.slot_usage.note_activity()
+                if not is_worker_output(payload):
+                    self.slot_usage.note_activity()
                 self.replay_state.apply(
                     Event(
                         seq=entry.seq,
@@ -182,14 +192,9 @@ class Attempt:
 
     def publish_delta(self, step_try: StepTry, message_id: str, **delta: Any) -> None:
         """Send new text of a partial message to live viewers. Not written to the log."""
+        key = step_try.step_key
         self._log.publish_delta(
-            Delta(
-                after=self._last_seq,
-                path=step_try.step_key.path,
-                iteration=step_try.step_key.iteration,
-                message_id=message_id,
-                **delta,
-            )
+            Delta(after=self._last_seq, path=key.path, iteration=key.iteration, message_id=message_id, **delta)
         )
 
     @property
@@ -270,7 +275,7 @@ class Attempt:
             except BaseException as error:  # noqa: BLE001 - any error of a worker ends only its own run
                 failure = as_run_failed(error)
                 await self.end(step_try, error=failure, is_decided=True)
-                try_, resumed = await self._wait_for_retry(policy, try_, failure), False
+                try_, resumed = await self._wait_for_retry(policy, try_, name_step(failure, name, kind)), False
             else:
                 await self.end(step_try, result)
                 return result.value
@@ -293,8 +298,8 @@ class Attempt:
 
     async def begin(self, step_try: StepTry, process: Process | None = None, session: Session | None = None) -> None:
         """Append `step.started` for this try."""
-        name, kind, try_, branches = step_try.name, step_try.kind, step_try.try_, step_try.branches
-        session = session or step_try.session
+        name, kind, session = step_try.name, step_try.kind, session or step_try.session
+        try_, branches = step_try.try_, step_try.branches
         started = StepStarted(name=name, kind=kind, try_=try_, process=process, session=session, branches=branches)
         await self.append(started, step_try.step_key)
         step_try.start_timer()
@@ -312,12 +317,8 @@ class Attempt:
         `is_decided`: the step itself failed, and its retry policy decides what follows, which is recorded too.
         """
         record = self.replay_state.steps.get(step_try.step_key)
-        if (
-            record is None
-            or record.done is not None
-            or record.try_ != step_try.try_
-            or self.abandonable_task.is_abandoned
-        ):
+        is_open = record is not None and record.done is None and record.try_ == step_try.try_
+        if record is None or not is_open or self.abandonable_task.is_abandoned:
             return
         ended = CallCompleted if record.child_run_id else StepCompleted
         step_result = result or step_try.result or StepResult(None)
@@ -329,6 +330,7 @@ class Attempt:
             error=step_result.failure_reason or (error.message if error else None),
             error_code=coded.code if coded else None,
             error_hint=coded.hint if coded else None,
+            traceback=format_worker_traceback(coded) if coded else None,
             retryable=coded.retryable if isinstance(coded, RunFailed) else None,
             decision=step_try.policy.decide(step_try.try_, error) if error is not None and is_decided else None,
             result=step_result.value,
@@ -355,7 +357,7 @@ class Attempt:
         if record.stopped_by is not None:
             # An earlier attempt stopped this step because another step failed: raise that failure again.
             raise failure_from_record(record.stopped_by)
-        return await self._wait_for_retry(policy, record.try_, failure_from_record(record.done))
+        return await self._wait_for_retry(policy, record.try_, failure_from_record(record))
 
     async def _retry_interrupted(self, step_key: StepKey, record: StepRecord, policy: StepPolicy) -> int:
         """End a try that a crash interrupted, and return the number of the next one.
@@ -435,6 +437,7 @@ class Attempt:
             task.cancel()
         if self._branch_tasks and not self.abandonable_task.is_abandoned:
             await asyncio.wait(list(self._branch_tasks), timeout=self.abandonable_task.grace_seconds)
+        await self.output.close()
         self.abandonable_task.is_abandoned = True
         while self._pending_writes:
             # The replay state must have every event that is being written before the open steps are listed.
@@ -442,6 +445,8 @@ class Attempt:
             await self._writes_done.wait()
         closing_attempt = copy.copy(self)
         closing_attempt.abandonable_task = AbandonableTask(grace_seconds=self.abandonable_task.grace_seconds)
+        with suppress(ShopfloorError):
+            await closing_attempt.flush_output()
         return closing_attempt
 
     @contextmanager
@@ -468,9 +473,9 @@ class Attempt:
 
     async def append_call_started(self, step_try: StepTry, child_run_id: str, worker: str, worker_input: Any) -> None:
         """Append `step.call_workflow.started`: the start of a step that is a sub-run."""
-        name, kind, try_ = step_try.name, step_try.kind, step_try.try_
-        started = CallStarted(name=name, kind=kind, try_=try_, worker=worker, input=worker_input)
-        await self.append(started, step_try.step_key, child_run_id=child_run_id)
+        name, kind, key = step_try.name, step_try.kind, step_try.step_key
+        started = CallStarted(name=name, kind=kind, try_=step_try.try_, worker=worker, input=worker_input)
+        await self.append(started, key, child_run_id=child_run_id)
 
     # Notifications.
 

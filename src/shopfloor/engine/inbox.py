@@ -138,7 +138,7 @@ class Inbox:
         elif reason is not None:
             if self._registry.add(Claim(run_id, cancel_reason=reason)):
                 self._mark_taken(number, message)
-        elif await self._resumption.refusal_reason(run_id) is None:
+        elif await self._resumption.is_resumed_here(run_id):
             self._registry.resume(run_id)
         return False
 

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from shopfloor.engine.abandonable_task import TaskAbandoned
-from shopfloor.engine.attempt import Attempt, Finished, StepTry
+from shopfloor.engine.attempt import ROOT_KEY, Attempt, Finished, StepTry
 from shopfloor.engine.definitions import Definitions, definition_wait_call, definition_wait_result
 from shopfloor.engine.engine_ports import StepContext, StoragePorts
 from shopfloor.engine.error_mapping import as_run_failed, to_run_error
@@ -26,6 +26,7 @@ from shopfloor.engine.resumption import Resumption
 from shopfloor.engine.slot_usage import Slot
 from shopfloor.engine.subruns import SubRuns
 from shopfloor.engine.watchdog import current_run
+from shopfloor.engine.worker_output import capture_output
 from shopfloor.engine.workers.catalog import Worker
 from shopfloor.engine.workers.definition import BUILTIN_TOOL_NAMES, Definition
 from shopfloor.engine.workers.definition_changes import DefinitionChange
@@ -336,7 +337,9 @@ class Lifecycle:
         if not isinstance(worker, Worker) or worker.function is None:
             return await Interpreter(attempt, step_context, definition, worker_input).run()
         run = Run(attempt, step_context, worker_input=worker_input, tools=build_tools(worker.definition))
-        return as_json(definition.slug, await worker.function(run, **accepted_arguments(worker.function, worker_input)))
+        with capture_output(attempt, ROOT_KEY):
+            output = await worker.function(run, **accepted_arguments(worker.function, worker_input))
+        return as_json(definition.slug, output)
 
     async def end_failed(self, claim: Claim, failure: RunError) -> bool:
         """End a run whose attempt failed. Return False if there is nothing to end, or another process has the run."""

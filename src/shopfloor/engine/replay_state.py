@@ -11,12 +11,14 @@ import msgspec
 
 from shopfloor.engine.command_output import TextTail
 from shopfloor.engine.watchdog import is_loop_blocked
+from shopfloor.engine.worker_output import is_worker_output
 from shopfloor.errors import ExecutionCancelled, InvalidEvent
 from shopfloor.limits import COMMAND_OUTPUT_CHARS, REPLAY_PAGE_EVENTS
 from shopfloor.log import (
     AssistantMessage,
     CallCompleted,
     CallStarted,
+    CommandBlock,
     Covers,
     Event,
     RunCompleted,
@@ -81,8 +83,8 @@ class StepRecord(msgspec.Struct):
     started_seq: int = 0
     """The `seq` of the start of this try."""
     started_at: str = ""
-    stopped_by: StepCompleted | CallCompleted | None = None
-    """The end of the step whose failure stopped this one."""
+    stopped_by: StepRecord | None = None
+    """The step whose failure stopped this one."""
     session: Session | None = None
     """For an agent: the session that can be resumed. For a plugin: its job."""
     has_reported: bool = False
@@ -91,6 +93,8 @@ class StepRecord(msgspec.Struct):
     """For an agent: its tool calls without a result."""
     stdout: TextTail = msgspec.field(default_factory=lambda: TextTail(COMMAND_OUTPUT_CHARS))
     """For a command: the end of its standard output."""
+    command: str = ""
+    """For a command: its command line."""
 
     @property
     def started_monotonic(self) -> float:
@@ -257,7 +261,7 @@ class ReplayState(msgspec.Struct):
     def _note_failure(self, step_key: StepKey, step: StepCompleted | CallCompleted) -> None:
         if step.error_code == ExecutionCancelled.code:
             failed = self.failed_sibling(step_key)
-            self.steps[step_key].stopped_by = self.steps[failed].done if failed is not None else None
+            self.steps[step_key].stopped_by = self.steps[failed] if failed is not None else None
         elif step.error is not None and (self.failed is None or not _is_inner_step(self.failed[0], step_key)):
             self.failed = step_key, self.last_seq
 
@@ -297,8 +301,9 @@ class ReplayState(msgspec.Struct):
             texts = (block for block in message.blocks if isinstance(block, TextBlock))
             for text in (block.text for block in texts if block.stream == "stdout"):
                 step.stdout.add(text)
+            step.command = next((b.command for b in message.blocks if isinstance(b, CommandBlock)), step.command)
             return
-        if isinstance(message, AssistantMessage) and is_message_chunk(message):
+        if isinstance(message, AssistantMessage) and (is_message_chunk(message) or is_worker_output(message)):
             # A chunk is not part of the conversation; the complete message is, if it follows.
             return
         self.conversation.setdefault(step_key, []).append(message)

@@ -5,7 +5,7 @@ The steps that earlier attempts completed are skipped by `Attempt.step`, not her
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -18,6 +18,7 @@ from shopfloor.engine.workers.catalog import Worker, WorkerCatalog
 from shopfloor.engine.workers.definition_changes import DefinitionChange
 from shopfloor.errors import ConflictError, DefinitionChanged, RunNotFound, RunRunning, ShopfloorError
 from shopfloor.log import MASK, RunCompleted, RunStarted, decode
+from shopfloor.ports import HostOffer, Offers, may_take_over
 from shopfloor.views import as_text
 
 
@@ -45,8 +46,18 @@ class Resumption:
     """The rules for resuming runs without a host, and the resumption of runs in this process."""
 
     def __init__(
-        self, registry: RunRegistry, ports: StoragePorts, catalog: WorkerCatalog, definitions: Definitions
+        self,
+        registry: RunRegistry,
+        ports: StoragePorts,
+        catalog: WorkerCatalog,
+        definitions: Definitions,
+        *,
+        offer: Callable[[], HostOffer] = HostOffer,
+        offers: Offers = tuple,
     ) -> None:
+        """Create the rules for a host with this `offer`; `offers` are those of all live hosts."""
+        self._offer = offer
+        self._offers = offers
         self._registry = registry
         self._ports = ports
         self._catalog = catalog
@@ -58,10 +69,7 @@ class Resumption:
 
     async def refusal_reason(self, run_id: str) -> str | None:
         """Return why a server must not resume this run; None if it may. The same for all runs of a tree."""
-        starts = await self.read_starts(run_id)
-        root = starts[0].root_run_id if starts else None
-        if root is not None and root != run_id:
-            starts = await self.read_starts(root) or starts
+        starts = await self._read_root_starts(run_id)
         if not starts:
             return None
         folders: list[str] = []
@@ -78,8 +86,22 @@ class Resumption:
         if reason is None:
             # The run is resumed now: only runs that have to wait are checked repeatedly.
             self._starts_cache.pop(run_id, None)
-            self._starts_cache.pop(root or run_id, None)
+            self._starts_cache.pop(starts[0].root_run_id or run_id, None)
         return reason
+
+    async def is_resumed_here(self, run_id: str) -> bool:
+        """Return whether this host resumes a run without a host: it may, and it has what the root run requires."""
+        starts = await self._read_root_starts(run_id)
+        required = starts[0].requires if starts else None
+        if required is not None and not may_take_over(required, self._offer(), self._offers()):
+            return False
+        return await self.refusal_reason(run_id) is None
+
+    async def _read_root_starts(self, run_id: str) -> Sequence[RunStarted]:
+        """Return the first events of the attempts of the root run."""
+        starts = await self.read_starts(run_id)
+        root = starts[0].root_run_id if starts else None
+        return starts if root in (None, run_id) else await self.read_starts(root) or starts
 
     def _find_workers(self, first: RunStarted) -> list[Worker]:
         """Return the workers with the name of this run: from the project of its folder, else from no project."""
@@ -94,7 +116,7 @@ class Resumption:
         is_waiting = self._definitions.is_waiting_for_definition(run_id)
         if run_id in self._registry.claims or is_waiting or self._registry.is_draining:
             return False
-        is_allowed = await self.refusal_reason(run_id) is None
+        is_allowed = await self.is_resumed_here(run_id)
         if is_allowed:
             self._registry.resume(run_id)
         return is_allowed

@@ -26,6 +26,7 @@ from shopfloor.engine.steps.shell_process import StepCommand, shell_argv
 from shopfloor.engine.steps.tool_definitions import Tool, ToolContext, build_tool
 from shopfloor.engine.steps.tools import Tools, call_function
 from shopfloor.engine.worker_memory import COMPACT_PROMPT, Memory, WorkerMemory, add_memories, compactable
+from shopfloor.engine.worker_output import capture_output
 from shopfloor.engine.workers.approval_patterns import check_patterns
 from shopfloor.engine.workers.definition import Retry, path_segment
 from shopfloor.engine.workers.python import PythonTool
@@ -99,7 +100,8 @@ class Run:
             async with self._attempt.hold_slot():
                 token = _current_step.set(name)
                 try:
-                    value = await call_function(work, *args)
+                    with capture_output(self._attempt, step_try.step_key):
+                        value = await call_function(work, *args)
                 finally:
                     _current_step.reset(token)
             return StepResult(as_json(name, value))

@@ -66,6 +66,11 @@ class Scheduler:
         """Whether a run is being executed. Runs that only wait do not count."""
         return any(not attempt.slot_usage.is_suspendable for attempt in self._registry.live_attempts.values())
 
+    @property
+    def is_draining(self) -> bool:
+        """Whether this process claims no more runs."""
+        return self._registry.is_draining
+
     def set_observer(self, observer: RunObserver) -> None:
         """Tell `observer` which runs this process executes."""
         self._registry.observer = observer

@@ -17,6 +17,15 @@ if TYPE_CHECKING:
     from shopfloor.engine.workers.definition import Retry
 
 
+class Finished(Exception):
+    """Raised by a worker to end its run, with an output or as failed."""
+
+    def __init__(self, output: Any = None, *, failed: str | None = None) -> None:
+        super().__init__(failed or "finished")
+        self.output = output
+        self.failed = failed
+
+
 class StepResult(msgspec.Struct, frozen=True):
     """The result of a step, with its usage and cost."""
 

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 from shopfloor.lazy import lazy_getattr as _lazy_getattr
 
 if TYPE_CHECKING:
-    from shopfloor.fleet.directory import HostDirectory, ListedHost, live_offers
+    from shopfloor.fleet.directory import SHUTDOWN, HostDirectory, ListedHost, live_offers
     from shopfloor.fleet.host_events import location_fields
-    from shopfloor.fleet.hosts import SHUTDOWN, HostPorts, RegisteredHost
+    from shopfloor.fleet.hosts import HostPorts, RegisteredHost
     from shopfloor.fleet.providers import ProviderMonitor, ProviderState, decide_status, settle
     from shopfloor.fleet.takeover import Takeover
 
@@ -29,9 +29,9 @@ __all__ = [
 __getattr__ = _lazy_getattr(
     __name__,
     {
-        "directory": ("HostDirectory", "ListedHost", "live_offers"),
+        "directory": ("SHUTDOWN", "HostDirectory", "ListedHost", "live_offers"),
         "host_events": ("location_fields",),
-        "hosts": ("SHUTDOWN", "HostPorts", "RegisteredHost"),
+        "hosts": ("HostPorts", "RegisteredHost"),
         "providers": ("ProviderMonitor", "ProviderState", "decide_status", "settle"),
         "takeover": ("Takeover",),
     },

@@ -16,14 +16,20 @@ from shopfloor.views import HostStatus
 
 REQUESTED = "requested"
 """The reason of a drain that a user requested."""
+SHUTDOWN = "shutdown"
+"""The reason of the drain before a host stops."""
 
 
 async def live_offers(records: Sequence[HostRecord], hosts: Hosts) -> list[HostOffer]:
-    """Return what these hosts offer to queued runs, without those that are gone or draining."""
+    """Return what these hosts offer to queued runs, without those that are gone. No provider counts as disabled."""
     return [
-        HostOffer(labels=record.facts.labels, providers=frozenset(record.facts.capabilities))
+        HostOffer(
+            labels=record.facts.labels,
+            providers=frozenset(record.facts.capabilities),
+            is_draining=not await hosts.is_accepting(record.id),
+        )
         for record in records
-        if record.loss is None and await hosts.is_accepting(record.id)
+        if record.loss is None and await hosts.is_alive(record.id)
     ]
 
 
@@ -80,6 +86,8 @@ class HostDirectory:
         if record is None:
             raise HostNotFound(f"there is no host {host!r}", hint="`shopfloor hosts` lists them")
         is_alive = await self._hosts.is_alive(host)
+        if is_alive and record.drain is not None and record.drain.reason == SHUTDOWN:
+            raise ConflictError(f"the host {host} is stopping", hint="`shopfloor host` starts another host")
         if not is_alive or not await self._registry.request_drain(host, request):
             raise ConflictError(
                 f"the host {host} is offline", hint="`shopfloor hosts` lists the hosts that are running"

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from shopfloor.engine import StoragePorts, tolerate_temporary_errors
 from shopfloor.fleet import host_events
-from shopfloor.fleet.directory import live_offers
+from shopfloor.fleet.directory import SHUTDOWN, live_offers
 from shopfloor.fleet.limits import (
     ESTIMATE_CACHE_SECONDS,
     ESTIMATE_RUNS,
@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _log = logging.getLogger("shopfloor.fleet")
-SHUTDOWN = "shutdown"
-"""The reason of the drain before a host stops."""
 
 
 class Machine(Protocol):
@@ -140,6 +138,8 @@ class RegisteredHost:
         self.other_offers: list[HostOffer] = []
         """What the other hosts offer to queued runs, by the last look at the registry."""
         self._offer = engine.offer
+        self.orphans: Sequence[str] = ()
+        """The open runs that this host left behind when it stopped."""
         self._seen: dict[str, str | None] = {}
         """The last heartbeats of other hosts that were passed on."""
         engine.scheduler.set_observer(self)
@@ -188,7 +188,8 @@ class RegisteredHost:
             facts = replace(facts, capabilities=await _retry(find))
         self._record = replace(self._record, facts=facts)
         self._events.append(host_events.registered(self._record))
-        self._change_status(self._working_status(), now())
+        # A run that has started meanwhile is part of the first report.
+        self._change_status("idle", self._record.started_at)
         self._is_registered = True
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._report_forever)
@@ -221,9 +222,12 @@ class RegisteredHost:
             registry, at = self._ports.registry, now()
             await registry.record_loss(self.id, at=at, reason=SHUTDOWN)
             record = await registry.find(self.id)
-            if record is None or record.loss is None or (record.loss.orphans and await self._has_successor()):
+            if record is None or record.loss is None:
                 return
-            takers: dict[str, str | None] = dict.fromkeys(record.loss.orphans)
+            self.orphans = record.loss.orphans
+            if self.orphans and await self._has_successor():
+                return
+            takers: dict[str, str | None] = dict.fromkeys(self.orphans)
             await registry.mark_offline(self.id, at, host_events.offline_events(record, at, takers))
             self._ports.bus.notify_fleet()
 
@@ -251,7 +255,9 @@ class RegisteredHost:
             news = self._news[:]
             self._add_events(news, await self._find_next_runs(news), await self._estimate(news))
             del self._news[: len(news)]
-            self._change_status(self._working_status(), now())
+            if not self._news:
+                # Otherwise a run has ended or started meanwhile, and the next report changes the status after it.
+                self._change_status(self._working_status(), now())
         if self._events:
             await self._store_record()
 
@@ -321,7 +327,6 @@ class RegisteredHost:
     async def _beat(self) -> None:
         metrics = await _retry(self._ports.machine.measure)
         await self._report()
-        self._change_status(self._working_status(), now())
         started = list(self._runs.values())
         items = await self._ports.storage.store.get_runs([run.run_id for run in started])
         progress = {item.row.id: item.row.progress.fraction for item in items}

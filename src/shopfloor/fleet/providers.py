@@ -313,7 +313,10 @@ class ProviderMonitor:
         ]
 
     async def settle(self) -> float:
-        """Announce what changed. Return when the next provider is expected to recover, by the clock of the loop."""
+        """Announce what changed. Return when the next provider is expected to recover, by the clock of the loop.
+
+        Infinite if none is expected to.
+        """
         now = time.time()
         records = await self._health.read()
         self._remember_disabled(records)
@@ -324,11 +327,14 @@ class ProviderMonitor:
             for record in records.values()
             if (recovery := _seconds(decide_status(record, now).estimated_recovery)) is not None
         ]
-        wait = max(0.0, min(recoveries) - now) if recoveries else self._interval_seconds
-        return anyio.current_time() + wait
+        return anyio.current_time() + max(0.0, min(recoveries, default=math.inf) - now)
 
     async def disable(self, name: str, *, by: str, maintenance: bool = False, reason: str | None = None) -> None:
-        """Disable a provider until someone enables it. Raises `ProviderNotFound`."""
+        """Disable a provider until someone enables it. Line breaks of `reason` become spaces.
+
+        Raises `ProviderNotFound`.
+        """
+        reason = " ".join(reason.split()) if reason else None
         at = format_timestamp(int(time.time() * 1000))
         disabled = DisabledBy(by=by, at=at, maintenance=maintenance, reason=reason)
         await self._decide(name, disabled)

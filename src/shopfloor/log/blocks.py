@@ -21,12 +21,12 @@ class _Block(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_d
 
 
 class TextBlock(_Block, frozen=True, kw_only=True, tag="text"):
-    """Plain text: a message of an agent, or the output of a command."""
+    """Plain text: a message of an agent, or the output of a command or of a worker's code."""
 
     text: str
     """The text."""
     stream: Literal["stdout", "stderr"] | None = None
-    """For the output of a command: the stream that it was printed to."""
+    """For output of a command or of the code of a worker: the stream that it was printed to."""
     raw: str | None = None
     """For output that is not UTF-8: its exact bytes in base64 (`text` has U+FFFD in their place)."""
 

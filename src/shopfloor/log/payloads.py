@@ -38,6 +38,8 @@ class RunError(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds until a retry makes sense, if known."""
     hint: str | msgspec.UnsetType = msgspec.UNSET
     """What to do about the error, if anything."""
+    traceback: str | msgspec.UnsetType = msgspec.UNSET
+    """For an exception in the code of a worker: its traceback, with the frames of the worker alone; at most the end."""
 
 
 class FailureDecision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -223,6 +225,8 @@ class _StepEnd(_StepPayload, frozen=True, kw_only=True):
     """The stable error code, for programs; omitted if a command exited with an error, which `result` shows."""
     error_hint: str | None = None
     """What to do about the error, if anything."""
+    traceback: str | None = None
+    """For an exception in the code of a worker: its traceback, with the frames of the worker alone; at most the end."""
     retryable: bool | None = None
     """Whether the same step could succeed another time."""
     decision: FailureDecision | None = None

@@ -32,6 +32,8 @@ class HostOffer(msgspec.Struct, frozen=True, kw_only=True):
     """The providers that the host has; None until they are known: runs that need one wait until then."""
     disabled: frozenset[str] = frozenset()
     """Providers that must not be used for now, by the order of an operator."""
+    is_draining: bool = False
+    """Whether the host claims no more runs."""
 
     def satisfies(self, required: Requirements) -> bool:
         """Return whether the host can execute a run with these requirements."""
@@ -45,9 +47,17 @@ class HostOffer(msgspec.Struct, frozen=True, kw_only=True):
 Offers = Callable[[], Sequence[HostOffer]]
 """Returns what each live host offers, including this process if it is one. Does not block."""
 
+
+def disable_providers(offers: Iterable[HostOffer], names: Iterable[str]) -> list[HostOffer]:
+    """Return the offers without these providers, which are disabled for all hosts of a storage."""
+    disabled = frozenset(names)
+    return [msgspec.structs.replace(offer, disabled=disabled) for offer in offers]
+
+
 WAITS_FOR_SLOT = "waits for a free slot"
 CLAIMED = "claimed by process"
 """Beginnings of the reasons that pass by themselves."""
+NO_HOST = "no host is running"
 ReasonCode = Literal["slots", "labels", "provider", "disabled", "caller", "definition", "other"]
 
 
@@ -73,6 +83,18 @@ def unoffered_providers(providers: Iterable[str], offers: Sequence[HostOffer]) -
     return set(providers) - disabled.union(*known)
 
 
+def may_take_over(required: Requirements, own: HostOffer, offers: Sequence[HostOffer]) -> bool:
+    """Return whether a host takes over a started run with these requirements.
+
+    It needs the labels. A run whose providers it does not have is left to a live host that has them; without such a
+    host it is taken over, and fails with the error that says what is missing.
+    """
+    if not own.has_labels(required):
+        return False
+    has_providers = set(required.providers) <= (own.providers or frozenset())
+    return has_providers or not any(offer.satisfies(required) and not offer.is_draining for offer in offers)
+
+
 def merge_requirements(*parts: Requirements | None) -> Requirements | None:
     """Return all requirements together, a later label before an earlier one; None if there are none."""
     labels = {name: value for part in parts if part is not None for name, value in part.labels.items()}
@@ -95,10 +117,13 @@ def queue_reason(
     if claimed_by is not None:
         return QueueReason("other", f"{CLAIMED} {claimed_by}, starts next")
     if not offers:
-        return QueueReason("other", "no host is running; `shopfloor up` starts one")
+        return QueueReason("other", f"{NO_HOST}; `shopfloor up` starts one")
     required = required or NO_REQUIREMENTS
-    if any(offer.satisfies(required) for offer in offers):
+    suitable = [offer for offer in offers if offer.satisfies(required)]
+    if any(not offer.is_draining for offer in suitable):
         return QueueReason("slots", WAITS_FOR_SLOT)
+    if suitable:
+        return QueueReason("other", "every host that can execute it is draining")
     return _label_reason(required, offers) or _provider_reason(required, offers)
 
 

@@ -1,6 +1,6 @@
 """HTML pages that the server renders itself: errors, login and the API reference.
 
-They have the colors of the built page (`web/src/style.css`) and need no script.
+They have the colors of the built page (`web/src/tokens.css`) and need no script.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ STYLESHEET_PATH: Final = "/login.css"
 """Served without a login, because the login page uses it."""
 
 LIGHT: Final = {
-    "app": "#ffffff",
-    "app-side": "#f6f7f9",
-    "line": "#dfe3ea",
-    "ink": "#171b23",
-    "ink-dull": "#4d5666",
-    "accent": "#2f53cf",
-    "quiet-back": "#e8ebf0",
+    "bg": "#ffffff",
+    "bg-side": "#fafafb",
+    "border": "#e3e4e9",
+    "text": "#16171b",
+    "text-2": "#42454e",
+    "accent-text": "#4f49bd",
+    "n-4": "#ececf0",
 }
 DARK: Final = {
-    "app": "#14171c",
-    "app-side": "#191d24",
-    "line": "#2d3340",
-    "ink": "#e7eaf0",
-    "ink-dull": "#b3bac7",
-    "accent": "#8fa8ff",
-    "quiet-back": "#2a303b",
+    "bg": "#0e0f11",
+    "bg-side": "#131417",
+    "border": "#282a30",
+    "text": "#eeeef1",
+    "text-2": "#b9bbc4",
+    "accent-text": "#b3aeff",
+    "n-4": "#202227",
 }
 
 
@@ -49,25 +49,25 @@ STYLESHEET: Final = f"""\
 :root {{ color-scheme: light dark; {_tokens(LIGHT)} }}
 @media (prefers-color-scheme: dark) {{ :root {{ {_tokens(DARK)} }} }}
 * {{ box-sizing: border-box; }}
-body {{ margin: 0; background: var(--app); color: var(--ink); font: 16px/1.5 system-ui, sans-serif; }}
-a {{ color: var(--accent); }}
-:focus-visible {{ outline: 2px solid var(--accent); outline-offset: 2px; }}
+body {{ margin: 0; background: var(--bg); color: var(--text); font: 16px/1.5 system-ui, sans-serif; }}
+a {{ color: var(--accent-text); }}
+:focus-visible {{ outline: 2px solid var(--accent-text); outline-offset: 2px; }}
 code, pre {{ font-family: ui-monospace, monospace; font-size: .9em; }}
 .brand {{ display: flex; align-items: center; height: 44px; padding: 0 12px; font-size: 14px; font-weight: 600;
-  background: var(--app-side); border-bottom: 1px solid var(--line); }}
+  background: var(--bg-side); border-bottom: 1px solid var(--border); }}
 .brand a {{ color: inherit; text-decoration: none; }}
 main {{ max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }}
-.notice {{ max-width: 34rem; margin-top: 12vh; font-size: 14px; color: var(--ink-dull); }}
-.notice h1 {{ margin: 0 0 .75rem; font-size: 18px; color: var(--ink); }}
+.notice {{ max-width: 34rem; margin-top: 12vh; font-size: 14px; color: var(--text-2); }}
+.notice h1 {{ margin: 0 0 .75rem; font-size: 18px; color: var(--text); }}
 .notice p {{ margin: .75rem 0; overflow-wrap: anywhere; }}
-.notice code {{ padding: 1px 6px; border-radius: 4px; background: var(--quiet-back); color: var(--ink); }}
-.notice pre {{ margin: .75rem 0; padding: .5rem .75rem; border: 1px solid var(--line); border-radius: 6px;
-  background: var(--app-side); color: var(--ink); white-space: pre-wrap; }}
-h2 {{ margin-top: 2.5rem; border-bottom: 1px solid var(--line); }}
+.notice code {{ padding: 1px 6px; border-radius: 4px; background: var(--n-4); color: var(--text); }}
+.notice pre {{ margin: .75rem 0; padding: .5rem .75rem; border: 1px solid var(--border); border-radius: 6px;
+  background: var(--bg-side); color: var(--text); white-space: pre-wrap; }}
+h2 {{ margin-top: 2.5rem; border-bottom: 1px solid var(--border); }}
 h3 code {{ font-size: 1.05rem; }}
 table {{ border-collapse: collapse; width: 100%; margin: .5rem 0 1rem; }}
-th, td {{ text-align: left; vertical-align: top; padding: .3rem .6rem; border: 1px solid var(--line); }}
-th {{ background: var(--quiet-back); }}
+th, td {{ text-align: left; vertical-align: top; padding: .3rem .6rem; border: 1px solid var(--border); }}
+th {{ background: var(--n-4); }}
 """
 
 

@@ -132,7 +132,7 @@ def _headline(event: Event) -> Iterator[ExportItem]:
             yield _item("step", f"{name} → run {event.child_run_id}" if event.child_run_id else name)
         case StepCompleted() | CallCompleted() as step:
             if step.error:
-                yield _item("error", step.name, step.error)
+                yield _item("error", step.name, "\n".join(filter(None, [step.error, step.traceback])))
         case ToolCall() as call:
             yield _item("tool", call.name, _json(call.input))
         case ToolResult() as result:

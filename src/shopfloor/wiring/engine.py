@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Callable, Collection
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from shopfloor.adapters.local import LocalHost, LocalProcesses
-from shopfloor.ports import Offers
+from shopfloor.ports import HostOffer, Offers, disable_providers
 from shopfloor.wiring.plugins import list_plugins, local_plugins
 from shopfloor.wiring.providers import LocalOffer
 from shopfloor.wiring.settings import WorkerSettings
@@ -77,12 +79,18 @@ async def local_engine(
             )
             parts = (own.id, backend, catalog, models, agents)
             offer = LocalOffer(workers.labels, os.environ, find_disabled)
+
+            def all_offers() -> Sequence[HostOffer]:
+                own_offer = replace(offer(), is_draining=engine.scheduler.is_draining)
+                return [own_offer, *disable_providers(other_offers(), own_offer.disabled)]
+
             # A process that claims no queued runs is no host for the requests of others.
             is_host = policy in (None, ClaimPolicy.QUEUED)
-            offers: Offers = (lambda: (offer(), *other_offers())) if is_host else other_offers
+            offers = all_offers if is_host else other_offers
+            engine = assemble(
+                *parts, plugins=plugins, cwd=cwd, policy=policy, slots=slots, offer=offer, offers=offers, **limits
+            )
             try:
-                yield assemble(
-                    *parts, plugins=plugins, cwd=cwd, policy=policy, slots=slots, offer=offer, offers=offers, **limits
-                )
+                yield engine
             finally:
                 await models.aclose()

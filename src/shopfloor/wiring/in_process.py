@@ -10,7 +10,7 @@ import anyio
 
 from shopfloor.errors import UnsupportedOption
 from shopfloor.log import Masking
-from shopfloor.ports import HostOffer
+from shopfloor.ports import HostOffer, disable_providers
 from shopfloor.record import Storage, require_private_folder
 from shopfloor.wiring.engine import local_engine
 from shopfloor.wiring.settings import WorkerSettings
@@ -115,7 +115,9 @@ async def _live_offers(backend: StorageBackend) -> list[HostOffer]:
     """Return what the running hosts of the storage offer, for the reasons why queued runs wait."""
     from shopfloor.fleet import live_offers
 
-    return await live_offers(await backend.host_registry.all(), backend.hosts)
+    offers = await live_offers(await backend.host_registry.all(), backend.hosts)
+    providers = (await backend.provider_health.read()).values()
+    return disable_providers(offers, (record.name for record in providers if record.disabled is not None))
 
 
 async def _update_rows(backend: StorageBackend) -> None:

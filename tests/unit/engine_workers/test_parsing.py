@@ -211,7 +211,7 @@ def test_the_segment_of_a_step_is_the_slug_of_its_name(name, segment):
         (
             "descripton: x\nsteps:" + THREAD,
             [
-                "worker.yaml:1: a worker has no field `descripton`; did you mean `description`? There are `name`, `description`, `input`, `variables`, `tools`, `memory`, `requires`, `kinds`, `steps`, `output`"
+                "worker.yaml:1: a worker has no field `descripton`; did you mean `description`? There are `name`, `description`, `input`, `variables`, `tools`, `memory`, `approve`, `approveTimeout`, `requires`, `kinds`, `steps`, `output`"
             ],
         ),
         ("name: 3\nsteps:" + THREAD, ["worker.yaml:1: `name` must be text or nothing, got a whole number"]),

@@ -2496,6 +2496,7 @@ export interface components {
             retryable?: boolean;
             retry_after?: number;
             hint?: string;
+            traceback?: string;
         };
         /**
          * Usage
@@ -2585,6 +2586,8 @@ export interface components {
             error_code?: string | null;
             /** @default null */
             error_hint?: string | null;
+            /** @default null */
+            traceback?: string | null;
             /** @default null */
             retryable?: boolean | null;
             /** @default null */
@@ -2685,6 +2688,8 @@ export interface components {
             /** @default null */
             error_hint?: string | null;
             /** @default null */
+            traceback?: string | null;
+            /** @default null */
             retryable?: boolean | null;
             /** @default null */
             decision?: components["schemas"]["FailureDecision"] | null;
@@ -2730,7 +2735,7 @@ export interface components {
         };
         /**
          * TextBlock
-         * @description Plain text: a message of an agent, or the output of a command.
+         * @description Plain text: a message of an agent, or the output of a command or of a worker's code.
          */
         TextBlock: {
             /** @enum {unknown} */

@@ -86,8 +86,8 @@ class LocalMachine:
         self._folder = folder
         """A folder on the disk that is measured."""
         self._started = time.monotonic()
-        self._cpu_seconds = (0.0, 0.0)
-        """The busy and the total time of the processors at the last measurement."""
+        self._processor_times: tuple[float, float] | None = None
+        """The busy and the total time of all processors at the last measurement."""
 
     @property
     def hostname(self) -> str:
@@ -101,8 +101,8 @@ class LocalMachine:
         """Return the resources that this process may use."""
         import psutil
 
-        # The first call only begins the measurement; without it, the first usage would be that since the boot.
-        self._measure_cpu()
+        # The first call only begins the measurement; without it, the first usage would be 0.
+        self._measure_processors()
         memory = min(psutil.virtual_memory().total, _number(read_file(_CGROUP_MEMORY)))
         return HostResources(
             cpu_cores=usable_cores(len(os.sched_getaffinity(0)), read_file(_CGROUP_CPU)),
@@ -116,25 +116,27 @@ class LocalMachine:
         import psutil
 
         return HostMetrics(
-            cpu_percent=self._measure_cpu(),
+            cpu_percent=self._measure_processors(),
             memory_percent=_percent(psutil.virtual_memory().percent),
             disk_percent=_percent(psutil.disk_usage(str(self._folder)).percent),
             uptime_seconds=round(time.monotonic() - self._started, 3),
         )
 
-    def _measure_cpu(self) -> float:
+    def _measure_processors(self) -> float:
         """Return how busy the processors were since the last call, in percent.
 
-        Not `psutil.cpu_percent`, which remembers the last call of each thread: every measurement may be in another one.
+        Not `psutil.cpu_percent`: it remembers its last call per thread, and returns 0 in a thread that is new.
         """
         import psutil
 
-        times = psutil.cpu_times()
-        total = sum(times[:8])
-        busy = total - times.idle - getattr(times, "iowait", 0.0)
-        busy_before, total_before = self._cpu_seconds
-        self._cpu_seconds = (busy, total)
-        return round(_percent(100 * (busy - busy_before) / (total - total_before)), 1) if total > total_before else 0.0
+        times = psutil.cpu_times()._asdict()
+        # On Linux the time of guests is part of the time of the users.
+        total = sum(times.values()) - times.get("guest", 0.0) - times.get("guest_nice", 0.0)
+        busy = total - times["idle"] - times.get("iowait", 0.0)
+        previous, self._processor_times = self._processor_times, (busy, total)
+        if previous is None or total <= previous[1]:
+            return 0.0
+        return _percent(round((busy - previous[0]) / (total - previous[1]) * 100, 1))
 
 
 def usable_cores(count: int, cpu_max: str | None) -> int:

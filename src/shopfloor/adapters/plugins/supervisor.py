@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import secrets
+import socket
 import sys
 from collections import deque
 from collections.abc import Sequence
@@ -154,6 +155,9 @@ class Supervisor:
     async def _run_once(self) -> str:
         """Run the process once, on the first port that is free. Return why it ended."""
         for port in random.sample(PLUGIN_PORTS, PLUGIN_PORT_TRIES):
+            if _is_taken(port):
+                # Otherwise the handshake could reach the other program, before the plugin finds the port taken.
+                continue
             try:
                 return await self._run_on(port)
             except _PortTaken:
@@ -217,3 +221,14 @@ class Supervisor:
         self._status, self._error = status, error
         changed, self._changed = self._changed, anyio.Event()
         changed.set()
+
+
+def _is_taken(port: int) -> bool:
+    """Return whether another program listens at this port."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return True
+    return False

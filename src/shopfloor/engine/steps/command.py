@@ -115,7 +115,7 @@ class CommandStepRunner:
         reason = failure_reason(ended)
         if reason is not None and not self._allow_failure:
             step_try.result = msgspec.structs.replace(step_try.result, failure_reason=reason)
-            raise command_failed(reason)
+            raise command_failed(step_try.name, self._command.line, reason)
         return step_try.result
 
     def _step_result(self, step_key: StepKey, ended: Exit | None) -> StepResult:

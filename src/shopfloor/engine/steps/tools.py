@@ -15,10 +15,11 @@ import msgspec
 from shopfloor.engine.approvals import ApprovalGate, step_call_key
 from shopfloor.engine.attempt import Attempt
 from shopfloor.engine.awaited_calls import wait_for_answer
-from shopfloor.engine.error_mapping import CANCELLATION_EXCEPTIONS, as_run_failed
+from shopfloor.engine.error_mapping import CANCELLATION_EXCEPTIONS, as_run_failed, format_worker_traceback
 from shopfloor.engine.replay_state import StepKey
 from shopfloor.engine.steps.builtin_tools import ASK, BUILTIN_TOOLS
 from shopfloor.engine.steps.tool_definitions import Tool, ToolContext
+from shopfloor.engine.worker_output import capture_output
 from shopfloor.errors import OutcomeUnknown, StepFailed
 from shopfloor.limits import TOOL_OUTPUT_BYTES
 from shopfloor.log import Awaits, ToolCall, ToolResult, ToolUseBlock, format_timestamp
@@ -143,11 +144,15 @@ class Tools:
             try:
                 async with attempt.hold_slot():
                     context = (ToolContext(attempt, self._blobs),) if tool.needs_context else ()
-                    output = to_json_value(await call_function(tool.handler, *context, use.tool_input))
+                    with capture_output(attempt, step_key):
+                        output = to_json_value(await call_function(tool.handler, *context, use.tool_input))
             except CANCELLATION_EXCEPTIONS:
                 raise
             except BaseException as raised:  # noqa: BLE001 - any exception of the tool is its result
-                error = as_run_failed(raised).message
+                failure = as_run_failed(raised)
+                error = failure.message
+                if (traceback := format_worker_traceback(failure)) is not None:
+                    attempt.output.add(step_key, "stderr", f"{traceback}\n", attempt.mask)
         result = ToolResult(
             name=use.tool_name,
             call_id=use.tool_id,

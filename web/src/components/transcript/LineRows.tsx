@@ -48,7 +48,7 @@ function LineBody({ event, bodyOf }: Pick<LineProps, "event" | "bodyOf">) {
   const full = useFullEvent(event, true);
   return (
     <div className="ml-[26px] rounded-2 bg-bg-sunken px-3 py-1.5">
-      <Text text={asText(bodyOf(full.event))} language="javascript" />
+      <Text text={asText(bodyOf(full.event))} language={tracebackOf(full.event) ? null : "javascript"} />
       <TruncationNotice full={full} />
     </div>
   );
@@ -95,8 +95,16 @@ export function Step({ row, open }: { row: StepRow; open: boolean }) {
 const iconOf = (kind: string, hasEnded: boolean): IconName =>
   hasEnded ? "done" : kind === "command" ? "term" : "dots";
 
-/** Return the result of a step or run, without an exit code of 0. */
+/** Return the traceback of an exception in the code of a worker. */
+function tracebackOf({ payload }: LogEvent): string | undefined {
+  if ("traceback" in payload) return payload.traceback ?? undefined;
+  return "status" in payload ? payload.error?.traceback : undefined;
+}
+
+/** Return the traceback or the result of a step or run, without an exit code of 0. */
 function resultOf(event: LogEvent): unknown {
+  const traceback = tracebackOf(event);
+  if (traceback) return traceback;
   const result = "result" in event.payload ? event.payload.result : null;
   if (!isRecord(result)) return result;
   const { exit_code: code, ...rest } = result;
