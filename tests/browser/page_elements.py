@@ -77,5 +77,11 @@ def set_filter(page: Page, name: str, *, label: str | None = None, value: str | 
     page.keyboard.press("Escape")
 
 
+def run_action(page: Page, name: str) -> Locator:
+    """Open the menu of the selected run, and return one of its items."""
+    button(page, "Rerun").click()
+    return page.get_by_role("menuitem", name=name, exact=True)
+
+
 def button(page: Page, name: str) -> Locator:
     return page.get_by_role("button", name=name, exact=True)

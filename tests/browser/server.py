@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import quote
 
 import httpx
 from tests.browser.workers import write_workers
@@ -104,6 +107,9 @@ class Server:
         assert answer.status_code == 200, answer.text
         return answer.json()["run_id"]
 
+    def first_event(self, run_id: str) -> dict[str, Any]:
+        return json.loads(self.log(run_id).split(b"\n")[0])
+
     def wait_for_status(self, run_id: str, *statuses: str, seconds: float = TIMEOUT_SECONDS) -> dict[str, Any]:
         """Wait until the run has one of these statuses, and return its details."""
         seen: list[dict[str, Any]] = []
@@ -119,6 +125,12 @@ class Server:
 
     # Commands in other terminals
 
+    def viewer_login(self, path: str = "/") -> str:
+        """Return a link that logs in a new viewer."""
+        words = (SHOPFLOOR, "tokens", "new", f"reader-{secrets.token_hex(4)}", "--role", "viewer")
+        made = subprocess.run(words, env=self.env, check=True, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
+        return f"{self.url}/login?token={made.stdout.strip().splitlines()[-1].split()[-1]}&next={quote(path)}"
+
     def command(self, line: str, *words: str) -> str:
         """Run `shopfloor run --command` to its end, and return the id of the run."""
         done = subprocess.run(
@@ -130,7 +142,7 @@ class Server:
             timeout=TIMEOUT_SECONDS,
             check=False,
         )
-        run_id = self.storage.find(done.stderr.split()[-1])
+        run_id = self.storage.find(done.stderr.split()[-1].rsplit("/", 1)[-1])
         self.wait_for_status(run_id, *ENDED)
         return run_id
 

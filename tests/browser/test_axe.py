@@ -16,6 +16,7 @@ from tests.browser.page_elements import (
     pill,
     result,
     row,
+    run_action,
     run_list,
     search,
     selected,
@@ -83,7 +84,9 @@ def test_a_run_that_has_ended(tabs: Tabs, recorded_runs: RecordedRuns, colors: s
     check(page, "an event, and the end of what a command printed")
     timeline(page).locator("[data-bar]").first.focus()
     check(page, "a bar that has the focus")
-    button(page, "Delete").click()
+    delete = run_action(page, "Delete…")
+    check(page, "the menu of the run")
+    delete.click()
     expect(page.get_by_role("dialog")).to_be_visible()
     check(page, "whether to delete")
     for run_id in (

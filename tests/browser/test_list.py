@@ -8,7 +8,18 @@ import pytest
 from playwright.sync_api import expect
 from tests.browser.colors import background, color_name, contrast, rgb
 from tests.browser.conftest import RecordedRuns
-from tests.browser.page_elements import button, card, cards, pill, run_list, search, selected, set_filter, task
+from tests.browser.page_elements import (
+    button,
+    card,
+    cards,
+    pill,
+    run_action,
+    run_list,
+    search,
+    selected,
+    set_filter,
+    task,
+)
 from tests.browser.server import Server
 from tests.browser.tabs import Tabs
 
@@ -306,7 +317,7 @@ def test_a_run_that_is_deleted_in_one_tab_disappears_in_the_others(tabs: Tabs, s
     expect(card(there, deleted)).to_be_visible()
     button(here, "Pin").click()
     expect(button(there, "Unpin")).to_be_visible()
-    button(here, "Delete").click()
+    run_action(here, "Delete…").click()
     here.get_by_role("button", name="Delete permanently").click()
     expect(here.get_by_text("Select a worker to view details")).to_be_visible()
     expect(selected(there)).to_contain_text("Run not found")

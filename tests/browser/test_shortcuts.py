@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.sync_api import Page, Route, expect
 from tests.browser.conftest import RecordedRuns
-from tests.browser.page_elements import button, cards, region, row, transcript
+from tests.browser.page_elements import button, cards, region, row, run_action, transcript
 from tests.browser.server import Server
 from tests.browser.tabs import Tabs
 
@@ -109,9 +109,9 @@ def test_a_dialog_takes_every_key_also_where_nothing_in_it_has_the_focus(page: P
     for opener, name in (
         ("Keyboard shortcuts", "Keyboard shortcuts"),
         ("New run", "New run"),
-        ("Delete", "Delete this run?"),
+        ("Delete…", "Delete this run?"),
     ):
-        button(page, opener).click()
+        (run_action if opener.startswith("Delete") else button)(page, opener).click()
         page.get_by_role("dialog", name=name).get_by_role("heading").first.click()
         assert ignores_shortcuts(page)
         page.keyboard.press("Escape")

@@ -2,7 +2,7 @@
  * Keyboard shortcuts. A shortcut belongs to a zone: `list` and `detail` shortcuts work while that column is active,
  * `page` shortcuts everywhere. While a field has the focus or a dialog is open, no shortcut fires.
  */
-import { useEffect, useRef } from "react";
+import { useEffect, useLayoutEffect, useRef } from "react";
 
 export type Zone = "list" | "detail" | "page";
 type Handlers = Record<string, (event: KeyboardEvent) => void>;
@@ -31,7 +31,8 @@ export function watchZone(onZone: (zone: Exclude<Zone, "page">) => void): () => 
 /** Register shortcuts while the component is mounted: `{ j: …, gg: …, "?": …, Escape: … }`. */
 export function useShortcuts(zone: Zone, handlers: Handlers): void {
   const handlersRef = useRef(handlers);
-  useEffect(() => {
+  // In the same frame: a key that follows at once acts on what the user sees.
+  useLayoutEffect(() => {
     handlersRef.current = handlers;
   });
   useEffect(() => {

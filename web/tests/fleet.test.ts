@@ -23,7 +23,7 @@ const at = (seconds: number) => new Date(NOW + seconds * 1000).toISOString();
 const run = (status: HostRun["status"], run_id: string = status): HostRun => ({
   run_id,
   worker: "repair",
-  task: null,
+  task: "Repair the fence",
   status,
   started_at: at(-60),
   progress: null,

@@ -28,6 +28,8 @@ const day = (name: string, model: Record<string, number>, fields: Partial<StatsD
   runs: 3,
   failed: 1,
   cost_usd: Object.values(model).reduce((sum, usd) => sum + usd, 0),
+  tokens: 0,
+  unpriced_tokens: 0,
   by: { model, provider: {}, worker: {} },
   ...fields,
 });

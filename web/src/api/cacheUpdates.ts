@@ -3,7 +3,7 @@ import type { Query, QueryClient } from "@tanstack/react-query";
 import { Problem } from "./http";
 import { type MergedPages, type Pages, mergeRows, withoutRuns } from "./runPages";
 import type { RunFilter } from "./requests";
-import type { LogEvent, Run, RunDetail } from "./types";
+import type { LogEvent, Run, RunDetail, WaitingList } from "./types";
 
 /** How soon a list is fetched again when a changed row leaves its total or order unknown; a search waits longer. */
 const REFETCH_MS = 5_000;
@@ -20,6 +20,18 @@ export function patchRuns(queries: QueryClient, changed: readonly Run[]): void {
     refetchAncestors(queries, run);
   }
   refetchCountsSoon(queries);
+  refetchWaiting(
+    queries,
+    (id) => newest.has(id),
+    changed.some(({ status }) => status === "waiting"),
+  );
+}
+
+/** Fetch again what waits for a person, if one of the changed runs waits or has waited. */
+function refetchWaiting(queries: QueryClient, isChanged: (runId: string) => boolean, isWaiting = false): void {
+  const known = queries.getQueryData<WaitingList>(["waiting"]);
+  if (isWaiting || known?.items.some(({ run_id }) => isChanged(run_id)))
+    void queries.invalidateQueries({ queryKey: ["waiting"] });
 }
 
 /** How soon the numbers of runs are counted again after a row changed. */
@@ -39,6 +51,7 @@ function refetchCountsSoon(queries: QueryClient): void {
 export function removeRuns(queries: QueryClient, deletedIds: readonly string[]): void {
   const ids = new Set(deletedIds);
   refetchCountsSoon(queries);
+  refetchWaiting(queries, (id) => ids.has(id));
   for (const query of queries.getQueryCache().findAll({ queryKey: ["runs"] })) {
     updateList(queries, query, (pages) => ({ pages: withoutRuns(pages, ids), needsRefetch: false }));
   }

@@ -5,8 +5,7 @@
 import { useEffect, useState } from "react";
 import { withVisibleControls } from "@/views/deceptiveText";
 import { parseJson } from "@/views/json";
-import { request } from "./fleet";
-import { Problem, problemOf } from "./http";
+import { client, dataOf, Problem, problemOf } from "./http";
 
 export type EventStream = "agent" | "worker" | "provider";
 
@@ -70,10 +69,12 @@ class EventFeed {
 
   async #load(): Promise<void> {
     try {
-      const page = await request<{ events: Raw[]; cursor: string }>("GET", "/api/events", {
-        query: { stream: this.stream, limit: FIRST_PAGE },
-        signal: this.#abort.signal,
-      });
+      const page = await dataOf(
+        client.GET("/api/events", {
+          params: { query: { ...(this.stream && { stream: this.stream }), limit: FIRST_PAGE } },
+          signal: this.#abort.signal,
+        }),
+      );
       this.#cursor = page.cursor;
       const events = page.events.map((event) => ({ ...event, key: ++this.#key })).reverse();
       this.#set({ events, isTruncated: events.length === FIRST_PAGE, error: null });

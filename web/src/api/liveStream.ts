@@ -130,7 +130,9 @@ export class LiveStream {
     this.#setConnection("live");
     // Refetch what may have changed while the page was not connected, even for the moment of a reconnect.
     if (wasLost) void this.queries.invalidateQueries();
-    else for (const kind of ["runs", "run", "counts"]) void this.queries.invalidateQueries({ queryKey: [kind] });
+    else
+      for (const kind of ["runs", "run", "counts", "waiting"])
+        void this.queries.invalidateQueries({ queryKey: [kind] });
   }
 
   #onFailure(source: EventSource, delayMs = RETRY_MS[Math.min(this.#failures, RETRY_MS.length - 1)]): void {

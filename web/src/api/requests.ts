@@ -113,6 +113,12 @@ export const runQuery = (id: string) =>
       ),
   });
 
+/** What waits for a person, in all runs: questions, approvals and tools of clients. The longest wait is first. */
+export const waitingQuery = queryOptions({
+  queryKey: ["waiting"],
+  queryFn: ({ signal }) => dataOf(client.GET("/api/waiting", { signal })),
+});
+
 export interface Timeline {
   readonly rows: readonly TimelineRow[];
   /** Whether there are later rows; a refetch continues from here. */
@@ -248,9 +254,12 @@ export const deleteRun = (id: string) =>
 /** The address of a run's artifact, as a download. */
 export const artifactUrl = (id: string, name: string) => `/api/runs/${id}/artifacts/${encodeURIComponent(name)}`;
 
+/** The address of a run as a document, as a download. */
+export const exportUrl = (id: string, format: "md" | "html") => `/api/runs/${id}/export?format=${format}`;
+
 export const logUrl = (id: string) => `/api/runs/${id}/log.jsonl`;
 
 /** Leave out undefined values, so that they are not sent. */
-function withoutUndefined<T extends object>(params: T): { [K in keyof T]: Exclude<T[K], undefined> } {
+export function withoutUndefined<T extends object>(params: T): { [K in keyof T]: Exclude<T[K], undefined> } {
   return Object.fromEntries(Object.entries(params).filter(([, value]) => value !== undefined)) as never;
 }

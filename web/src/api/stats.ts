@@ -2,58 +2,8 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { rangeStart } from "@/views/overview";
 import type { Range } from "@/views/overviewParameters";
-import { request } from "./fleet";
-import type { RunFilter } from "./requests";
-import type { Status } from "./types";
-
-export interface StatsDay {
-  /** The calendar day in the time zone of the request, such as `2026-11-06`. */
-  day: string;
-  runs: number;
-  failed: number;
-  cost_usd: number;
-  by: Record<"model" | "provider" | "worker", Record<string, number>>;
-}
-
-export interface FailureGroup {
-  code: string;
-  message: string;
-  total: number;
-  workers: string[];
-  last_at: string;
-  per_day: number[];
-}
-
-export interface RankedRun {
-  run_id: string;
-  title: string;
-  worker: string;
-  status: Status;
-  cost_usd: number | null;
-  duration_ms: number | null;
-}
-
-export interface Stats {
-  range: { since: string; until: string; tz: string };
-  tiles: {
-    running: number;
-    queued: number;
-    oldest_queued_at: string | null;
-    waiting: number;
-    longest_waiting_since: string | null;
-    failed_today: number;
-    ended_today: number;
-    failed_percent_range: number | null;
-    spent_today_usd: number;
-    unpriced_today: number;
-  };
-  days: StatsDay[];
-  totals: { runs: number; failed: number; cost_usd: number; tokens: number };
-  tools: { name: string; calls: number; failed: number }[];
-  failures: FailureGroup[];
-  costliest: RankedRun[];
-  slowest: RankedRun[];
-}
+import { client, dataOf } from "./http";
+import { type RunFilter, withoutUndefined } from "./requests";
 
 /** How often the overview is requested while it is shown. */
 const STATS_POLL_MS = 5_000;
@@ -63,22 +13,26 @@ export const statsQuery = (filter: RunFilter, range: Range) =>
   queryOptions({
     queryKey: ["stats", filter, range],
     queryFn: ({ signal }) =>
-      request<Stats>("GET", "/api/stats", {
-        query: {
-          agent_id: filter.owner,
-          q: filter.q || undefined,
-          status: filter.status,
-          worker: filter.worker,
-          channel_id: filter.channel,
-          model: filter.model,
-          provider: filter.provider,
-          error: filter.error,
-          since: filter.since ?? rangeStart(range, Date.now()),
-          until: filter.until,
-          tz: Intl.DateTimeFormat().resolvedOptions().timeZone,
-        },
-        signal,
-      }),
+      dataOf(
+        client.GET("/api/stats", {
+          params: {
+            query: withoutUndefined({
+              agent_id: filter.owner,
+              q: filter.q || undefined,
+              status: filter.status,
+              worker: filter.worker,
+              channel_id: filter.channel,
+              model: filter.model,
+              provider: filter.provider,
+              error: filter.error,
+              since: filter.since ?? rangeStart(range, Date.now()),
+              until: filter.until,
+              tz: Intl.DateTimeFormat().resolvedOptions().timeZone,
+            }),
+          },
+          signal,
+        }),
+      ),
     refetchInterval: STATS_POLL_MS,
     placeholderData: keepPreviousData,
     staleTime: 0,

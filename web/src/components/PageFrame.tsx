@@ -1,12 +1,14 @@
-import { Outlet, useNavigate, useParams, useSearch } from "@tanstack/react-router";
+import { Outlet, useLocation, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 import { NewRunDialog } from "@/components/dispatch/NewRunDialog";
 import { rememberWorker } from "@/components/dispatch/WorkerSelect";
+import { useAttention } from "@/components/needsyou/useAttention";
 import { HelpDialog } from "@/components/HelpDialog";
 import { PluginsDialog } from "@/components/plugins/PluginsDialog";
 import { TabBar, TopBar } from "@/components/TopBar";
 import { buttonClass } from "@/components/ui/Button";
 import { enterZone, useShortcuts } from "@/shortcuts";
+import { useCanAct } from "@/useCanAct";
 import { ALL_OWNERS, paramsOf, selectRun, withChange } from "@/views/addressParameters";
 
 /** What all pages share: the top bar, the dialogs, and the keys that work everywhere. */
@@ -16,13 +18,18 @@ export function PageFrame() {
   const { worker: selectedId } = useSearch({ strict: false });
   const [openDialog, setOpenDialog] = useState<"help" | "dispatch" | "plugins" | null>(null);
   const close = () => setOpenDialog(null);
+  const isFleet = useLocation({ select: ({ pathname }) => pathname === "/fleet" });
+  const canAct = useCanAct();
+  useAttention();
   useShortcuts("page", {
     "?": () => setOpenDialog("help"),
-    n: () => setOpenDialog("dispatch"),
+    ...(canAct && { n: () => setOpenDialog("dispatch") }),
     p: () => setOpenDialog("plugins"),
     go: () => void navigate({ to: "/" }),
     gr: () => void navigate({ to: "/agents/$agentId/workers", params: { agentId: ALL_OWNERS } }),
     gf: () => void navigate({ to: "/fleet" }),
+    // The other pages have a list of what waits, and go there themselves.
+    ...(isFleet && { w: () => void navigate({ to: "/" }) }),
   });
   const showRun = (runId: string) => {
     close();

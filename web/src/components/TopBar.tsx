@@ -2,9 +2,13 @@ import { Link, useParams } from "@tanstack/react-router";
 import clsx from "clsx";
 import { useEffect, useState } from "react";
 import { logOut, useConnection } from "@/api";
+import { NotificationButton } from "@/components/needsyou/NotificationButton";
+import { useWaiting } from "@/components/needsyou/useWaiting";
 import { Button } from "@/components/ui/Button";
+import { Count } from "@/components/ui/Count";
 import { Icon, type IconName } from "@/components/ui/Icon";
 import { type Theme, setTheme, useTheme } from "@/theme";
+import { useCanAct } from "@/useCanAct";
 import { ALL_OWNERS } from "@/views/addressParameters";
 
 const NEXT: Record<Theme, Theme> = { system: "light", light: "dark", dark: "system" };
@@ -20,6 +24,7 @@ export function TopBar({ onDispatch, onHelp, onPlugins }: TopBarProps) {
   const { agentId } = useParams({ strict: false });
   const owner = agentId === ALL_OWNERS ? undefined : agentId;
   const theme = useTheme();
+  const canAct = useCanAct();
   return (
     <header className="flex h-(--topbar-h) shrink-0 items-center gap-1 border-b border-border bg-bg-side pr-3 pl-3.5 max-md:pr-2">
       <Link to="/" className="flex items-center gap-2 text-14 font-semibold tracking-[-.01em]">
@@ -50,6 +55,7 @@ export function TopBar({ onDispatch, onHelp, onPlugins }: TopBarProps) {
       <Button variant="ghost" onClick={onPlugins} title="List the plugins (p)" className="max-lg:hidden">
         Plugins
       </Button>
+      <NotificationButton />
       <Button
         variant="ghost"
         onClick={() => setTheme(NEXT[theme])}
@@ -75,10 +81,12 @@ export function TopBar({ onDispatch, onHelp, onPlugins }: TopBarProps) {
       >
         <Icon name="signOut" className="text-icon" />
       </Button>
-      <Button variant="primary" onClick={onDispatch} title="Run a worker (n)" aria-label="New run" className="ml-1">
-        <Icon name="plus" className="size-3.5" />
-        <span className="max-md:hidden">New run</span>
-      </Button>
+      {canAct && (
+        <Button variant="primary" onClick={onDispatch} title="Run a worker (n)" aria-label="New run" className="ml-1">
+          <Icon name="plus" className="size-3.5" />
+          <span className="max-md:hidden">New run</span>
+        </Button>
+      )}
     </header>
   );
 }
@@ -97,6 +105,7 @@ export function TabBar() {
 
 function PageLinks({ className, hasIcons = false }: { className: string; hasIcons?: boolean }) {
   const icon = (name: IconName) => hasIcons && <Icon name={name} className="size-5" />;
+  const waiting = useWaiting().length;
   const props = { activeOptions: { exact: true, includeSearch: false }, className };
   return (
     <>
@@ -109,7 +118,17 @@ function PageLinks({ className, hasIcons = false }: { className: string; hasIcon
         className={className}
         {...(isRunsPage() && { "aria-current": "page" as const })}
       >
-        {icon("runs")}Runs
+        {hasIcons ? (
+          <span className="relative">
+            <Icon name="runs" className="size-5" />
+            {waiting > 0 && (
+              <span className="absolute -top-1 left-3 rounded-full bg-waiting px-1 text-11 leading-4 font-semibold text-bg tabular-nums">
+                <Count text={String(waiting)} />
+              </span>
+            )}
+          </span>
+        ) : null}
+        Runs
       </Link>
       <Link to="/fleet" {...props}>
         {icon("fleet")}Fleet

@@ -1,5 +1,5 @@
 /** Convert the texts typed into a form to the input of a worker. */
-import { type Field, isObject } from "@/views/schemaForm";
+import { type Field, initialText, isObject } from "@/views/schemaForm";
 
 /** The typed texts by field name. */
 export type TypedTexts = Readonly<Record<string, string>>;
@@ -21,6 +21,15 @@ export function readForm(fields: readonly Field[], texts: TypedTexts): FormValue
   }
   return { input, problems };
 }
+
+/** Return the texts of a form for an input, such as that of an earlier run. */
+export const textsOf = (fields: readonly Field[], input: Readonly<Record<string, unknown>>): TypedTexts =>
+  Object.fromEntries(
+    fields.flatMap(({ name, kind, choices }) => {
+      const value = input[name];
+      return value === undefined || value === null ? [] : [[name, initialText(kind, value, choices)]];
+    }),
+  );
 
 type ParsedField = { value: unknown } | { problem: string };
 

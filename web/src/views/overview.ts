@@ -85,7 +85,7 @@ export interface SpendChart {
 export function spendChart(days: readonly StatsDay[], by: Stack): SpendChart {
   const totals = new Map<string, number>();
   for (const day of days)
-    for (const [name, usd] of Object.entries(day.by[by])) totals.set(name, (totals.get(name) ?? 0) + usd);
+    for (const [name, usd] of Object.entries(day.by[by])) totals.set(name, (totals.get(name) ?? 0) + (usd ?? 0));
   const ranked = [...totals].filter(([, usd]) => usd > 0).sort((a, b) => b[1] - a[1] || a[0].localeCompare(b[0]));
   const own = ranked.length > SERIES ? ranked.slice(0, SERIES - 1) : ranked;
   const rest = ranked.slice(own.length).reduce((sum, [, usd]) => sum + usd, 0);
@@ -103,7 +103,7 @@ export function spendChart(days: readonly StatsDay[], by: Stack): SpendChart {
 function dayBar(day: StatsDay, by: Stack, series: readonly Series[]): DayBar {
   const own = new Set(series.filter(({ isRest }) => !isRest).map(({ name }) => name));
   const entries = Object.entries(day.by[by]);
-  const rest = entries.reduce((sum, [name, usd]) => (own.has(name) ? sum : sum + usd), 0);
+  const rest = entries.reduce((sum, [name, usd]) => (own.has(name) ? sum : sum + (usd ?? 0)), 0);
   const parts = series
     .map((each) => ({ series: each, value: each.isRest ? rest : (day.by[by][each.name] ?? 0) }))
     .filter(({ value }) => value > 0);
@@ -149,7 +149,7 @@ export function tileTexts({ tiles, days }: Stats, now: number): TileTexts {
     at === null ? "" : `${before} ${formatShort(Math.max(0, now - Date.parse(at)))}`;
   const percent = (share: number) => `${Number(share.toFixed(1))} %`;
   const today = tiles.ended_today ? percent((100 * tiles.failed_today) / tiles.ended_today) : null;
-  const average = days.length ? days.reduce((sum, { cost_usd: usd }) => sum + usd, 0) / days.length : 0;
+  const average = days.length ? days.reduce((sum, { cost_usd: usd }) => sum + (usd ?? 0), 0) / days.length : 0;
   const joined = (...parts: (string | false | null)[]) => parts.filter(Boolean).join(", ");
   return {
     running: tiles.queued

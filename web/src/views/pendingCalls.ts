@@ -59,6 +59,17 @@ export function optionsOf(input: unknown): readonly Option[] {
   return Array.isArray(text) ? text.filter(isOption) : [];
 }
 
+const APPROVAL_LABELS: Record<string, string> = {
+  approve: "Approve once",
+  "approve for this run": "For this run",
+  "always approve": "Always",
+  deny: "Deny",
+};
+
+/** Return the text of the button for an offered answer. */
+export const optionLabel = (kind: string, option: string) =>
+  kind === "approval" ? (APPROVAL_LABELS[option] ?? option) : option;
+
 /** Whether an answer of this kind is text, never JSON. */
 const isTextKind = (kind: string) => kind === "question" || kind === "approval";
 

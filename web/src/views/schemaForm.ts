@@ -116,7 +116,8 @@ function isProse(name: string, schema: Schema): boolean {
   );
 }
 
-function initialText(kind: FieldKind, value: unknown, choices: readonly unknown[]): string {
+/** Return a value as the text of its field. */
+export function initialText(kind: FieldKind, value: unknown, choices: readonly unknown[]): string {
   if (kind === "choice") {
     const index = choices.findIndex((alternative) => JSON.stringify(alternative) === JSON.stringify(value));
     return index < 0 ? "" : String(index);

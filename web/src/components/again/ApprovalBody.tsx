@@ -1,28 +1,23 @@
-import clsx from "clsx";
+import { FileDiffs } from "@/components/transcript/FileDiffs";
 import { approvalOf } from "@/views/pendingCalls";
+import { parseUnifiedDiff } from "@/views/diff";
 
 /** What would be done if the user approves: the command, path or input, and the difference that an edit makes. */
 export function ApprovalBody({ input }: { input: unknown }) {
   const { detail, diff } = approvalOf(input);
   return (
-    <div className="flex flex-col gap-1">
-      <pre className="max-h-48 overflow-auto rounded border border-line bg-app px-2 py-1 font-mono text-xs [overflow-wrap:anywhere] whitespace-pre-wrap">
-        {detail}
-      </pre>
-      {diff !== null && (
+    <div className="overflow-hidden rounded-2 border border-border bg-bg">
+      {diff === null ? (
         <pre
-          aria-label="Difference"
-          className="max-h-64 overflow-auto rounded border border-line bg-app px-2 py-1 font-mono text-xs"
+          tabIndex={0}
+          className="thin-scroll max-h-48 overflow-auto px-2.5 py-1.5 font-mono text-[11.5px] leading-[18px] [overflow-wrap:anywhere] whitespace-pre-wrap"
         >
-          {diff.split("\n").map((line, n) => (
-            <span
-              key={n}
-              className={clsx("block", line.startsWith("+") && "text-done", line.startsWith("-") && "text-failed")}
-            >
-              {line}
-            </span>
-          ))}
+          {detail}
         </pre>
+      ) : (
+        <div role="group" aria-label="Difference">
+          <FileDiffs files={[{ path: detail, action: "modify", lines: parseUnifiedDiff(diff) }]} />
+        </div>
       )}
     </div>
   );

@@ -10,7 +10,7 @@ export function Trail({ run }: { run: RunDetail }) {
   const { based_on: earlier, continued_by: later } = run;
   if (earlier === null && later.length === 0) return null;
   return (
-    <p className="text-xs text-ink-dull">
+    <p className="text-12 text-text-2">
       {earlier !== null && (
         <>
           {EARLIER[earlier.kind]} <RunLink id={earlier.run_id}>{earlier.run_id.slice(0, 8)}</RunLink>

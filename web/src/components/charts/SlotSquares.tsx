@@ -28,4 +28,4 @@ export function SlotSquares({ slots: { squares, hidden } }: { slots: Slots }) {
   );
 }
 
-const titleOf = ({ task, worker, status }: HostRun) => `${task ?? worker} · ${worker} · ${status}`;
+const titleOf = ({ task, worker, status }: HostRun) => `${task || worker} · ${worker} · ${status}`;

@@ -1,5 +1,5 @@
 import { useQuery, type UseQueryResult } from "@tanstack/react-query";
-import { useEffect, useState } from "react";
+import { type ReactNode, useState } from "react";
 import {
   isTransient,
   pollMs,
@@ -10,9 +10,12 @@ import {
   TIMELINE_POLL_MS,
   useConnection,
 } from "@/api";
+import { ReplyBar } from "@/components/again/ReplyBar";
+import { isAgentRun, useAgain } from "@/components/again/useAgain";
 import { Loading, EmptyState } from "@/components/ui/EmptyState";
 import { PendingCalls } from "@/components/transcript/PendingCalls";
 import { ErrorMessage } from "@/components/ui/ErrorMessage";
+import { useDocumentTitle } from "@/documentTitle";
 import { isActive, titleOf } from "@/views/detail";
 import { Header } from "./Header";
 import { BackToRuns } from "./links";
@@ -31,7 +34,7 @@ export function Detail({ runId, event }: { runId: string; event: number | undefi
     refetchInterval: ({ state }) =>
       state.data ? isActive(state.data.status) && poll : isTransient(state.error) && TIMELINE_POLL_MS,
   });
-  useTitle(query.data);
+  useDocumentTitle(query.data && titleOf(query.data));
   const lastError = useLastError(query);
   if (!query.data && !lastError) {
     return (
@@ -53,20 +56,32 @@ export function Detail({ runId, event }: { runId: string; event: number | undefi
       </div>
     );
   }
-  const isMissing = event !== undefined && !mayHaveEvent(query.data, event);
+  return (
+    <RunView
+      run={query.data}
+      event={event}
+      // The data on the page may be stale.
+      problem={query.isError && <ErrorMessage error={query.error} onRetry={() => void query.refetch()} />}
+    />
+  );
+}
+
+function RunView({ run, event, problem }: { run: RunDetail; event: number | undefined; problem: ReactNode }) {
+  const again = useAgain(run);
+  const isMissing = event !== undefined && !mayHaveEvent(run, event);
   return (
     <div className="flex min-h-0 flex-1 flex-col overflow-y-auto">
-      <Header run={query.data} />
-      {/* The data on the page may be stale. */}
-      {query.isError && <ErrorMessage error={query.error} onRetry={() => void query.refetch()} />}
-      <PendingCalls calls={query.data.awaits} runId={runId} />
-      <Notes run={query.data} />
+      <Header run={run} again={again} />
+      {problem}
+      <PendingCalls calls={run.awaits} runId={run.id} />
+      <Notes run={run} />
       {isMissing && (
         <p role="status" className="shrink-0 border-t border-border px-5 py-1.5 text-12 text-text-2">
           This run has no event {event}.
         </p>
       )}
-      <Panes run={query.data} event={isMissing ? undefined : event} />
+      <Panes run={run} event={isMissing ? undefined : event} onFork={isAgentRun(run) ? undefined : again?.fork} />
+      {again && isAgentRun(run) && <ReplyBar run={run} />}
     </div>
   );
 }
@@ -97,14 +112,4 @@ function RunNotFound() {
       <BackToRuns />
     </EmptyState>
   );
-}
-
-function useTitle(run: RunDetail | undefined): void {
-  const title = run ? titleOf(run) : "Shopfloor";
-  useEffect(() => {
-    document.title = title;
-    return () => {
-      document.title = "Shopfloor";
-    };
-  }, [title]);
 }

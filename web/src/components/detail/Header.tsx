@@ -1,6 +1,7 @@
 import clsx from "clsx";
 import { useRef, useState } from "react";
 import type { RunDetail } from "@/api";
+import type { Again } from "@/components/again/useAgain";
 import { Trail } from "@/components/again/Trail";
 import { StatusSign } from "@/components/ui/Badge";
 import { Icon } from "@/components/ui/Icon";
@@ -11,7 +12,7 @@ import { BackToRuns } from "./links";
 import { useIsOverflowing } from "./useIsOverflowing";
 
 /** The task of the run, its status, its figures, and the buttons for it. */
-export function Header({ run }: { run: RunDetail }) {
+export function Header({ run, again }: { run: RunDetail; again: Again | null }) {
   return (
     <header className="shrink-0 px-5 pt-3 max-md:px-4 max-md:pt-2">
       <div className="flex min-h-7 flex-wrap items-start gap-x-2.5">
@@ -22,7 +23,7 @@ export function Header({ run }: { run: RunDetail }) {
           <StatusSign status={run.status} />
         </span>
         <Task task={run.task || run.name} />
-        <Actions run={run} />
+        <Actions run={run} again={again} />
       </div>
       <Facts run={run} />
       <Trail run={run} />

@@ -20,11 +20,18 @@ import { ViewSync } from "./viewSync";
 
 type Tab = "transcript" | "timeline";
 
+interface PanesProps {
+  run: RunDetail;
+  event: number | undefined;
+  /** Fork the run from an event; undefined if the user may not. */
+  onFork: ((seq: number) => void) | undefined;
+}
+
 /**
  * Transcript and timeline of a run, with a line for its result above. The timeline is always at the right of the
  * transcript; where there is no room beside it, both are tabs.
  */
-export function Panes({ run, event }: { run: RunDetail; event: number | undefined }) {
+export function Panes({ run, event, onFork }: PanesProps) {
   const changeAddress = useChangeAddress();
   const { find: searchText } = useAddress();
   const isRunActive = isActive(run.status);
@@ -99,6 +106,7 @@ export function Panes({ run, event }: { run: RunDetail; event: number | undefine
               repeats={repeats}
               searchQuery={searchText}
               onEvent={onEvent}
+              onFork={onFork}
               toolbar={bar}
               sync={sync}
             />

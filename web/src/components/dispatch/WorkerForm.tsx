@@ -25,6 +25,8 @@ interface WorkerFormProps {
   isAgent: boolean;
   draft: Draft;
   onDraft: (draft: Draft) => void;
+  /** Start the run; a run that repeats another one has its folder and owner, and the form does not ask for them. */
+  start?: (request: RunRequest) => Promise<{ run_id: string }>;
   onDispatched: (runId: string) => void;
   onClose: () => void;
 }
@@ -38,6 +40,7 @@ export function WorkerForm({
   isAgent,
   draft,
   onDraft,
+  start,
   onDispatched,
   onClose,
 }: WorkerFormProps) {
@@ -53,7 +56,7 @@ export function WorkerForm({
   const [idempotencyKey] = useState(newIdempotencyKey);
   const isSentRef = useRef(false);
   const dispatchMutation = useMutation({
-    mutationFn: dispatch,
+    mutationFn: start ?? dispatch,
     onSuccess: ({ run_id }) => onDispatched(run_id),
     onError: () => void (isSentRef.current = false),
   });
@@ -82,37 +85,46 @@ export function WorkerForm({
           onType={(name, text) => onDraft({ ...draft, texts: { ...texts, [name]: text } })}
         />
       )}
-      <details open={isMoreOpen || (wasSubmitted && foldedFields.some(({ name }) => problems[name] !== undefined))}>
-        <summary className="cursor-pointer text-12 font-medium text-text-2">
-          {foldedFields.length > 0 ? "Options" : "More"}
-          <span className="ml-2 font-normal text-text-3">
-            {[...foldedFields.map(({ label }) => label.toLowerCase()), "working folder", "owner"].join(", ")}
-          </span>
-        </summary>
-        <div className="mt-3 flex flex-col gap-4">
-          {foldedFields.length > 0 && (
-            <Fields
-              fields={foldedFields}
-              texts={texts}
-              problems={wasSubmitted ? problems : {}}
-              onType={(name, text) => onDraft({ ...draft, texts: { ...texts, [name]: text } })}
-            />
-          )}
-          <TextField
-            label="Working folder"
-            description="Absolute path on the server's machine. Default: the folder in which the server was started."
-            value={cwd}
-            onChange={(text) => onDraft({ ...draft, cwd: text })}
-            problem={wasSubmitted ? cwdProblem : undefined}
-          />
-          <TextField
-            label="Owner"
-            description="The owner that the run is listed under. Default: the worker."
-            value={owner}
-            onChange={(text) => onDraft({ ...draft, owner: text })}
-          />
-        </div>
-      </details>
+      {(!start || foldedFields.length > 0) && (
+        <details open={isMoreOpen || (wasSubmitted && foldedFields.some(({ name }) => problems[name] !== undefined))}>
+          <summary className="cursor-pointer text-12 font-medium text-text-2">
+            {foldedFields.length > 0 ? "Options" : "More"}
+            <span className="ml-2 font-normal text-text-3">
+              {[
+                ...foldedFields.map(({ label }) => label.toLowerCase()),
+                ...(start ? [] : ["working folder", "owner"]),
+              ].join(", ")}
+            </span>
+          </summary>
+          <div className="mt-3 flex flex-col gap-4">
+            {foldedFields.length > 0 && (
+              <Fields
+                fields={foldedFields}
+                texts={texts}
+                problems={wasSubmitted ? problems : {}}
+                onType={(name, text) => onDraft({ ...draft, texts: { ...texts, [name]: text } })}
+              />
+            )}
+            {!start && (
+              <>
+                <TextField
+                  label="Working folder"
+                  description="Absolute path on the server's machine. Default: the folder in which the server was started."
+                  value={cwd}
+                  onChange={(text) => onDraft({ ...draft, cwd: text })}
+                  problem={wasSubmitted ? cwdProblem : undefined}
+                />
+                <TextField
+                  label="Owner"
+                  description="The owner that the run is listed under. Default: the worker."
+                  value={owner}
+                  onChange={(text) => onDraft({ ...draft, owner: text })}
+                />
+              </>
+            )}
+          </div>
+        </details>
+      )}
       <FormFooter
         canRun={isUsable && !dispatchMutation.isPending && !dispatchMutation.isSuccess}
         isStarting={dispatchMutation.isPending}

@@ -1,14 +1,15 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import clsx from "clsx";
 import { Fragment, useState } from "react";
-import { drainHost, type Host, hostsQuery, undrainHost } from "@/api";
+import { drainHost, type Host, hostsQuery, type Status, undrainHost } from "@/api";
 import { ErrorLine, SkeletonRows } from "@/components/charts/ErrorLine";
 import { Meter } from "@/components/charts/Meter";
 import { RunLink } from "@/components/charts/RunLink";
 import { SlotSquares } from "@/components/charts/SlotSquares";
 import { Sparkline } from "@/components/charts/Sparkline";
 import { useRoving } from "@/components/charts/useRoving";
-import { useCanAct } from "@/components/fleet/useCanAct";
+import { useCanAct } from "@/useCanAct";
+import { StatusIcon } from "@/components/ui/Badge";
 import { Button } from "@/components/ui/Button";
 import { Icon, type IconName } from "@/components/ui/Icon";
 import { useNow } from "@/components/ui/Time";
@@ -246,12 +247,12 @@ function HostRuns({ host, roving }: { host: Host; roving: Roving }) {
           {host.runs.map((run) => (
             <li key={run.run_id}>
               <RunLink runId={run.run_id} {...roving.item(`run ${run.run_id}`)}>
-                <Icon name={run.status} label={run.status} className={`size-3.5 text-${run.status}`} />
+                <StatusIcon status={run.status as Status} className="size-3.5" />
                 <span className="cut grow">
-                  {run.task ?? run.worker} <span className="m3">· {run.worker}</span>
+                  {run.task || run.worker} <span className="m3">· {run.worker}</span>
                 </span>
-                {run.progress !== null && (
-                  <Meter label={`Progress of ${run.task ?? run.worker}`} percent={run.progress * 100} tone="running" />
+                {typeof run.progress === "number" && (
+                  <Meter label={`Progress of ${run.task || run.worker}`} percent={run.progress * 100} tone="running" />
                 )}
                 <span className="num m3">{formatShort(Math.max(0, now - Date.parse(run.started_at)))}</span>
               </RunLink>

@@ -5,7 +5,7 @@ import { Countdown } from "@/components/charts/Countdown";
 import { ErrorLine, SkeletonRows } from "@/components/charts/ErrorLine";
 import { Meter } from "@/components/charts/Meter";
 import { useRoving } from "@/components/charts/useRoving";
-import { useCanAct } from "@/components/fleet/useCanAct";
+import { useCanAct } from "@/useCanAct";
 import { Button } from "@/components/ui/Button";
 import { useNow } from "@/components/ui/Time";
 import { isSetUp, limitView, providerState, sortedProviders, type Tone } from "@/views/fleet";

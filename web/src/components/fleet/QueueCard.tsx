@@ -86,14 +86,16 @@ function Group({ group, index, roving, onAddHost }: GroupProps) {
             <RunLink runId={run.run_id} className="queue-row" {...roving.item(run.run_id)}>
               <span className="num m3 position">{at + 1}</span>
               <span className="cut grow">
-                {run.task ?? run.worker} <span className="m3">· {run.worker}</span>
+                {run.task || run.worker} <span className="m3">· {run.worker}</span>
               </span>
               {priorityText(run.priority) !== null && (
                 <span className="chip" title={`Priority ${run.priority}`}>
                   {priorityText(run.priority)}
                 </span>
               )}
-              <span className="num m3">{formatShort(Math.max(0, now - Date.parse(run.queued_at)))}</span>
+              <span className="num m3">
+                {run.queued_at !== null && formatShort(Math.max(0, now - Date.parse(run.queued_at)))}
+              </span>
             </RunLink>
           </li>
         ))}

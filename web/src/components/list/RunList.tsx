@@ -21,6 +21,7 @@ import { EmptyList, Placeholders } from "@/components/list/EmptyList";
 import { useExpandPath } from "@/components/list/useExpandPath";
 import { useLoadSelected, useSelectLast } from "@/components/list/useLoadSelected";
 import { SearchBox } from "@/components/list/SearchBox";
+import { PinnedNeedsYou } from "@/components/needsyou/PinnedNeedsYou";
 import { ErrorMessage } from "@/components/ui/ErrorMessage";
 import { enterZone } from "@/shortcuts";
 import { filterOf, useRunHref, useAddress } from "@/useAddress";
@@ -94,6 +95,7 @@ export function RunList() {
         <StatusPills counts={counts} />
         <FilterChips seenRuns={seenRuns} />
       </div>
+      <PinnedNeedsYou />
       {query.isError && (!query.data || isRefused(query)) && (
         <ErrorMessage error={query.error} onRetry={() => void query.refetch()} />
       )}

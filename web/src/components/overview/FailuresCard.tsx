@@ -52,7 +52,9 @@ export function FailuresCard({ stats: { failures, totals, days }, links }: { sta
                   hasBaseMarks
                 />
               </span>
-              <span className="m3 num age">{formatShort(Math.max(0, now - Date.parse(group.last_at)))}</span>
+              <span className="m3 num age">
+                {group.last_at !== null && formatShort(Math.max(0, now - Date.parse(group.last_at)))}
+              </span>
             </ListLink>
           </li>
         ))}

@@ -157,7 +157,11 @@ function Tiles({ stats, isUnknown, links }: { stats: Stats | undefined; isUnknow
           value={tiles ? formatCents(tiles.spent_today_usd) : figure(undefined)}
           note={texts?.spent}
         >
-          <DaySparkline values={days.map(({ cost_usd: usd }) => usd)} label="Spent per day" color="var(--accent)" />
+          <DaySparkline
+            values={days.map(({ cost_usd: usd }) => usd ?? 0)}
+            label="Spent per day"
+            color="var(--accent)"
+          />
         </TileBody>
       </ListLink>
     </nav>

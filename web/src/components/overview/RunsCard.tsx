@@ -1,5 +1,5 @@
 import { useState } from "react";
-import type { Stats } from "@/api";
+import type { Stats, Status } from "@/api";
 import { Segmented } from "@/components/charts/Segmented";
 import { useRoving } from "@/components/charts/useRoving";
 import { PartsBar } from "@/components/charts/Meter";
@@ -34,7 +34,7 @@ export function RunsCard({ stats, links }: { stats: Stats; links: OverviewLinks 
         {runs.map((run) => (
           <li key={run.run_id}>
             <ListLink to={links.run(run)} className="ranked" {...roving.item(run.run_id)}>
-              <StatusIcon status={run.status} className="size-3.5" />
+              <StatusIcon status={run.status as Status} className="size-3.5" />
               <span className="cut grow">
                 {run.title || run.worker} <span className="m3">· {run.worker}</span>
               </span>

@@ -16,7 +16,7 @@ export function PendingCalls({ calls, runId }: { calls: readonly PendingCall[]; 
       tabIndex={0}
       className="thin-scroll max-h-[45dvh] shrink-0 overflow-y-auto border-t border-l-2 border-t-border border-l-waiting bg-waiting-bg px-5 py-2.5"
     >
-      {calls.map((call) => (
+      {calls.map((call, n) => (
         <div key={`${call.run_id} ${call.call_id}`} className="not-last:mb-3">
           <p className="mb-1 text-11 font-semibold text-waiting-text">
             {labelOf(call)}
@@ -24,7 +24,7 @@ export function PendingCalls({ calls, runId }: { calls: readonly PendingCall[]; 
               <span className="font-normal text-text-2"> · sub-run {call.run_id.slice(0, 8)}</span>
             )}
           </p>
-          <Question call={call} />
+          <Question call={call} keyZone={n === 0 ? "detail" : undefined} />
         </div>
       ))}
     </div>

@@ -1,8 +1,19 @@
 import { useQueryClient } from "@tanstack/react-query";
-import { useId, useRef, useState } from "react";
+import clsx from "clsx";
+import { type RefObject, useEffect, useId, useRef, useState } from "react";
 import { type PendingCall, type Problem, problemOf, answerCall } from "@/api";
 import { Button } from "@/components/ui/Button";
-import { answerOf, isAnswerable, isBrokenJson, optionsOf, questionOf, reasonOf } from "@/views/pendingCalls";
+import { useShortcuts, type Zone } from "@/shortcuts";
+import { useCanAct } from "@/useCanAct";
+import {
+  answerOf,
+  isAnswerable,
+  isBrokenJson,
+  optionLabel,
+  optionsOf,
+  questionOf,
+  reasonOf,
+} from "@/views/pendingCalls";
 import { asText } from "@/views/json";
 import { formatDateTime } from "@/views/time";
 import { ApprovalBody } from "@/components/again/ApprovalBody";
@@ -11,17 +22,30 @@ import { Text } from "./Text";
 
 const draftKey = ({ run_id, call_id }: PendingCall) => `${run_id} ${call_id}`;
 
+interface QuestionProps {
+  call: PendingCall;
+  /** Where the keys 1 to 9 choose an option; without it they do not. */
+  keyZone?: Zone | undefined;
+  /** Whether the field for the answer is folded until the user opens it. */
+  isFieldFolded?: boolean;
+}
+
 /** A call that a run waits for, with the form for its answer. */
-export function Question({ call }: { call: PendingCall }) {
+export function Question({ call, keyZone, isFieldFolded = false }: QuestionProps) {
   const { send, isSending, isSent, problem } = useAnswer(call);
+  const canAct = useCanAct();
   const options = optionsOf(call.input);
+  const isOpenCall = canAct && isAnswerable(call.kind) && !call.answered && !isSent;
+  const boxRef = useRef<HTMLDivElement>(null);
+  useOptionKeys(isOpenCall && !isSending ? keyZone : undefined, options.length, boxRef, (n) => send(options[n]));
+  const hasKeys = isOpenCall && keyZone !== undefined;
   const { isOpen, text } = useDraft(draftKey(call));
   const isFieldOpen = isOpen || text !== "";
   const [wasJustOpened, setWasJustOpened] = useState(false);
   const question = questionOf(call);
   if (!isAnswerable(call.kind)) return <WaitReason call={call} />;
   return (
-    <div className="flex flex-col gap-1.5">
+    <div ref={boxRef} className="flex flex-col gap-1.5">
       <p className="font-medium [overflow-wrap:anywhere] whitespace-pre-wrap">
         {question ??
           (call.kind === "client_tool" && options.length === 0 ? (
@@ -38,16 +62,28 @@ export function Question({ call }: { call: PendingCall }) {
         </p>
       ) : (
         <>
-          {options.length > 0 && (
+          {canAct && (options.length > 0 || isFieldFolded) && (
             <div className="flex flex-wrap gap-1.5">
               {options.map((option, n) => (
-                <Button key={n} disabled={isSending} onClick={() => send(option)}>
-                  {asText(option)}
+                <Button
+                  key={n}
+                  disabled={isSending}
+                  onClick={() => send(option)}
+                  variant={hasKeys && n === 0 ? "primary" : isDenial(call, option) ? "danger" : "plain"}
+                  {...(hasKeys && n < MAX_KEYS && { "aria-keyshortcuts": String(n + 1) })}
+                  className="max-w-full"
+                >
+                  <span className="truncate">{optionLabel(call.kind, asText(option))}</span>
+                  {hasKeys && n < MAX_KEYS && (
+                    <kbd aria-hidden className={clsx(n === 0 && "bg-n-11! text-n-1! shadow-none!")}>
+                      {n + 1}
+                    </kbd>
+                  )}
                 </Button>
               ))}
               {!isFieldOpen && (
                 <Button
-                  variant="ghost"
+                  variant={options.length > 0 ? "ghost" : "plain"}
                   onClick={() => {
                     changeDraft(draftKey(call), {
                       isOpen: true,
@@ -56,12 +92,16 @@ export function Question({ call }: { call: PendingCall }) {
                     setWasJustOpened(true);
                   }}
                 >
-                  {call.kind === "approval" ? "Deny with a reason…" : "Another answer…"}
+                  {call.kind === "approval"
+                    ? "Deny with a reason…"
+                    : options.length > 0
+                      ? "Another answer…"
+                      : "Answer…"}
                 </Button>
               )}
             </div>
           )}
-          {(options.length === 0 || isFieldOpen) && (
+          {canAct && ((options.length === 0 && !isFieldFolded) || isFieldOpen) && (
             <AnswerField
               call={call}
               isText={question !== null}
@@ -70,7 +110,11 @@ export function Question({ call }: { call: PendingCall }) {
               onAnswer={send}
             />
           )}
-          {call.until && <p className="text-xs text-text-2">Waiting until {formatDateTime(call.until)}.</p>}
+          {call.until && (
+            <p className="text-11 text-text-2">
+              {call.kind === "approval" ? "Denied automatically on" : "Waiting until"} {formatDateTime(call.until)}.
+            </p>
+          )}
         </>
       )}
       {problem && (
@@ -80,6 +124,42 @@ export function Question({ call }: { call: PendingCall }) {
       )}
     </div>
   );
+}
+
+/** How many options have a key. */
+const MAX_KEYS = 9;
+/** How long after a question got its keys they are ignored: the user may still be pressing keys for the one before. */
+const KEYS_DELAY_MS = 400;
+
+const isDenial = ({ kind }: PendingCall, option: unknown) => kind === "approval" && option === "deny";
+
+/** Choose the options by the keys 1 to 9, while the question is in sight. */
+function useOptionKeys(
+  zone: Zone | undefined,
+  count: number,
+  boxRef: RefObject<HTMLElement | null>,
+  choose: (index: number) => void,
+): void {
+  const startRef = useRef(0);
+  useEffect(() => {
+    startRef.current = performance.now();
+  }, [zone]);
+  const onKey = (event: KeyboardEvent) => {
+    const box = boxRef.current;
+    const index = Number(event.key) - 1;
+    if (event.repeat || !box || index >= count || event.timeStamp - startRef.current < KEYS_DELAY_MS) return;
+    if (isInSight(box)) choose(index);
+    else box.scrollIntoView({ block: "nearest" });
+  };
+  const keys = { 1: onKey, 2: onKey, 3: onKey, 4: onKey, 5: onKey, 6: onKey, 7: onKey, 8: onKey, 9: onKey };
+  useShortcuts(zone ?? "page", zone === undefined || count === 0 ? {} : keys);
+}
+
+/** Whether the user can see the middle of an element. */
+function isInSight(element: HTMLElement): boolean {
+  const { left, top, width, height } = element.getBoundingClientRect();
+  const found = document.elementFromPoint(left + width / 2, top + height / 2);
+  return found !== null && (element.contains(found) || found.contains(element));
 }
 
 /** The reason of a wait that no user can answer: the run waits for a time or for an event elsewhere. */
@@ -183,6 +263,7 @@ function useAnswer(call: PendingCall) {
       .then(() => {
         setIsSent(true);
         deleteDraft(draftKey(call));
+        void queries.invalidateQueries({ queryKey: ["waiting"] });
         return queries.invalidateQueries({ queryKey: ["run"] });
       })
       .catch((error: unknown) => setProblem(problemOf(error, 0)))

@@ -39,7 +39,7 @@ export const RowView = memo(
           {row.stepPath !== null && row.kind !== "step" && row.kind !== "sub-run" && <StepPath path={row.stepPath} />}
           <Content row={row} open={open} openInside={openInside} />
         </div>
-        {event && <EventTime event={event} />}
+        {event && <RowTools event={event} forkSeq={lastSeqOf(row)} />}
       </li>
     );
   },
@@ -80,6 +80,30 @@ export function StepPath({ path }: { path: string }) {
   return <div className="pt-1 pl-[30px] text-11 leading-4 text-text-3 max-md:pl-2">{path.split(".").join(" › ")}</div>;
 }
 
+/** The last event that a row stands for is forked from: a call and its result are one row. */
+const lastSeqOf = (row: Row) => row.events.at(-1)?.seq ?? row.seq;
+
+/** The time of a row and the button to fork from it. Shown where the reader is: a column of both would say little. */
+function RowTools({ event, forkSeq }: { event: LogEvent; forkSeq: number }) {
+  const { onFork } = useTranscriptContext();
+  return (
+    <span className="absolute -top-2 right-2 z-10 flex rounded-1 bg-bg text-11 leading-4 text-text-3 opacity-0 group-hover:opacity-100 group-aria-[current]:opacity-100 focus-within:opacity-100 max-md:hidden">
+      {onFork && (
+        <button
+          type="button"
+          tabIndex={-1}
+          title={`Start a new run with what happened up to event ${forkSeq}`}
+          onClick={() => onFork(forkSeq)}
+          className="px-1 hover:text-text hover:underline"
+        >
+          Fork here
+        </button>
+      )}
+      <EventTime event={event} />
+    </span>
+  );
+}
+
 /** The time of an event; a click puts the event into the address. */
 function EventTime({ event }: { event: LogEvent }) {
   const { onSelect } = useTranscriptContext();
@@ -87,13 +111,10 @@ function EventTime({ event }: { event: LogEvent }) {
   if (!at) return null;
   const isReadTime = "clock" in event.payload && event.payload.clock === "reader";
   const tooltip = `${formatDateTime(at)}\nEvent ${event.seq}${isReadTime ? "\nThe time at which the event was read: the agent reports none" : ""}`;
-  // Shown where the reader is: a column of times beside every line would say little.
-  const className =
-    "absolute -top-2 right-2 z-10 rounded-1 bg-bg px-1 text-11 leading-4 text-text-3 tabular-nums opacity-0 group-hover:opacity-100 group-aria-[current]:opacity-100 focus-visible:opacity-100 max-md:hidden";
   const time = <time dateTime={at}>{formatClock(at)}</time>;
   if (!onSelect)
     return (
-      <span title={tooltip} className={className}>
+      <span title={tooltip} className="px-1 tabular-nums">
         {time}
       </span>
     );
@@ -102,7 +123,7 @@ function EventTime({ event }: { event: LogEvent }) {
       type="button"
       title={`${tooltip}\nClick to link to this event`}
       onClick={() => onSelect(event.seq)}
-      className={clsx(className, "hover:text-text hover:underline")}
+      className="px-1 tabular-nums hover:text-text hover:underline"
     >
       {time}
     </button>

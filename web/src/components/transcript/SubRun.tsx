@@ -131,6 +131,7 @@ function NestedRows({ run }: { run: RunDetail }) {
       pendingCallIds: outer.pendingCallIds,
       onToggle: folds.setOpen,
       onSelect: undefined,
+      onFork: undefined,
     }),
     [log, isRunActive, cancelReasonText, outer.pendingCallIds, folds.setOpen],
   );

@@ -1,9 +1,11 @@
 import { type RefObject, useCallback, useEffect, useMemo, useReducer, useRef, useState } from "react";
 import { createPortal } from "react-dom";
-import { PAGE_EVENTS, type RunDetail, type RunLog, useLog } from "@/api";
+import { PAGE_EVENTS, pageOf, type RunDetail, type RunLog, useLog } from "@/api";
+import { usePublishChosen } from "@/components/again/chosenEvent";
 import type { ViewSync } from "@/components/detail/viewSync";
 import { ErrorMessage } from "@/components/ui/ErrorMessage";
 import { cancelReason, isActive } from "@/views/detail";
+import { rowsOf } from "@/views/transcriptRows";
 import { type RowSelection, useSelectedRow } from "./useSelectedRow";
 import { type TranscriptSearch, useTranscriptSearch } from "./useTranscriptSearch";
 import { HitLine } from "./SearchBar";
@@ -28,13 +30,15 @@ interface Props {
   searchQuery: string | undefined;
   /** Called with the event that the user selected. */
   onEvent: (seq: number | undefined) => void;
+  /** Fork the run from an event; undefined if the user may not. */
+  onFork: ((seq: number) => void) | undefined;
   /** The element that the tools of the transcript are rendered into. */
   toolbar: HTMLElement | null;
   sync: ViewSync;
 }
 
 /** The transcript of a run. Only the part in sight is loaded and rendered, however long the log is. */
-export function Transcript({ run, target, repeats, searchQuery, onEvent, toolbar, sync }: Props) {
+export function Transcript({ run, target, repeats, searchQuery, onEvent, onFork, toolbar, sync }: Props) {
   const isRunActive = isActive(run.status);
   const [wasActive] = useState(isRunActive);
   const log = useLog(run.id, run.last_seq, isRunActive);
@@ -90,7 +94,8 @@ export function Transcript({ run, target, repeats, searchQuery, onEvent, toolbar
     fieldRef,
     showMessage,
   });
-  const context = useContextValue(run, log, isRunActive, folds, viewport, onSelect);
+  usePublishChosen(run.id, lastSeqOf(log, selection.selectedSeq, isSingleStep(run)));
+  const context = useContextValue(run, log, isRunActive, folds, viewport, onSelect, onFork);
   return (
     <section ref={paneRef} aria-label="Transcript" className="flex min-h-0 flex-1 flex-col">
       {toolbar &&
@@ -127,6 +132,18 @@ export function Transcript({ run, target, repeats, searchQuery, onEvent, toolbar
   );
 }
 
+/** Return the last event of the selected row: a call and its result are one row. */
+function lastSeqOf(log: RunLog, seq: number | null, isSingle: boolean): number | null {
+  const page = seq === null ? undefined : log.page(pageOf(seq));
+  return (
+    (page &&
+      rowsOf(page, isSingle)
+        .get(seq ?? 0)
+        ?.events.at(-1)?.seq) ??
+    seq
+  );
+}
+
 const MESSAGE_MS = 1_500;
 
 /** A message that disappears after a moment. */
@@ -157,6 +174,7 @@ function useContextValue(
   folds: Folds,
   viewport: Viewport,
   onSelect: (seq: number) => void,
+  onFork: ((seq: number) => void) | undefined,
 ) {
   const { setOpen } = folds;
   const reason = cancelReason(run);
@@ -173,8 +191,9 @@ function useContextValue(
         setOpen(seq, open);
       },
       onSelect,
+      onFork,
     }),
-    [log, isRunActive, reason, ids, viewport, setOpen, onSelect],
+    [log, isRunActive, reason, ids, viewport, setOpen, onSelect, onFork],
   );
 }
 

@@ -13,6 +13,8 @@ export interface TranscriptContextValue {
   readonly onToggle: (seq: number, open: boolean) => void;
   /** Put an event into the address; undefined in a nested transcript, whose events have no address. */
   readonly onSelect: ((seq: number) => void) | undefined;
+  /** Fork the run from an event; undefined in a nested transcript, and if the user may not. */
+  readonly onFork: ((seq: number) => void) | undefined;
 }
 
 export const TranscriptContext = createContext<TranscriptContextValue | null>(null);

@@ -1,0 +1,31 @@
+/** What waits for a person, as the page shows it. */
+import type { PendingCall, WaitingItem } from "@/api";
+import { oneLine } from "./json";
+
+/** The identity of an item: a run may wait for several calls. */
+export const keyOf = ({ run_id, call_id }: Pick<WaitingItem, "run_id" | "call_id">) => `${run_id} ${call_id}`;
+
+const KINDS: Record<string, string> = { question: "Question", approval: "Approval", client_tool: "Tool" };
+export const kindText = (kind: string) => KINDS[kind] ?? "Waiting";
+
+/** Return the item on one line: the question, or what would be done. */
+export const summaryOf = ({ kind, text }: WaitingItem) =>
+  oneLine(kind === "approval" ? text.replace(/^approval of /, "Approve ") : text, 200);
+
+/**
+ * Return the call that an item stands for. The call of the run's details has the whole input; before they are loaded, the
+ * text of the item is shown.
+ */
+export function callOf(item: WaitingItem, known: readonly PendingCall[] | undefined): PendingCall {
+  const { run_id, call_id, kind, text, options, until } = item;
+  const found = known?.find((call) => keyOf(call) === keyOf(item));
+  if (found) return { ...found, answered: false };
+  const input = kind === "client_tool" ? text : { question: text, options: options ?? [] };
+  return { run_id, call_id, kind, name: item.worker, input, until, answered: false };
+}
+
+/** Return the key of the item after this one, or of the first. */
+export function nextKey(items: readonly WaitingItem[], key: string | undefined): string | undefined {
+  const next = items[items.findIndex((item) => keyOf(item) === key) + 1] ?? items[0];
+  return next && keyOf(next);
+}
