@@ -170,7 +170,7 @@ class Receiver:
                 self.send_header("location", "http://127.0.0.1:9/elsewhere")
                 self.end_headers()
 
-            def log_message(self, *_: object) -> None:
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name of the base class
                 pass
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
