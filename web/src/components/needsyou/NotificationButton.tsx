@@ -3,8 +3,8 @@ import { Icon } from "@/components/ui/Icon";
 import { type NotificationState, setNotifications, useNotificationState } from "@/notifications";
 
 const TITLES: Record<NotificationState, string> = {
-  on: "Notifications are on: this browser tells you when a run waits for you. Switch them off.",
-  off: "Notifications are off. Let this browser tell you when a run waits for you.",
+  on: "Notifications are on: this browser notifies you when a run waits for you. Switch them off.",
+  off: "Notifications are off. Let this browser notify you when a run waits for you.",
   blocked: "This browser blocks notifications of this page. Allow them in the settings of the page.",
   unsupported: "",
 };
