@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import anyio
 import msgspec
 
-import shopfloor
 from shopfloor.errors import (
     AgentMissing,
     ApprovalDenied,
@@ -49,7 +48,7 @@ NON_RETRYABLE = (
 CANCELLATION_EXCEPTIONS = (asyncio.CancelledError, GeneratorExit)
 """Exceptions that stop the code of a worker. Any other one, even `SystemExit`, only ends the run of that worker."""
 _log = logging.getLogger("shopfloor.engine")
-_PACKAGE: Final = Path(shopfloor.__file__).parent
+_PACKAGE: Final = Path(__file__).parents[1]
 _OWN_FOLDERS: Final = tuple(
     f"{folder}{os.sep}" for folder in (_PACKAGE, Path(anyio.__file__).parent, Path(asyncio.__file__).parent)
 )
