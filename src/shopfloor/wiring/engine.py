@@ -54,8 +54,7 @@ async def local_engine(
         provider_worker_definitions,
     )
 
-    storage = backend.storage
-    folders = default_folders(storage.root, workers.folders)
+    storage, folders = backend.storage, default_folders(backend.storage.root, workers.folders)
     models = ModelRouter() if script is None else ModelRouter(script=script, chunk_seconds=0)
     with nullcontext(host) if host else LocalHost(storage, dedicated=dedicated) as own:
         processes, logs, reader = LocalProcesses(own), backend.logs, backend.reader
