@@ -16,7 +16,7 @@ HARM = """() => {
     for (const one of document.querySelectorAll("main *, section *, dialog *")) {
         const name = one.tagName.toLowerCase();
         if (["script", "style", "iframe", "object", "embed", "base", "meta", "link", "video", "audio", "math", "form"].includes(name)
-            && !(name === "form" && one.closest("dialog"))) bad.push(one.outerHTML.slice(0, 200));
+            && !(name === "form" && (one.closest("dialog") || one.matches("[data-reply]")))) bad.push(one.outerHTML.slice(0, 200));
         for (const { name: attribute, value } of one.attributes) {
             if (attribute.startsWith("on")) bad.push(one.outerHTML.slice(0, 200));
             if (["href", "src", "xlink:href", "action", "formaction", "srcdoc"].includes(attribute)

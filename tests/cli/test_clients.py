@@ -25,16 +25,16 @@ def test_a_run_from_an_agent_names_its_session(shopfloor: Cli, env: dict[str, st
     first, *_ = events_of(only_path(transcripts()))
     assert first["payload"]["client"] == {"name": "claude-code", "session_id": "5f3a"}
     assert "  client  claude-code · session 5f3a\n" in shopfloor("show", "last").stdout
-    assert "  client  claude-code · session 5f3a\n" in shopfloor("status", "last").stdout
+    assert "  client    claude-code · session 5f3a\n" in shopfloor("status", "last").stdout
     assert json.loads(shopfloor("status", "last", "--json").stdout)["client"]["session_id"] == "5f3a"
 
 
 def test_a_dispatched_run_names_its_client_before_it_starts(shopfloor: Cli, env: dict[str, str]) -> None:
     assert shopfloor("dispatch", "hello", "-i", "NAME=Ada", env=env | {"CODEX_THREAD_ID": "t1"}).returncode == 0
-    assert "  client  codex · session t1\n" in shopfloor("status", "last").stdout
+    assert "  client    codex · session t1\n" in shopfloor("status", "last").stdout
     Path(env["SHOPFLOOR_STORAGE"], "shopfloor.db").unlink()
     assert shopfloor("rebuild").returncode == 0
-    assert "  client  codex · session t1\n" in shopfloor("status", "last").stdout
+    assert "  client    codex · session t1\n" in shopfloor("status", "last").stdout
 
 
 @pytest.mark.parametrize(

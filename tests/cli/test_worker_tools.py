@@ -56,7 +56,7 @@ def test_what_a_worker_notes_is_shown_and_kept(shopfloor: Cli, project: Path, en
     assert run("result", "last", "--artifact", "report.md").stdout == "# tea"
     status = run("status", "last").stdout
     for line in (
-        "summary looking at tea",
+        "summary   looking at tea",
         "question  May I call?",
         "decision  Which year? → 2026",
         "artifact  report.md",

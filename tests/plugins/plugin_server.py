@@ -26,7 +26,11 @@ SHOPFLOOR = str(Path(sys.executable).parent / "shopfloor")
 MISBEHAVING = "misbehaving"
 ENDED = ("done", "failed", "cancelled")
 # The command with other limits: a test cannot wait for two minutes of silence.
-_WITH_LIMITS = "import json, sys; from shopfloor import limits; vars(limits).update(json.loads(sys.argv.pop(1))); "
+_WITH_LIMITS = (
+    "import json, sys; from shopfloor import limits; from shopfloor.adapters import limits as adapter_limits; "
+    "found = json.loads(sys.argv.pop(1)); "
+    "[setattr(module, name, found[name]) for module in (limits, adapter_limits) for name in found if hasattr(module, name)]; "
+)
 _MAIN = "from shopfloor.cli import entry; entry()"
 
 

@@ -32,7 +32,7 @@ async def list_artifacts(request: Request, params: RunParams) -> Response:
 @operations(
     "GET",
     "/api/runs/{run_id}/artifacts/{name:path}",
-    describe_bytes("text/plain", "The content, as UTF-8."),
+    describe_bytes("The content, as UTF-8.", "text/plain"),
     ArtifactParams,
 )
 async def download_artifact(request: Request, params: ArtifactParams) -> Response:

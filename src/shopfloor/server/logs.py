@@ -68,7 +68,7 @@ def _brief(entries: list[Entry]) -> Events:
     return cast("Events", [msgspec.Raw(truncate_event(entry.raw)) for entry in entries])
 
 
-@operations("GET", "/api/runs/{run_id}/log.jsonl", describe_bytes(LOG_MEDIA_TYPE, "An event on each line."), RunParams)
+@operations("GET", "/api/runs/{run_id}/log.jsonl", describe_bytes("An event on each line.", LOG_MEDIA_TYPE), RunParams)
 async def download_log(request: Request, params: RunParams) -> Response:
     """Download a run's log: its exact bytes, up to its current end."""
     copy = await get_services(request).logs.copy(params.run_id)
@@ -83,7 +83,10 @@ async def download_log(request: Request, params: RunParams) -> Response:
 
 
 @operations(
-    "GET", "/api/runs/{run_id}/export", describe_bytes("text/html", "The document, as an attachment."), ExportParams
+    "GET",
+    "/api/runs/{run_id}/export",
+    describe_bytes("The document, as an attachment.", "text/html", "text/markdown"),
+    ExportParams,
 )
 async def export_run(request: Request, params: ExportParams) -> Response:
     """Export a run as a document to share: Markdown, or one HTML file without scripts and requests."""

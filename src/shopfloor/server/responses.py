@@ -73,9 +73,10 @@ def describe_stream(
     return {"200": stream, "default": _describe_error(error_model)}
 
 
-def describe_bytes(media_type: str, description: str) -> dict[str, dict[str, Any]]:
-    """Describe the responses of an operation that returns a file, for OpenAPI."""
-    content = {"description": description, "content": {media_type: {"schema": {"type": "string"}}}}
+def describe_bytes(description: str, *media_types: str) -> dict[str, dict[str, Any]]:
+    """Describe the responses of an operation that returns a file of one of these types, for OpenAPI."""
+    types = {media_type: {"schema": {"type": "string"}} for media_type in media_types}
+    content = {"description": description, "content": types}
     return {"200": content, "default": _describe_error(response_models.ProblemAnswer)}
 
 

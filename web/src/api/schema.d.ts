@@ -3546,6 +3546,7 @@ export interface operations {
                 };
                 content: {
                     "text/html": string;
+                    "text/markdown": string;
                 };
             };
             /** @description An error. */

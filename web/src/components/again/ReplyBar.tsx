@@ -20,6 +20,7 @@ export function ReplyBar({ run }: { run: RunDetail }) {
     );
   return (
     <form
+      data-reply
       className="shrink-0 border-t border-border bg-bg-side"
       onSubmit={(event) => {
         event.preventDefault();
