@@ -8,7 +8,7 @@ BIN := .venv/bin
 RUNTIME := .venv/.runtime
 READY := .venv/.ready
 EXTRAS ?= models
-SYSTEM := jq unshare:util-linux chromium
+SYSTEM := jq unshare:util-linux chromium zsh fish
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20

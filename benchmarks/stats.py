@@ -49,9 +49,12 @@ def fill_stats(storage: Storage) -> None:
                 condition=condition,
             )
         )
+    first_quarters = ", ".join(
+        f"sum({name} * (quarter & 3 < {count}))" for name in ("amount", "tokens", "unpriced") for count in (1, 2, 3)
+    )
     connection.execute(
-        "INSERT INTO stats SELECT metric, quarter / 4, worker, root, label, detail, sum(amount), sum(tokens), 0"
-        " FROM run_stats GROUP BY 1, 2, 3, 4, 5, 6"
+        "INSERT INTO stats SELECT metric, quarter / 4, worker, root, label, detail, sum(amount), sum(tokens), 0,"
+        f" {first_quarters} FROM run_stats GROUP BY 1, 2, 3, 4, 5, 6"
     )
     connection.execute("COMMIT")
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -80,6 +83,7 @@ def _requests(runs: int) -> list[_Request]:
         _Request("statistics of 14 days", "/api/stats", days),
         _Request("the same, of one worker", "/api/stats", days | {"worker": WORKERS[0]}),
         _Request("the same, in India, half an hour from UTC's hours", "/api/stats", days | {"tz": "Asia/Kolkata"}),
+        _Request("the same, in Nepal, a quarter of an hour from them", "/api/stats", days | {"tz": "Asia/Kathmandu"}),
         _Request("the same, of one owner, from its runs", "/api/stats", days | {"agent_id": OWNERS[0]}, None),
         _Request("statistics of all days", "/api/stats", year, None),
         _Request(f"the {PAGE} costliest runs", lists, {"sort": "cost", "limit": PAGE}),

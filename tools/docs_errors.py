@@ -26,6 +26,11 @@ def errors_page() -> str:
         section("The tree", fenced("text", "\n".join(render_tree()))),
         section("The codes", table(("code", "class", "HTTP", "exit", "meaning"), rows)),
         section(
+            "Errors that need a person",
+            "Only a person can remove the cause of these; a root run that failed with one waits for a person, as "
+            f"`shopfloor waiting` shows: {', '.join(code(cls.code) for cls in our_errors() if cls.needs_person)}.",
+        ),
+        section(
             "Codes of runs",
             "A run that did not complete has an `error.code` in its transcript: one of the codes above, "
             f"or one of {', '.join(code(name) for name in _run_codes())}.",

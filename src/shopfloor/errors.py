@@ -1,8 +1,8 @@
 """All errors that Shopfloor reports, as one tree of classes; docs/reference/errors.md shows the tree.
 
-Each class has a stable `code`, an HTTP `status` and an `exit_code`, which subclasses inherit. Each error has a message
-that says what failed and, if the user can do something about it, a `hint`. They are printed after `error[code]:` and
-`hint:`, so they start in lower case and have no final period.
+Each class has a stable `code`, an HTTP `status`, an `exit_code` and `needs_person`, which subclasses inherit. Each
+error has a message that says what failed and, if the user can do something about it, a `hint`. They are printed after
+`error[code]:` and `hint:`, so they start in lower case and have no final period.
 """
 
 from __future__ import annotations
@@ -16,14 +16,23 @@ class ShopfloorError(Exception):
     code: ClassVar[str] = "error"
     status: ClassVar[int] = 500
     exit_code: ClassVar[int] = 1
+    needs_person: ClassVar[bool] = False
+    """Whether only a person can remove the cause: a run that failed with it fails again until one has acted."""
 
     def __init_subclass__(
-        cls, *, code: str | None = None, status: int | None = None, exit_code: int | None = None, **kwargs: Any
+        cls,
+        *,
+        code: str | None = None,
+        status: int | None = None,
+        exit_code: int | None = None,
+        needs_person: bool = False,
+        **kwargs: Any,
     ) -> None:
         super().__init_subclass__(**kwargs)
         cls.code = code or cls.code
         cls.status = status or cls.status
         cls.exit_code = exit_code or cls.exit_code
+        cls.needs_person = needs_person or cls.needs_person
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
@@ -77,7 +86,7 @@ class TooManyLogins(ShopfloorError, code="too_many_logins", status=429, exit_cod
         self.retry_after_seconds = retry_after_seconds
 
 
-class ExtraMissing(ShopfloorError, code="extra_not_installed", status=501):
+class ExtraMissing(ShopfloorError, code="extra_not_installed", status=501, needs_person=True):
     """Shopfloor was installed without the extra that this needs."""
 
 
@@ -192,7 +201,7 @@ class AmbiguousWorker(ConflictError, code="ambiguous_worker"):
     """Several projects have a worker of this name."""
 
 
-class ProviderDisabled(ConflictError, code="provider_disabled"):
+class ProviderDisabled(ConflictError, code="provider_disabled", needs_person=True):
     """A person has disabled the provider, so that nothing new may use it."""
 
 
@@ -306,8 +315,7 @@ class RunFailed(ShopfloorError, code="run_failed", status=502):
         super().__init_subclass__(**kwargs)
         if retryable is not None:
             cls.retryable = retryable
-        if default_hint is not None:
-            cls.default_hint = default_hint
+        cls.default_hint = default_hint or cls.default_hint
 
     def __init__(self, message: str, *, hint: str | None = None, retry_after: float | None = None) -> None:
         super().__init__(message, hint=hint or self.default_hint)
@@ -339,6 +347,7 @@ class AuthenticationFailed(
     ProviderError,
     code="authentication_error",
     retryable=False,
+    needs_person=True,
     default_hint="check the key or the login; `shopfloor doctor` shows how each agent logs in",
 ):
     """The provider rejected the key or the login."""
@@ -378,13 +387,14 @@ class AgentFailed(RunFailed, code="agent_error"):
     """An agent did not complete its task."""
 
 
-class AgentMissing(RunFailed, code="agent_not_installed", exit_code=127):
+class AgentMissing(RunFailed, code="agent_not_installed", exit_code=127, needs_person=True):
     """The program of the agent is not installed."""
 
 
 class BudgetExceeded(
     RunFailed,
     code="budget_exceeded",
+    needs_person=True,
     default_hint="raise --max-budget, and continue the agent session with --resume RUN",
 ):
     """The run spent its whole budget."""
@@ -393,12 +403,13 @@ class BudgetExceeded(
 class TurnsExceeded(
     RunFailed,
     code="max_turns_exceeded",
+    needs_person=True,
     default_hint="raise --max-turns, and continue the agent session with --resume RUN",
 ):
     """The run used all its turns."""
 
 
-class OutcomeUnknown(RunFailed, code="outcome_unknown"):
+class OutcomeUnknown(RunFailed, code="outcome_unknown", needs_person=True):
     """A crash interrupted a step that must not be executed twice."""
 
 
@@ -406,11 +417,11 @@ class TreeLimit(RunFailed, code="tree_limit"):
     """The tree of sub-runs is too large or too deep."""
 
 
-class Poisoned(RunFailed, code="poisoned"):
+class Poisoned(RunFailed, code="poisoned", needs_person=True):
     """The code of the run blocked the event loop of several hosts in a row."""
 
 
-class DefinitionChanged(RunFailed, code="definition_changed", status=409):
+class DefinitionChanged(RunFailed, code="definition_changed", status=409, needs_person=True):
     """The worker changed, or its Python code requests other steps than the log has."""
 
 
@@ -487,8 +498,3 @@ def all_error_types() -> list[type[ShopfloorError]]:
 def error_class(code: str) -> type[ShopfloorError]:
     """Return the class with this code; `ShopfloorError` for an unknown code, such as one that a worker made up."""
     return next((error for error in all_error_types() if error.code == code), ShopfloorError)
-
-
-def exit_code_of(code: str) -> int:
-    """Return the exit code for an error code."""
-    return error_class(code).exit_code

@@ -137,6 +137,8 @@ APPROVAL_RULES: Final = 1_000
 """The number of rules of calls that are always approved."""
 APPROVAL_PATTERNS: Final = 100
 """The number of patterns of calls to approve in one request for a run."""
+APPROVAL_WORDS: Final = 50
+"""The number of words after `sudo` and the like, and of folders of a path, at which a pattern may begin."""
 APPROVAL_DIFF_CHARS: Final = 20_000
 """The length of the difference that an approval of an edit shows."""
 CONTINUED_RUNS: Final = 100
@@ -221,6 +223,8 @@ IDLE_SECONDS: Final = 300.0
 """How long a waiting run stays in memory."""
 IDLE_RUNS: Final = 100
 """The number of waiting runs that stay in memory; beyond that, those that waited longest are evicted first."""
+IDLE_SETTLE_SECONDS: Final = 1.0
+"""How long such a run must have waited: until then, another of its branches may be about to continue."""
 INBOX_POLL_SECONDS: Final = 0.5
 """How often a host polls for control messages, in case a notification is lost."""
 LOOP_CHECK_SECONDS: Final = 0.5
@@ -307,6 +311,8 @@ TREE_CHECK_SECONDS: Final = 0.2
 """How often the open runs of a full tree are counted."""
 TREE_COUNTS_CACHED: Final = 1_000
 """The number of trees whose count of open runs a host caches."""
+STARTS_CACHED: Final = 2_000
+"""The number of runs without a host of which a host caches what decides whether it may resume them."""
 REQUEST_BYTES: Final = 10 * 1024 * 1024
 """The largest request body."""
 
@@ -352,7 +358,7 @@ PLUGIN_CLAIM_RUNS: Final = 1_000
 
 # Hooks: webhooks and commands that are notified of runs.
 HOOKS_MAX: Final = 100
-"""The number of webhooks of a storage."""
+"""The number of webhooks that can be added to a storage; hooks of settings and of runs do not count."""
 HOOK_URL_CHARS: Final = 2_000
 """The longest URL of a webhook."""
 HOOK_RETRY_SECONDS: Final = 24 * 3600.0
@@ -391,6 +397,10 @@ MEMORY_COMPACT_TOKENS: Final = 16_000
 """Above this size the memories of a worker are condensed by its model."""
 MEMORY_KEYS: Final = 1_000
 """The number of memories of one worker."""
+
+# What waits for a person.
+NEEDS_PERSON_SECONDS: Final = 7 * 86_400.0
+"""How long a failed run whose cause only a person can remove waits for one; later it is a failure like others."""
 
 # Statistics.
 STATS_CELLS: Final = 32

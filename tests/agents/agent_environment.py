@@ -10,6 +10,7 @@ from tools.agents import bin_of, is_installed
 
 PROGRAMS = {
     "claude-code": "claude",
+    "claude-sdk": "claude",
     "codex": "codex",
     "gemini": "gemini",
     "copilot": "copilot",
@@ -131,6 +132,7 @@ def _opencode(url: str, home: Path) -> dict[str, str]:
 
 _ENVIRONMENTS = {
     "claude-code": _claude,
+    "claude-sdk": _claude,
     "codex": _codex,
     "gemini": _gemini,
     "copilot": _copilot,

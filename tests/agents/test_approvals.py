@@ -1,26 +1,37 @@
-"""Claude Code asks before it calls a tool, and a person decides: at the terminal, and from another process."""
+"""Agents ask before they call a tool, and a person decides: at the terminal, and from another process."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from tests.agents.agent_runner import PROMPT, SECONDS, AgentRunner, Fields, Log
 from tests.agents.conftest import MakeAgentRunner
 from tests.cli.terminal import Terminal
+from tests.timeouts import wait_until
 
 PROMPTED = "(empty: leave it waiting): "
 
 
-@pytest.fixture
-def agent(agent_runner: MakeAgentRunner) -> AgentRunner:
-    return agent_runner("claude-code", "bash")
+ASKING = ["claude-code", "claude-sdk"]
+"""The agents that can ask."""
+IN_ADVANCE = "without a terminal, its tools can only be allowed or denied in advance"
+REFUSED = {
+    "codex": "`codex exec` never asks, and runs a hook only after the user has reviewed it",
+    **dict.fromkeys(("gemini", "copilot", "opencode"), IN_ADVANCE),
+}
+"""The agents that cannot ask, and why."""
+
+
+@pytest.fixture(params=ASKING)
+def agent(agent_runner: MakeAgentRunner, request: pytest.FixtureRequest) -> AgentRunner:
+    return agent_runner(request.param, "bash")
 
 
 @pytest.fixture
 def terminal(agent: AgentRunner) -> Iterator[Terminal]:
-    command = ("run", "--provider", "claude-code", PROMPT, "--cwd", str(agent.cwd), "--approve", "Bash(echo*)")
+    command = ("run", "--provider", agent.provider, PROMPT, "--cwd", str(agent.cwd), "--approve", "Bash(echo*)")
     seen = Terminal(*command, env=agent.env)
     yield seen
     seen.close()
@@ -66,7 +77,7 @@ def test_a_denied_command_does_not_run_and_the_agent_gets_the_reason(agent: Agen
 
 
 def test_a_decision_that_was_made_while_nothing_ran_counts_when_the_agent_asks_again(agent: AgentRunner) -> None:
-    waiting = agent.shopfloor("run", "--provider", "claude-code", PROMPT, "--cwd", str(agent.cwd), "--approve", "Bash")
+    waiting = agent.shopfloor("run", "--provider", agent.provider, PROMPT, "--cwd", str(agent.cwd), "--approve", "Bash")
     assert waiting.returncode == 75, waiting.stderr
     assert "shopfloor answer" in waiting.stderr
     answered = agent.shopfloor("answer", "last", "approve")
@@ -81,17 +92,70 @@ def test_a_decision_that_was_made_while_nothing_ran_counts_when_the_agent_asks_a
     assert any(result.get("output") == f"hello-from-tool\n{agent.cwd}" for result in log.results)
 
 
+@pytest.fixture
+def dispatch(agent: AgentRunner) -> Iterator[Callable[..., None]]:
+    """Have a server execute a run of the agent that asks before each command."""
+    up = agent.shopfloor("up", "--detach", "--port", "0")
+    assert up.returncode == 0, up.stderr
+
+    def start(*options: str) -> None:
+        command = ("run", "--detach", "--provider", agent.provider, PROMPT, "--cwd", str(agent.cwd))
+        sent = agent.shopfloor(*command, "--approve", "Bash", *options)
+        assert sent.returncode == 0, sent.stderr
+
+    yield start
+    agent.shopfloor("down")
+
+
+def has_ended(agent: AgentRunner) -> bool:
+    return any(log.events[-1]["type"] == "run.completed" for log in agent.logs() if log.events)
+
+
+@pytest.mark.req("SF-57")
+def test_a_command_that_is_not_approved_in_time_is_denied_and_the_agent_goes_on(
+    agent: AgentRunner, dispatch: Callable[..., None]
+) -> None:
+    dispatch("--approve-timeout", "1")
+    wait_until(lambda: has_ended(agent), "the outcome", SECONDS)
+    (log,) = agent.logs()
+    ((_, decision),) = decisions(log)
+    assert decision["error"].startswith("no answer to 'approval' by ")
+    assert "denied: no answer to 'approval' by " in tool_result(log)["error"]
+    assert log.outcome["status"] == "completed"
+
+
+def test_a_cancel_ends_an_agent_that_waits_for_an_approval(agent: AgentRunner, dispatch: Callable[..., None]) -> None:
+    dispatch()
+    wait_until(
+        lambda: [call for log in agent.logs() for call in log.calls if call["name"] == "approval"], "the request"
+    )
+    (log,) = agent.logs()
+    pid = log.session["process"]["pid"]
+    assert pid in agent.live_processes()
+    cancelled = agent.shopfloor("cancel", log.run_id)
+    assert cancelled.returncode == 0, cancelled.stderr
+    wait_until(lambda: has_ended(agent), "the outcome", SECONDS)
+    assert agent.logs()[0].outcome["status"] == "cancelled"
+    assert pid not in agent.live_processes()
+
+
+def test_of_several_calls_at_once_only_the_named_one_is_asked_for(agent: AgentRunner) -> None:
+    agent.set_scenario("parallel")
+    command = ("run", "--provider", agent.provider, PROMPT, "--cwd", str(agent.cwd), "--approve", "Bash(echo second)")
+    assert agent.shopfloor(*command).returncode == 75
+    (log,) = agent.logs()
+    assert [call["input"]["input"]["command"] for call in log.calls if call["name"] == "approval"] == ["echo second"]
+
+
 def test_a_command_that_matches_no_pattern_runs_without_asking(agent: AgentRunner) -> None:
     ran = agent.run("--approve", "Bash(git push*)", "--approve", "Edit")
     assert (ran.code, decisions(ran.log)) == (0, []), ran.err
     assert tool_result(ran.log)["output"] == f"hello-from-tool\n{agent.cwd}"
 
 
-def test_an_edit_is_asked_for_although_edits_are_allowed_and_shows_its_difference(
-    agent_runner: MakeAgentRunner,
-) -> None:
-    agent = agent_runner("claude-code", "files")
-    waiting = agent.shopfloor("run", "--provider", "claude-code", PROMPT, "--cwd", str(agent.cwd), "--approve", "Edit")
+def test_an_edit_is_asked_for_although_edits_are_allowed_and_shows_its_difference(agent: AgentRunner) -> None:
+    agent.set_scenario("files")
+    waiting = agent.shopfloor("run", "--provider", agent.provider, PROMPT, "--cwd", str(agent.cwd), "--approve", "Edit")
     assert waiting.returncode == 75, waiting.stdout + waiting.stderr
     (log,) = agent.logs()
     (asked,) = [call for call in log.calls if call["name"] == "approval"]
@@ -99,9 +163,12 @@ def test_an_edit_is_asked_for_although_edits_are_allowed_and_shows_its_differenc
     assert {line[0] for line in asked["input"]["diff"].splitlines()[1:]} >= {"-", "+"}
 
 
+@pytest.mark.req("SF-56")
 def test_agents_that_cannot_ask_are_refused_before_they_start(agent_runner: MakeAgentRunner) -> None:
     agent = agent_runner("codex", "bash")
-    refused = agent.shopfloor("run", "--provider", "codex", PROMPT, "--cwd", str(agent.cwd), "--approve", "Bash")
-    assert refused.returncode == 2
-    assert "codex cannot ask for an approval before it calls a tool: Bash" in refused.stderr
+    for provider, reason in REFUSED.items():
+        refused = agent.shopfloor("run", "--provider", provider, PROMPT, "--cwd", str(agent.cwd), "--approve", "Bash")
+        assert refused.returncode == 2
+        assert f"{provider} cannot ask for an approval before it calls a tool: Bash; {reason}" in refused.stderr
+        assert "use claude-code or claude-sdk, which can, or remove `approve`" in refused.stderr
     assert agent.logs() == []

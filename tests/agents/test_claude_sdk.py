@@ -211,6 +211,33 @@ def test_its_own_tools_are_called_in_its_own_process(claude):
     assert "mcp__shopfloor__boom" not in offered(agent)
 
 
+@pytest.mark.req("SF-56")
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "add",
+        "mcp__*(*40*)",
+        *(pytest.param(pattern, marks=pytest.mark.more_agents) for pattern in ("a*", "m*(*40*)", "[m]cp__?*_add")),
+    ],
+)
+def test_an_own_tool_is_called_once_it_is_approved(claude, pattern):
+    agent = claude("text")
+    uses = [used("shout", word="hey"), used("add", a=2, b=40)]
+    agent.set_turns(Turn(say=[*uses]))
+    log, printed = agent.work("add", "shout", options=f'approve: ["{pattern}"]')
+    (asked,) = [call for call in log.calls if call["name"] == "approval"]
+    assert asked["input"]["tool"] == ("add" if pattern[0] == "a" else "mcp__shopfloor__add"), printed
+    answered = agent.shopfloor("answer", "last", "approve")
+    assert answered.returncode == 0, answered.stderr
+    agent.set_turns(Turn(say=[uses[1]]), Turn(say=[Text(text="It is 42.")]))
+    assert agent.shopfloor("resume", "last").returncode == 0
+    (log,) = agent.logs()
+    assert [result["output"] for result in log.results if "sum" in str(result["output"])] == [
+        '{"sum":42,"session":true}'
+    ]
+    assert len([call for call in log.calls if call["name"] == "approval"]) == 1
+
+
 @pytest.mark.more_agents
 @pytest.mark.parametrize(("name", "error"), [("boom", "RuntimeError: the tool broke"), ("leave", "SystemExit")])
 def test_an_own_tool_that_raises_is_a_tool_that_failed(claude, name, error):

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
+import httpx
 import pytest
-from tests.agents.agent_runner import PROMPT, AgentRunner, Log
+from tests.agents.agent_runner import PROMPT, SECONDS, AgentRunner, Log
 from tests.agents.conftest import MakeAgentRunner
+
+from shopfloor.record import Storage
 
 
 def reply(agent: AgentRunner, run_id: str, text: str) -> Log:
@@ -62,6 +68,26 @@ def test_only_the_newest_run_of_a_session_of_codex_can_be_replied_to(agent_runne
     assert refused.returncode == 5
     assert f"the session of the run {first.run_id} continues in the run {second.run_id}" in refused.stderr
     assert f"shopfloor reply {second.run_id[:8]}" in refused.stderr
+
+
+@pytest.mark.req("SF-54")
+def test_a_repeated_reply_with_its_key_is_the_same_run(agent_runner: MakeAgentRunner) -> None:
+    agent = agent_runner("codex", "echo")
+    first = agent.run("--model", "gpt-5.5").log
+    assert agent.shopfloor("up", "--detach", "--port", "0").returncode == 0
+    try:
+        address = json.loads(Storage(Path(agent.env["SHOPFLOOR_STORAGE"])).server_address.read_bytes())
+        headers = {"Authorization": f"Bearer {address['token']}"}
+        with httpx.Client(base_url=address["url"], headers=headers, timeout=SECONDS, trust_env=False) as http:
+            body = {"text": "And now the rest.", "idempotency_key": "once"}
+            got = [http.post(f"/api/runs/{first.run_id}/reply", json=body) for _ in range(2)]
+            other = http.post(f"/api/runs/{first.run_id}/reply", json={**body, "idempotency_key": "twice"})
+    finally:
+        agent.shopfloor("down")
+    assert [response.status_code for response in got] == [200, 200], got[1].text
+    assert got[0].json() == got[1].json()
+    assert other.status_code == 409
+    assert f"continues in the run {got[0].json()['run_id']}" in other.json()["error"]["message"]
 
 
 def test_the_session_of_an_agent_cannot_be_cut_by_a_fork(agent_runner: MakeAgentRunner) -> None:

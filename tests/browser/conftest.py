@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from playwright.sync_api import Browser, expect
 from tests.browser import many_runs
+from tests.browser.demo_runs import DemoRuns, write_demo_runs
 from tests.browser.hostile_text import write_hostile_text, write_shapes
 from tests.browser.sample_runs import SampleRuns, write_large, write_sample_runs
 from tests.browser.server import Server
@@ -64,6 +65,22 @@ def recorded_runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded
     with server:
         server.wait_for_status(hostile_text, "failed")
         yield RecordedRuns(server, stories, hostile_text)
+
+
+class Demo(msgspec.Struct, frozen=True):
+    """A server with two weeks of plausible runs; no test changes them."""
+
+    server: Server
+    runs: DemoRuns
+
+
+@pytest.fixture(scope="package")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+    server = Server(tmp_path_factory.mktemp("demo"))
+    runs = write_demo_runs(server.storage)
+    with server:
+        server.wait_for_status(runs.reviewed, "done")
+        yield Demo(server, runs)
 
 
 @pytest.fixture(scope="package")

@@ -42,6 +42,7 @@ MARKDOWN = [
     f"[click](JaVaScRiPt:{SCRIPT})",
     f"[click](&#106;avascript:{SCRIPT})",
     f"[click](\x01javascript:{SCRIPT})",
+    f"[click](javascript\\:{SCRIPT})",
     f"[click](vbscript:{SCRIPT}) [click](file:///etc/passwd) [click](data:text/html;base64,PHNjcmlwdD4=)",
     f"<javascript:{SCRIPT}> <data:text/html,x>",
     f"[a reference][evil]\n\n[evil]: javascript:{SCRIPT}",

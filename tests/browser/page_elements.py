@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from playwright.sync_api import Locator, Page
+from playwright.sync_api import Locator, Page, expect
 
 
 def run_list(page: Page) -> Locator:
@@ -70,11 +70,13 @@ def show_timeline(page: Page) -> None:
         tab.click()
 
 
-def set_filter(page: Page, name: str, *, label: str | None = None, value: str | None = None) -> None:
-    """Choose an option of a filter of the list."""
+def set_filter(page: Page, field: str, choice: str) -> None:
+    """Choose an option of a filter of the list. An option that is set is removed."""
     page.get_by_role("button", name="Filters").click()
-    page.get_by_role("combobox", name=name).select_option(label=label, value=value)
-    page.keyboard.press("Escape")
+    menu = page.get_by_role("dialog", name="Filters")
+    menu.get_by_role("option", name=field).click()
+    menu.get_by_role("option", name=choice, exact=True).click()
+    expect(menu).to_be_hidden()
 
 
 def run_action(page: Page, name: str) -> Locator:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import expect
@@ -34,6 +36,7 @@ def test_a_run_is_repeated_with_another_input_and_both_runs_link_to_each_other(
     dialog.get_by_label("Ratio").fill("")
     button(page, "Run").click()
     expect(result(page)).to_contain_text("coffee x 5 false")
+    expect(dialog).to_have_count(0)
     expect(selected(page)).to_contain_text(f"Rerun of {run_id[:8]}")
     (later,) = server.detail(run_id)["continued_by"]
     changed = server.first_event(later["run_id"])["payload"]["input"]
@@ -41,6 +44,40 @@ def test_a_run_is_repeated_with_another_input_and_both_runs_link_to_each_other(
     selected(page).get_by_role("link", name=run_id[:8]).click()
     expect(result(page)).to_contain_text("tea x 3 false")
     expect(selected(page)).to_contain_text(f"Then rerun {later['run_id'][:8]}")
+
+
+@pytest.mark.req("SF-53", "WT-91")
+def test_an_emptied_field_is_left_out_and_an_emptied_required_one_is_an_error_there(
+    tabs: Tabs, server: Server, owner: str
+) -> None:
+    run_id = server.dispatch("form", owner=owner, TITLE="tea", COUNT=5, TONE="glad", ITEMS=["c"])
+    server.wait_for_status(run_id, "done")
+    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
+    run_action(page, "Edit and rerun…").click()
+    dialog = page.get_by_role("dialog", name="Edit and rerun form")
+    for label in ("Title", "Count", "Items"):
+        dialog.get_by_label(label).fill("")
+    button(page, "Run").click()
+    title = dialog.get_by_label("Title")
+    expect(title).to_be_focused()
+    expect(title).to_have_attribute("aria-invalid", "true")
+    expect(title).to_have_accessible_description("What it is called Required.")
+    assert server.detail(run_id)["continued_by"] == []
+    title.fill("coffee")
+    with page.expect_request("**/rerun") as sent:
+        button(page, "Run").click()
+    request: dict[str, Any] = json.loads(sent.value.post_data or "")
+    assert (request["input"]["COUNT"], request["input"]["ITEMS"]) == (None, None)
+    expect(result(page)).to_contain_text("coffee x 3 false")
+    (later,) = server.detail(run_id)["continued_by"]
+    assert server.first_event(later["run_id"])["payload"]["input"] == {
+        "TITLE": "coffee",
+        "COUNT": 3,
+        "RATIO": None,
+        "LOUD": False,
+        "TONE": "glad",
+        "ITEMS": ["a", "b"],
+    }
 
 
 @pytest.mark.req("WT-91")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 from tests.browser.colors import background, color_name, contrast, rgb
-from tests.browser.conftest import RecordedRuns
+from tests.browser.conftest import Demo, RecordedRuns
 from tests.browser.page_elements import (
     button,
     card,
@@ -125,16 +125,73 @@ def test_runs_are_filtered_by_worker_and_by_channel(tabs: Tabs, server: Server, 
     server.wait_for_status(child, "done")
     page = tabs.open(server, f"/agents/{owner}/workers")
     expect(cards(page)).to_have_count(3)
-    set_filter(page, "Channel", label="#attic")
+    set_filter(page, "Channel", "#attic")
     expect(cards(page)).to_have_count(1)
     expect(card(page, there)).to_be_visible()
     button(page, "Channel is #attic").click()
     expect(card(page, here)).to_be_visible()
-    set_filter(page, "Worker", value="child")
+    set_filter(page, "Worker", "child")
     expect(cards(page)).to_have_count(1)
     expect(card(page, child)).to_be_visible()
     page.reload()
     expect(cards(page)).to_have_count(1)
+
+
+def open_filters(page: Page) -> None:
+    button(page, "Filters").click()
+    expect(page.get_by_role("combobox", name="Filter by")).to_be_focused()
+
+
+@pytest.mark.req("WT-80", "WT-94")
+def test_runs_are_found_by_time_model_cost_duration_and_error_and_sorted(tabs: Tabs, demo: Demo) -> None:
+    page = tabs.open(demo.server, "/agents/all/workers")
+    first = cards(page).first
+    everything = page.get_by_text(re.compile(r"^\d+ runs$"))
+    total = everything.inner_text()
+    set_filter(page, "Model", "gemini-2.5-pro")
+    expect(page).to_have_url(re.compile("model=gemini-2.5-pro"))
+    expect(everything).not_to_have_text(total)
+    found = int(everything.inner_text().split()[0])
+    # The numbers of the pills follow the filter.
+    expect(pill(page, "All")).to_have_attribute("title", f"All: {found}")
+    set_filter(page, "Model", "gemini-2.5-pro")
+    expect(everything).to_have_text(total)
+    # By keys: a text finds choices of all fields.
+    open_filters(page)
+    page.keyboard.type("rate_lim")
+    expect(page.get_by_role("option")).to_have_text("rate_limit_errorError")
+    page.keyboard.press("Enter")
+    expect(first).to_contain_text("Import the invoices of October")
+    button(page, "rate_limit_error").click()
+    # An amount that is typed.
+    open_filters(page)
+    page.keyboard.type("cost")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("combobox", name="Filter by cost")).to_be_focused()
+    page.keyboard.type("20")
+    page.keyboard.press("Enter")
+    expect(button(page, "Cost at least $20.00")).to_be_visible()
+    expect(everything).not_to_have_text(total)
+    costs = [float(text.split("$")[1]) for text in cards(page).all_inner_texts()]
+    assert costs
+    assert min(costs) >= 20
+    button(page, "Sort").click()
+    page.get_by_role("menuitemradio", name="Most expensive first").click()
+    expect(page).to_have_url(re.compile("sort=cost"))
+    expect(first).to_contain_text(f"${max(costs):.2f}")
+    assert [float(text.split("$")[1]) for text in cards(page).all_inner_texts()] == sorted(costs, reverse=True)
+    page.get_by_role("button", name="Clear").click()
+    expect(everything).to_have_text(total)
+    set_filter(page, "Time", "Last hour")
+    expect(everything).to_have_text(re.compile(r"^\d runs$"))
+    set_filter(page, "Duration", "At least 10m")
+    expect(cards(page)).to_have_count(0)
+    # The overview beside the list has the same filters.
+    page.goto(demo.server.url)
+    tools = page.get_by_role("region", name="Tools")
+    expect(tools).to_contain_text("TodoWrite")
+    set_filter(page, "Model", "gemini-2.5-pro")
+    expect(tools).not_to_contain_text("TodoWrite")
 
 
 @pytest.mark.req("WT-42")

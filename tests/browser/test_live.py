@@ -119,7 +119,7 @@ def test_rows_are_loaded_however_fast_events_arrive(tabs: Tabs, server: Server, 
     page = tabs.open(server, f"/agents/{owner}/workers?worker={printer.run_id}", context=context)
     known = page.get_by_role("tab", name=f"Transcript {printer.events}", exact=True)
     tabs.step_until(page, lambda: known.count() == 1, "the page to know how long the log is")
-    tabs.wait_until(lambda: tabs.paths(f"/api/stream.*{printer.run_id}") != [], "the page to follow the run")
+    tabs.step_until(page, lambda: tabs.paths(f"/api/stream.*{printer.run_id}") != [], "the page to follow the run")
     for number in range(2, 12):
         printer.tick(number)
         expect(page.get_by_role("tab", name=f"Transcript {printer.events}", exact=True)).to_be_visible()
@@ -205,15 +205,20 @@ def test_nothing_jumps_while_text_streams_and_when_the_run_ends(
     context.add_init_script(
         # The text that streams becomes a row at the same place, so the element below it, which is empty then, does not
         # count; nor does the frame in the chart, which shows where the reader is.
-        """new PerformanceObserver((list) => {
+        """window.shifted = [];
+        new PerformanceObserver((list) => {
             const counts = (one) => one.sources.some(({ node }) => !node?.closest?.("[data-tail], [data-frame]"));
-            for (const one of list.getEntries().filter(counts)) window.shifted = (window.shifted ?? 0) + one.value;
+            const named = ({ node, previousRect: from, currentRect: to }) =>
+                `${(node?.outerHTML ?? node?.textContent ?? "").slice(0, 120)} ${JSON.stringify([from, to])}`;
+            for (const one of list.getEntries().filter(counts))
+                window.shifted.push([one.value, ...one.sources.map(named)]);
         }).observe({ type: "layout-shift", buffered: true });"""
     )
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", context=context)
     expect(transcript(page)).to_contain_text("word20")
-    before = page.evaluate("window.shifted ?? 0")
+    page.evaluate("window.shifted = []")
     expect(transcript(page)).to_contain_text(re.compile("(word59 word60.*){3}", re.DOTALL))
     expect(selected(page).locator('[data-status="done"]').first).to_be_visible()
     expect(result(page)).to_contain_text("word1 word2")
-    assert page.evaluate("window.shifted ?? 0") - before < 0.01
+    shifts = page.evaluate("window.shifted")
+    assert sum(value for value, *_ in shifts) < 0.01, shifts

@@ -14,11 +14,24 @@ from tests.browser.tabs import PHONE, Tabs
 from tests.browser.test_screens import overflow
 from tests.timeouts import wait_until
 
+KEYLESS = """
+name: Keyless
+steps:
+  Begin: {block: start-thread, model: openai/gpt-test}
+  Ask: {block: add-message, text: "Hello"}
+  Answer: {block: next-message, output: SAID}
+output: SAID
+"""
+
 
 @pytest.fixture(scope="module")
 def floor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server of this module alone: everything that waits is shown to everyone."""
-    with Server(tmp_path_factory.mktemp("needs_you")) as server:
+    server = Server(tmp_path_factory.mktemp("needs_you"), OPENAI_API_KEY="")
+    home = server.folder / "workers" / "keyless"
+    home.mkdir()
+    (home / "worker.yaml").write_text(KEYLESS, encoding="utf-8")
+    with server:
         yield server
 
 
@@ -26,7 +39,8 @@ def floor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def nothing_waits_afterwards(floor: Server) -> Iterator[None]:
     yield
     for item in floor.get("/api/waiting")["items"]:
-        floor.http.post(f"/api/runs/{item['run_id']}/cancel", json={})
+        action = "dismiss" if "dismiss" in item["actions"] else "cancel"
+        floor.http.post(f"/api/runs/{item['run_id']}/{action}", json={})
     wait_until(lambda: floor.get("/api/waiting")["total"] == 0, "nothing to wait")
 
 
@@ -37,6 +51,7 @@ def test_a_question_and_an_approval_are_answered_on_the_overview_by_mouse(tabs: 
     expect(_items(page)).to_have_count(2)
     expect(region(page, "Runs").get_by_text("shown at right")).to_be_visible()
     expect(_item(page, approval).get_by_text("printf pushed")).to_be_visible()
+    expect(_item(page, approval).get_by_text("Denied automatically in 23h.")).to_be_visible()
     _item(page, approval).get_by_role("button", name="Approve once").click()
     expect(_items(page)).to_have_count(1)
     assert floor.wait_for_status(approval, "done")["result"] == "pushed"
@@ -153,14 +168,15 @@ def test_what_waits_is_accessible_and_fits_the_screen(tabs: Tabs, floor: Server,
     done = floor.command("echo done")
     _waiting(floor, "chooser")
     _waiting(floor, "pusher")
+    _failed(floor)
     for size in ({"width": 1440, "height": 900}, {"width": 1024, "height": 768}, PHONE):
         page = tabs.open(floor, "/", viewport=size, color_scheme=colors)
-        expect(_items(page)).to_have_count(2)
+        expect(_items(page)).to_have_count(3)
         expect(_needs_you(page).get_by_text("printf pushed")).to_be_visible()
         assert problems(page) == []
         assert overflow(page) == []
         page.goto(f"{floor.url}/agents/all/workers")
-        expect(region(page, "Needs you").get_by_role("listitem")).to_have_count(2)
+        expect(region(page, "Needs you").get_by_role("listitem")).to_have_count(3)
         if size["width"] != PHONE["width"]:
             page.keyboard.press("w")
         expect(button(page, "Yes, go on")).to_be_visible()
@@ -170,6 +186,78 @@ def test_what_waits_is_accessible_and_fits_the_screen(tabs: Tabs, floor: Server,
         expect(run_action(page, "Delete…")).to_be_in_viewport()
         assert problems(page) == []
         assert overflow(page) == []
+
+
+@pytest.mark.req("WT-92")
+def test_a_failure_that_a_person_has_to_repair_is_rerun_and_dismissed_with_keys(tabs: Tabs, floor: Server) -> None:
+    failed = _failed(floor)
+    page = tabs.open(floor, "/")
+    expect(_marked(page)).to_contain_text("there is no key for openai")
+    expect(_marked(page)).to_contain_text("set OPENAI_API_KEY in the environment")
+    tile = page.get_by_role("link", name=re.compile("Waiting for you"))
+    expect(tile).to_contain_text("1")
+    expect(page).to_have_title("(1) Shopfloor")
+    _press_until(page, "1", lambda: _item(page, failed).count() == 0)
+    wait_until(lambda: floor.get("/api/waiting")["total"] == 1, "the new run to fail too")
+    (again,) = floor.get("/api/waiting")["items"]
+    assert floor.detail(again["run_id"])["based_on"]["run_id"] == failed
+    expect(_item(page, again["run_id"])).to_be_visible()
+    _press_until(page, "2", lambda: _items(page).count() == 0)
+    assert floor.get("/api/waiting")["total"] == 0
+    assert floor.detail(again["run_id"])["status"] == "failed"
+    expect(page).to_have_title("Shopfloor")
+    expect(tile).to_contain_text("nothing waits")
+
+
+@pytest.mark.req("WT-92")
+def test_a_failure_is_pinned_above_the_list_and_dismissed_by_mouse(tabs: Tabs, floor: Server) -> None:
+    ordinary = floor.dispatch("picky", GO="now")
+    floor.wait_for_status(ordinary, "failed")
+    failed = _failed(floor)
+    page = tabs.open(floor, f"/agents/all/workers?worker={ordinary}")
+    pinned = region(page, "Needs you")
+    expect(pinned.get_by_role("listitem")).to_have_count(1)
+    expect(pinned).to_contain_text("there is no key for openai")
+    button(page, "Act here").click()
+    expect(pinned.get_by_role("button", name="Rerun")).to_be_visible()
+    pinned.get_by_role("button", name="Dismiss").click()
+    expect(pinned).to_have_count(0)
+    assert floor.get("/api/waiting")["total"] == 0
+    expect(card(page, failed)).to_be_visible()
+
+
+@pytest.mark.req("WT-92")
+def test_a_failure_that_waits_notifies_once(tabs: Tabs, floor: Server) -> None:
+    context = tabs.context()
+    context.grant_permissions(["notifications"])
+    _record_notifications(context)
+    page = tabs.open(floor, "/", context=context)
+    button(page, "Notifications").click()
+    failed = _failed(floor)
+    expect(_items(page)).to_have_count(1)
+    floor.http.post(f"/api/runs/{failed}/pin", json={"pinned": True})
+    _failed(floor)
+    expect(_items(page)).to_have_count(2)
+    assert page.evaluate("window.notified") == [["Failed: Keyless", "there is no key for openai"]] * 2
+
+
+@pytest.mark.req("WT-93")
+def test_the_card_of_a_running_run_says_what_it_does_now(tabs: Tabs, floor: Server) -> None:
+    go = floor.folder / "go"
+    run_id = floor.dispatch("stepper", GO=str(go))
+    page = tabs.open(floor, "/agents/all/workers")
+    expect(card(page, run_id)).to_contain_text("Wait")
+    assert floor.runs()[0]["activity"] == {"name": "Wait", "preview": ""}
+    go.touch()
+    floor.wait_for_status(run_id, "done")
+    expect(card(page, run_id)).to_contain_text("stepper")
+    expect(card(page, run_id)).not_to_contain_text("Wait")
+
+
+def _failed(server: Server) -> str:
+    run_id = server.dispatch("keyless")
+    server.wait_for_status(run_id, "failed")
+    return run_id
 
 
 def _waiting(server: Server, worker: str) -> str:

@@ -68,6 +68,9 @@ def test_the_figures_are_those_of_the_server_and_lead_to_their_runs(tabs: Tabs, 
     expect(page).not_to_have_url(re.compile("since="))
     page.go_back()
     page.goto(f"{runs.url}/")
+    tile(page, "Waiting for you").click()
+    expect(page.get_by_role("region", name="Needs you")).to_be_focused()
+    expect(page.get_by_role("region", name="Needs you").get_by_role("article")).to_have_count(1)
     tile(page, "Running").click()
     expect(cards(page)).to_have_count(1)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
-from tests.browser.conftest import RecordedRuns
+from tests.browser.conftest import Demo, RecordedRuns
 from tests.browser.page_elements import button, card, cards, result, row, timeline, transcript
 from tests.browser.server import Server
 from tests.browser.tabs import PHONE, Tabs
@@ -32,13 +33,26 @@ def take_screenshot(page: Page, folder: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("colors", ["light", "dark"])
-def test_a_run_that_has_ended(tabs: Tabs, recorded_runs: RecordedRuns, folder: Path, colors: str) -> None:
-    page = tabs.open(recorded_runs.server, "/agents/stories/workers", color_scheme=colors, viewport=SIZE)
-    card(page, recorded_runs.stories.everything).click()
+def test_a_run_that_has_ended(tabs: Tabs, demo: Demo, folder: Path, colors: str) -> None:
+    page = tabs.open(
+        demo.server, f"/agents/all/workers?worker={demo.runs.repaired}", color_scheme=colors, viewport=SIZE
+    )
     expect(result(page)).to_be_visible()
+    expect(card(page, demo.runs.reviewed)).to_be_visible()
+    button(page, "Show sub-runs").first.click()
+    expect(button(page, "Hide sub-runs")).to_be_visible()
     # With Markdown: its renderer is loaded later.
-    expect(row(page, 5).locator("strong")).to_be_visible()
+    expect(transcript(page).locator("code", has_text="src/stream/client.py").last).to_be_attached()
+    transcript(page).get_by_role("button", name=re.compile("Edit")).click()
     take_screenshot(page, folder, colors)
+
+
+@pytest.mark.parametrize("colors", ["light", "dark"])
+def test_the_overview(tabs: Tabs, demo: Demo, folder: Path, colors: str) -> None:
+    page = tabs.open(demo.server, "/", color_scheme=colors, viewport=SIZE)
+    expect(page.get_by_role("region", name="Tools")).to_contain_text("Bash")
+    expect(cards(page).first).to_be_visible()
+    take_screenshot(page, folder, f"overview-{colors}")
 
 
 def test_a_transcript_with_tools(tabs: Tabs, recorded_runs: RecordedRuns, folder: Path) -> None:

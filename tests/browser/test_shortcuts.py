@@ -63,10 +63,9 @@ def test_a_search_field_takes_every_letter(page: Page, name: str) -> None:
     expect(field).to_have_value(f"zzz{TYPED}")
 
 
-@pytest.mark.parametrize("name", ["Worker", "Channel"])
-def test_a_menu_takes_every_letter(page: Page, name: str) -> None:
+def test_a_menu_takes_every_letter(page: Page) -> None:
     button(page, "Filters").click()
-    page.get_by_role("combobox", name=name).focus()
+    expect(page.get_by_role("combobox", name="Filter by")).to_be_focused()
     assert ignores_shortcuts(page)
 
 

@@ -12,6 +12,10 @@ from tests.browser.conftest import RecordedRuns
 from tests.browser.page_elements import row, timeline, transcript
 from tests.browser.server import Server
 from tests.browser.tabs import Tabs
+from tests.timeouts import wait_until
+
+LOW = {"width": 1280, "height": 600}
+"""So low that the transcript scrolls, whatever fonts the machine has."""
 
 
 def rows(page: Page) -> Locator:
@@ -59,7 +63,9 @@ def test_a_command_of_a_worker_has_its_command_line_and_duration(tabs: Tabs, ser
 
 @pytest.mark.req("WT-85")
 def test_transcript_and_timeline_mark_the_same_call(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
-    page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={recorded_runs.stories.everything}")
+    page = tabs.open(
+        recorded_runs.server, f"/agents/all/workers?worker={recorded_runs.stories.everything}", viewport=LOW
+    )
     expect(line(page, 7)).to_be_visible()
     expect(row(page, 7)).to_be_visible()
     line(page, 7).hover()
@@ -137,11 +143,21 @@ def test_clicking_a_row_goes_to_its_event(tabs: Tabs, recorded_runs: RecordedRun
 
 
 def test_clicking_a_row_again_goes_to_its_event_again(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
-    page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={recorded_runs.stories.everything}")
+    page = tabs.open(
+        recorded_runs.server, f"/agents/all/workers?worker={recorded_runs.stories.everything}", viewport=LOW
+    )
     edit = rows(page).filter(has_text="Edit").first.get_by_role("button").first
     edit.click()
     expect(row(page, 11)).to_be_in_viewport()
-    transcript(page).get_by_role("group", name="Transcript rows").evaluate("one => one.scrollTo(0, 0)")
+    rows_box = transcript(page).get_by_role("group", name="Transcript rows")
+
+    def scroll_up() -> bool:
+        """Scroll up, again if the page was still going to the event."""
+        rows_box.evaluate("one => one.scrollTo(0, 0)")
+        page.wait_for_timeout(100)
+        return rows_box.evaluate("one => one.scrollTop") == 0
+
+    wait_until(scroll_up, "the transcript to be scrolled up")
     expect(row(page, 11)).not_to_be_in_viewport()
     edit.click()
     expect(row(page, 11)).to_be_in_viewport()

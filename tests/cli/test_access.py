@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 import re
 import stat
+from contextlib import suppress
 from pathlib import Path
 
+import anyio
+import anyio.to_thread
 import httpx
 import pytest
 from tests.cli.terminal import Terminal
 from tests.cli.test_server import server
 from tests.timeouts import TIMEOUT_SECONDS, wait_until
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
 
 from shopfloor.adapters.local import LocalAudit
 
@@ -35,6 +40,8 @@ def test_tokens_are_created_listed_revoked_and_audited(server, shopfloor, worker
     up = server("--workers", str(workers))
     audit = Path(env["SHOPFLOOR_STORAGE"]) / "audit.jsonl"
 
+    # A line break would look like another token in the list.
+    assert shopfloor("tokens", "new", "a\ntoken  b").returncode == 2
     made = shopfloor("tokens", "new", "ci", "--role", "operator")
     token = made.stdout.strip()
     assert re.fullmatch(r"[\w-]{43}", token)
@@ -149,3 +156,54 @@ def test_json_on_a_terminal_is_escaped_and_the_same_json(shopfloor, env):
         assert not bad & set(shown), words
         assert [json.loads(line) for line in shown.splitlines()] == [json.loads(line) for line in piped.splitlines()]
         assert "ü שלום" in shown
+
+
+@pytest.mark.req("SF-20")
+def test_revoking_a_token_ends_its_open_streams_and_no_others(server, shopfloor):
+    up = server()
+    tokens = {name: shopfloor("tokens", "new", name).stdout.strip() for name in ("gone", "kept")}
+    socket = up.url.replace("http://", "ws://") + "/trpc"
+
+    def headers(name: str) -> dict[str, str]:
+        return {"Authorization": f"Bearer {tokens[name]}"}
+
+    opened: list[str] = []
+    ended: list[str] = []
+
+    async def follow(name: str, path: str) -> None:
+        async with (
+            httpx.AsyncClient(base_url=up.url, headers=headers(name), timeout=TIMEOUT_SECONDS) as http,
+            http.stream("GET", path) as response,
+        ):
+            assert response.status_code == 200
+            opened.append(path)
+            async for _ in response.aiter_bytes():
+                pass
+        ended.append(f"{name} {path}")
+
+    async def subscribe(name: str) -> None:
+        async with connect(socket, additional_headers=headers(name)) as client:
+            await client.send('{"id":1,"method":"subscription","params":{"path":"stream.workerEvents"}}')
+            assert "started" in str(await client.recv())
+            opened.append("trpc")
+            with suppress(ConnectionClosed):
+                async for _ in client:
+                    pass
+        ended.append(f"{name} trpc")
+
+    async def revoke() -> None:
+        async with anyio.create_task_group() as tasks:
+            for name in tokens:
+                for path in ("/api/stream", "/api/events/stream"):
+                    tasks.start_soon(follow, name, path)
+            tasks.start_soon(subscribe, "gone")
+            with anyio.fail_after(TIMEOUT_SECONDS):
+                while len(opened) < 5:
+                    await anyio.sleep(0.05)
+                await anyio.to_thread.run_sync(shopfloor, "tokens", "revoke", "gone")
+                while len(ended) < 3:
+                    await anyio.sleep(0.05)
+            tasks.cancel_scope.cancel()
+
+    anyio.run(revoke)
+    assert sorted(ended) == ["gone /api/events/stream", "gone /api/stream", "gone trpc"]

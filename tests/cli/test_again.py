@@ -65,6 +65,23 @@ def test_what_cannot_be_repeated_is_refused_with_what_to_do(shopfloor: Cli, plac
     assert (place / "out").read_text().splitlines()[-1] == "second a", "it runs in the folder of the earlier run"
 
 
+@pytest.mark.req("SF-53")
+def test_another_worker_of_the_same_name_is_not_run_instead(shopfloor: Cli, place: Path) -> None:
+    (place / "mine" / "hello").mkdir(parents=True)
+    file = place / "mine" / "hello" / "worker.yaml"
+    steps = 'steps: {One: {block: command, command: "echo mine", output: SAID}}'
+    file.write_text(f"input: {{NAME: {{type: string, default: Ada}}}}\n{steps}\noutput: SAID\n")
+    assert shopfloor("run", "-q", "--workers", "mine", "hello", cwd=place).returncode == 0
+    refused = shopfloor("rerun", "last", cwd=place)
+    assert refused.returncode == 5, refused.stdout
+    assert f"had the worker `hello` of {file.parent}; the name now means that of " in refused.stderr
+    assert "--workers names the folder of the first" in refused.stderr
+    # A worker that was edited is run as it is now.
+    file.write_text(file.read_text().replace("echo mine", "echo edited"))
+    again = shopfloor("rerun", "last", "--workers", "mine", cwd=place)
+    assert (again.returncode, again.stdout.strip()) == (0, "edited"), again.stderr
+
+
 def test_a_masked_input_has_to_be_given_again(shopfloor: Cli, env: dict[str, str], place: Path) -> None:
     env["API_KEY"] = "s3cret-value-of-the-key"
     run = ("run", "-q", "two", "-i", "WORD=a", "-i", f"SECRET={env['API_KEY']}", "--mask-env", "API_KEY")
@@ -84,3 +101,22 @@ def test_without_a_server_a_detached_rerun_is_queued(shopfloor: Cli, place: Path
     assert queued.returncode == 0, queued.stderr
     assert "no server is running" in queued.stderr
     assert (newest(shopfloor)["id"], newest(shopfloor)["status"]) == (queued.stdout.strip(), "queued")
+
+
+@pytest.mark.req("SF-53")
+def test_an_input_is_left_out_with_null_and_emptied_without_a_value(shopfloor: Cli, place: Path) -> None:
+    folder = place / "workers" / "say"
+    folder.mkdir()
+    (folder / "worker.yaml").write_text(
+        "input:\n  WORD: {type: string, default: hello}\n  TIMES: {type: integer, default: 2}\n  WHO: {type: string}\n"
+        "steps:\n  Say: {block: command, command: 'echo [{{WORD}}] {{TIMES}} {{WHO}}', output: SAID}\noutput: SAID\n"
+    )
+    inputs = ("-i", "WORD=bye", "-i", "TIMES=7", "-i", "WHO=Ada")
+    assert shopfloor("run", "-q", "say", *inputs, cwd=place).stdout == "[bye] 7 Ada\n"
+    assert shopfloor("rerun", "-q", "last", "-i", "WORD=", cwd=place).stdout == "[] 7 Ada\n"
+    left_out = ("--input-json", '{"WORD": null, "TIMES": null}')
+    assert shopfloor("rerun", "-q", "last", *left_out, cwd=place).stdout == "[hello] 2 Ada\n"
+    required = shopfloor("rerun", "last", "--input-json", '{"WHO": null}', cwd=place)
+    assert (required.returncode, "`WHO` is missing" in required.stderr) == (2, True), required.stderr
+    number = shopfloor("rerun", "last", "-i", "TIMES=", cwd=place)
+    assert (number.returncode, "`TIMES` must be a whole number" in number.stderr) == (2, True), number.stderr

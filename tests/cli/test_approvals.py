@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Cli
 from tests.cli.terminal import Terminal
+
+from shopfloor.errors import ExecutionCancelled
 
 PUSH = """
 input: {WORD: {type: string}}
@@ -42,6 +45,74 @@ def test_a_person_at_the_terminal_is_asked_and_the_rest_runs_unasked(env: dict[s
     assert (place / "pushed").read_text() == "a\n"
 
 
+BOTH = """
+steps:
+  Both:
+    block: parallel
+    branches:
+      A:
+        One: {block: tool-call, tool: ask, input: {question: "First?"}, output: ONE}
+      B:
+        Two: {block: tool-call, tool: ask, input: {question: "Second?"}, output: TWO}
+output: TWO
+"""
+TWICE = """
+steps:
+  One: {block: tool-call, tool: ask, input: {question: "First?"}, output: ONE}
+  Two: {block: tool-call, tool: ask, input: {question: "Second?"}, output: TWO}
+output: TWO
+"""
+
+
+@pytest.mark.req("SF-58")
+def test_a_prompt_ends_when_the_question_is_answered_elsewhere_or_the_run_is_cancelled(
+    env: dict[str, str], shopfloor: Cli, place: Path
+) -> None:
+    (place / "workers" / "twice").mkdir()
+    (place / "workers" / "twice" / "worker.yaml").write_text(TWICE)
+    seen = Terminal("run", "twice", env=env, cwd=place)
+    try:
+        seen.wait_for("First?\r\nanswer (empty: leave it waiting): ")
+        assert shopfloor("answer", "last", "from elsewhere").returncode == 0
+        seen.wait_for("the run no longer waits for this answer")
+        seen.wait_for("Second?\r\nanswer (empty: leave it waiting): ")
+        seen.type("typed here\n")
+        assert seen.end() == 0, seen.shown
+    finally:
+        seen.close()
+    assert "typed here" in seen.shown.splitlines()
+    seen = Terminal("run", "twice", env=env, cwd=place)
+    try:
+        seen.wait_for("First?\r\nanswer (empty: leave it waiting): ")
+        assert shopfloor("cancel", "last").returncode == 0
+        assert seen.end() == ExecutionCancelled.exit_code, seen.shown
+    finally:
+        seen.close()
+
+
+def test_a_prompt_for_two_questions_goes_on_with_the_second_when_the_first_is_answered_elsewhere(
+    env: dict[str, str], shopfloor: Cli, place: Path
+) -> None:
+    (place / "workers" / "both").mkdir()
+    (place / "workers" / "both" / "worker.yaml").write_text(BOTH)
+    seen = Terminal("run", "both", env=env, cwd=place)
+    try:
+        seen.wait_for("First?\r\nanswer (empty: leave it waiting): ")
+        (first,) = [
+            item["call_id"]
+            for item in json.loads(shopfloor("waiting", "--json").stdout)["items"]
+            if item["text"] == "First?"
+        ]
+        assert shopfloor("answer", "last", first, "from elsewhere").returncode == 0
+        seen.wait_for("the run no longer waits for this answer")
+        seen.wait_for("Second?\r\nanswer (empty: leave it waiting): ")
+        seen.type("typed here\n")
+        assert seen.end() == 0, seen.shown
+    finally:
+        seen.close()
+    assert "typed here" in seen.shown.splitlines()
+
+
 def test_an_approval_is_given_later_and_for_always_and_revoked(shopfloor: Cli, place: Path) -> None:
     waiting = shopfloor(*RUN, cwd=place)
     assert waiting.returncode == 75, waiting.stderr
@@ -66,5 +137,6 @@ def test_an_approval_is_given_later_and_for_always_and_revoked(shopfloor: Cli, p
 def test_a_wrong_pattern_and_an_unknown_rule_are_refused(shopfloor: Cli, place: Path) -> None:
     wrong = shopfloor("run", "push", "-i", "WORD=a", "--approve", "Bash (", cwd=place)
     assert (wrong.returncode, "--approve: 'Bash (' is not a pattern of calls" in wrong.stderr) == (2, True)
-    unknown = shopfloor("approvals", "revoke", "abc")
-    assert (unknown.returncode, "no rule of approvals begins with 'abc'" in unknown.stderr) == (4, True)
+    for rule in ("abc", "zz"):
+        unknown = shopfloor("approvals", "revoke", rule)
+        assert (unknown.returncode, f"no rule of approvals begins with '{rule}'" in unknown.stderr) == (4, True)

@@ -330,7 +330,7 @@ def test_a_run_of_a_folder_that_the_server_does_not_serve_waits_for_a_shell(serv
     assert (again.returncode, again.stderr.startswith("error[run_ended]: ")) == (5, True)
 
 
-@pytest.mark.req("SF-31")
+@pytest.mark.req("SF-31", "SF-67")
 def test_a_run_whose_worker_has_changed_waits_until_the_worker_is_restored(server_shell, shell_in):
     shell = shell_in(server_shell.folder, "the caller")
     file = server_shell.folder / "workers" / "gate" / "worker.yaml"
@@ -346,8 +346,13 @@ def test_a_run_whose_worker_has_changed_waits_until_the_worker_is_restored(serve
     refused = server_shell.post(f"/api/runs/{run_id}/resume")
     assert "does not have the worker as it was" in refused.json()["error"]["message"]
     assert executors(server_shell.attempts(run_id)) == ["caller"]
+    (item,) = [one for one in server_shell.server.get("/api/waiting")["items"] if one["run_id"] == run_id]
+    assert (item["kind"], item["call_id"], item["actions"]) == ("interrupted", None, ["cancel"])
+    assert "does not have the worker as it was" in item["text"]
+    assert f"shopfloor resume {run_id[:8]}" in item["hint"]
     file.write_text(GATE)
     assert server_shell.ended(run_id)["status"] == "done"
+    assert run_id not in [one["run_id"] for one in server_shell.server.get("/api/waiting")["items"]]
 
 
 @pytest.mark.req("SF-31")

@@ -8,12 +8,19 @@ import hmac
 import json
 from pathlib import Path
 
+import anyio
 import httpx
 import pytest
 from tests.cli.terminal import Terminal
 from tests.cli.test_server import server
 from tests.contract.test_hooks import receiver
 from tests.timeouts import TIMEOUT_SECONDS, wait_until
+
+from shopfloor.limits import HOOKS_MAX
+from shopfloor.log import new_run_id, now
+from shopfloor.ports import Hook
+from shopfloor.record import Storage
+from shopfloor.wiring.storage import local_backend
 
 __all__ = ["server"]
 
@@ -80,6 +87,23 @@ def test_only_an_admin_may_use_hooks_and_only_with_http_addresses(server, shopfl
     assert json.loads(shopfloor("hooks", "list", "--json").stdout) == {"hooks": []}
 
 
+@pytest.mark.req("SF-59")
+def test_the_hooks_of_runs_do_not_count_as_added_hooks(server, shopfloor, env):
+    server()
+
+    async def add_hooks() -> None:
+        async with local_backend(Storage(Path(env["SHOPFLOOR_STORAGE"]))) as backend:
+            for number in range(HOOKS_MAX):
+                run_id = new_run_id()
+                await backend.hooks.add(
+                    Hook(id=f"run-{number}", origin="run", created_at=now(), command="true", run_id=run_id)
+                )
+
+    anyio.run(add_hooks)
+    added = shopfloor("hooks", "add", "https://example.com/")
+    assert added.returncode == 0, added.stderr
+
+
 @pytest.mark.req("SF-59", "SF-61")
 def test_commands_are_told_by_the_settings_file_and_by_on_outcome(server, shopfloor, env, tmp_path: Path):
     storage = Path(env["SHOPFLOOR_STORAGE"])
@@ -105,6 +129,15 @@ def test_commands_are_told_by_the_settings_file_and_by_on_outcome(server, shopfl
     wait_until(lambda: told.exists() and told.read_text() == f"outcome failed {line}\n", "the command of the settings")
     assert not (tmp_path / "hacked").exists()
 
+    # An environment variable has at most 128 KiB; the command hears of a failure with a longer message, too.
+    fails = tmp_path / "fails.py"
+    fails.write_text(
+        "from shopfloor import worker\n\n\n@worker\nasync def fails(run) -> None:\n    raise ValueError('x' * 200_000)\n"
+    )
+    words = ("fails", "--workers", str(fails), "--on-outcome", f'echo "$SHOPFLOOR_TEXT" > {after}')
+    assert "--on-outcome" not in shopfloor("run", "-q", *words, cwd=tmp_path).stderr
+    assert after.read_text().startswith("ValueError: xxx")
+
     dispatched = tmp_path / "dispatched"
     command = f'echo "$SHOPFLOOR_STATUS $PWD" > {dispatched}'
     run_id = shopfloor(
@@ -125,15 +158,67 @@ def test_commands_are_told_by_the_settings_file_and_by_on_outcome(server, shopfl
     assert "settings.yaml" in refused.stderr
 
 
-@pytest.mark.req("SF-61")
-def test_a_long_run_on_a_terminal_is_announced_on_the_desktop(env, tmp_path: Path):
+@pytest.fixture
+def desktop(env, tmp_path: Path) -> tuple[dict[str, str], Path]:
+    """An environment with a `notify-send`, and the file to which it writes its arguments."""
     shown = tmp_path / "shown"
     (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "notify-send").write_text(f'#!/bin/sh\nprintf "%s|" "$@" >> {shown}\n')
+    (tmp_path / "bin" / "notify-send").write_text(f'#!/bin/sh\n(printf "%s|" "$@"; echo) >> {shown}\n')
     (tmp_path / "bin" / "notify-send").chmod(0o755)
-    env = {**env, "PATH": f"{tmp_path / 'bin'}:{env['PATH']}", "SHOPFLOOR_NOTIFY_SECONDS": "2"}
+    return {**env, "PATH": f"{tmp_path / 'bin'}:{env['PATH']}", "SHOPFLOOR_NOTIFY_SECONDS": "2"}, shown
+
+
+@pytest.mark.req("SF-61")
+def test_a_long_run_on_a_terminal_is_announced_on_the_desktop(desktop):
+    env, shown = desktop
     for words in (["echo short"], ["sleep 2.2", "--no-notify"], ["sleep 2.1"]):
         terminal = Terminal("run", "--command", *words, env=env)
         assert terminal.end() == 0
         terminal.close()
-    assert shown.read_text() == "-a|Shopfloor|--|Shopfloor: command completed|sleep 2.1|"
+    assert shown.read_text() == "-a|Shopfloor|--|Shopfloor: command completed|sleep 2.1|\n"
+
+
+@pytest.mark.req("SF-61")
+def test_a_server_on_a_terminal_announces_long_runs_and_questions_on_the_desktop(desktop, shopfloor, tmp_path: Path):
+    env, shown = desktop
+    for name, step in {
+        "asks": "{block: tool-call, tool: ask, input: {question: 'Go on?'}}",
+        "sleeps": "{block: command, command: sleep 2.1}",
+    }.items():
+        (tmp_path / "workers" / name).mkdir(parents=True)
+        (tmp_path / "workers" / name / "worker.yaml").write_text(f"steps:\n  Do: {step}\n")
+    words = ("up", "--port", "0", "--workers", str(tmp_path / "workers"))
+    quiet = Terminal(*words, "--no-notify", env=env)
+    quiet.wait_for("Shopfloor is up")
+    assert shopfloor("dispatch", "-q", "--wait", "sleeps").returncode == 0
+    assert shopfloor("down").returncode == 0
+    quiet.close()
+
+    terminal = Terminal(*words, env=env)
+    terminal.wait_for("Shopfloor is up")
+    assert shopfloor("dispatch", "-q", "--wait", "hello", "-i", "NAME=Ada").returncode == 0
+    assert shopfloor("dispatch", "-q", "--wait", "sleeps").returncode == 0
+    assert shopfloor("dispatch", "-q", "asks").returncode == 0
+    wait_until(lambda: shown.exists() and len(shown.read_text().splitlines()) == 2, "both notifications")
+    assert [line.split("|")[3] for line in shown.read_text().splitlines()] == [
+        "Shopfloor: sleeps completed",
+        "Shopfloor: asks waiting",
+    ]
+    assert shopfloor("down").returncode == 0
+    terminal.close()
+
+
+@pytest.mark.req("SF-59", "SF-60")
+def test_an_address_that_no_client_accepts_does_not_stop_the_server(server, shopfloor):
+    up = server()
+    # IDNA refuses this name when it is used, not when it is parsed.
+    assert shopfloor("hooks", "add", "http://xn--a/?key=secret-part").returncode == 0
+    added = shopfloor("audit").stdout
+    assert ("hook.added" in added, "secret-part" in added) == (True, False)
+    assert shopfloor("run", "-q", "--command", "echo one").stdout == "one\n"
+    wait_until(lambda: up.get("/api/hooks")["hooks"][0]["last_error"], "the first try")
+    (hook,) = up.get("/api/hooks")["hooks"]
+    assert (hook["pending"], hook["delivered"], "not allowed" in hook["last_error"]) == (1, 0, True)
+    tested = shopfloor("hooks", "test", hook["id"])
+    assert (tested.returncode, tested.stderr) == (1, "")
+    assert tested.stdout.startswith("not delivered: ")

@@ -112,7 +112,7 @@ def test_the_status_of_a_run_names_the_waiting_sub_run_and_its_question(shopfloo
     child = next(one["id"] for one in up.runs() if one["name"] == "asks")
     shown = [line.strip() for line in shopfloor("status", run_id).stdout.splitlines()]
     place = shown.index(f"sub-run {child[:8]} waits for Which colour? (1. red / 2. green)")
-    assert shown[place + 1] == f"shopfloor answer {child[:8]} 'TEXT'"
+    assert shown[place + 1] == f"shopfloor answer {child[:8]} 1"
     (call,) = up.http.get("/api/agents/workers/detail", params={"worker_id": run_id}).json()["awaits"]
     assert (call["run_id"], call["kind"], call["answered"]) == (child, "question", False)
     asked = shopfloor("result", run_id)

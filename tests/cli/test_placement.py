@@ -151,6 +151,8 @@ def test_invalid_priorities_and_labels_are_refused(shopfloor, server):
     refused = shopfloor("host", "--label", "gpu=a b")
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "argument --label: must be NAME=VALUE of letters, " in refused.stderr
+    # A variable that is not set names no host, not even the only one.
+    assert shopfloor("hosts", "drain", "").stderr.startswith("error[host_not_found]")
 
 
 @pytest.mark.req("FE-55")
@@ -205,7 +207,9 @@ def test_with_several_hosts_a_run_says_that_its_provider_is_disabled_or_its_host
         wait_until(lambda run_id=run_id, reason=reason: row_of(up, run_id)["queue_reason"] == reason, reason)
 
     assert shopfloor("down").returncode == 0
-    assert "2 runs: every host that can execute it is draining\n" in shopfloor("queue").stdout
+    shown = shopfloor("queue").stdout
+    assert "2 runs: every host that can execute it is draining\n" in shown
+    assert "1 run: the provider codex is disabled\n" in shown
 
 
 @pytest.mark.req("FE-58")

@@ -39,6 +39,13 @@ name=$(cat "$PROGRAMS/recording")
 sed "s/1794741504/$(cat "$PROGRAMS/reset")/g" "$RECORDINGS/$name.jsonl"
 case "$name" in text) exit 0 ;; *) exit 1 ;; esac
 """
+ASKS = """
+steps:
+  Start: {block: start-thread, model: openai/gpt-5.5}
+  Say: {block: add-message, text: hello}
+  Answer: {block: next-message, output: SAID}
+output: SAID
+"""
 CODEX = """#!/bin/sh
 case "$1" in
   --version) echo 'codex-cli 0.166.0' ;;
@@ -315,6 +322,22 @@ def test_a_rejected_key_of_a_model_api_makes_it_unavailable_until_a_call_succeed
     fleet("run", "--provider", "openai", "hello")
     available = fleet.events(after, 2)[1]
     assert (available["previousStatus"], available["accessMode"]) == ("unavailable", "api")
+
+
+def test_a_rejected_key_in_a_worker_makes_its_model_api_unavailable_until_a_call_succeeds(
+    fleet: Fleet, model_server: ModelServer
+) -> None:
+    worker = fleet.folder / "workers" / "asks" / "worker.yaml"
+    worker.parent.mkdir(parents=True)
+    worker.write_text(ASKS)
+    after = fleet.cursor()
+    model_server.say(Turn(fail=Failure(status=401, type="authentication_error", message="invalid key")))
+    fleet("run", "asks", succeeds=False)
+    (event,) = fleet.events(after, 1)
+    assert (event["type"], event["providerId"], event["reason"]) == ("provider.unavailable", "openai", "error")
+    model_server.say(Turn(say=[Text(text="hello")]))
+    fleet("run", "asks")
+    assert fleet.events(after, 2)[1]["previousStatus"] == "unavailable"
 
 
 def test_a_check_asks_a_program_whether_it_is_logged_in(fleet: Fleet) -> None:

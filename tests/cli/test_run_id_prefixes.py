@@ -32,5 +32,14 @@ def test_an_ambiguous_prefix_is_refused_with_the_matching_runs(shopfloor, comman
     )
 
 
+@pytest.mark.parametrize("command", ["show", "status", "cancel", "delete", "rerun", "export"])
+def test_an_empty_reference_names_no_run_even_if_there_is_only_one(shopfloor, command: str):
+    assert shopfloor("delete", IDS[0]).returncode == 0
+    refused = shopfloor(command, "")
+    assert refused.returncode != 0
+    assert refused.stderr.startswith("error[run_not_found]")
+    assert shopfloor("result", "last").stdout == f"{IDS[1]}\n"
+
+
 def test_with_enough_characters_the_run_is_found(shopfloor):
     assert shopfloor("result", "aaaa2").stdout == f"{IDS[1]}\n"

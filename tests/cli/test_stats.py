@@ -82,6 +82,14 @@ def test_stats_shows_tables_with_headers_and_bars(shopfloor, runs) -> None:
     assert (answer["totals"]["cost_usd"], answer["range"]["tz"]) == (0.25, "UTC")
 
 
+@pytest.mark.req("SF-50")
+@pytest.mark.parametrize("zone", ["America/Los_Angeles", "-08:00", "Asia/Kolkata"])
+def test_dates_are_days_of_the_time_zone_that_was_requested(shopfloor, env, zone: str) -> None:
+    env["TZ"] = "Asia/Tokyo"
+    shown = shopfloor("stats", "--since", "2026-11-15", "--until", "2026-11-16", f"--tz={zone}", "--json")
+    assert [day["day"] for day in json.loads(shown.stdout)["days"]] == ["2026-11-15", "2026-11-16"]
+
+
 def test_stats_follows_a_deletion_and_a_rebuild(shopfloor, runs) -> None:
     before = json.loads(shopfloor("stats", "--json").stdout)
     assert shopfloor("rebuild").returncode == 0

@@ -192,6 +192,72 @@ def test_what_a_worker_prints_and_logs_is_in_its_record_in_order_and_on_stderr(
     assert "┃ WARNING tidy: counted 3" in shopfloor("show", "last").stdout.replace("\x1b", "")
 
 
+ODD = '''
+import asyncio, logging, os, sys
+from shopfloor import worker
+
+class Broken:
+    def __repr__(self):
+        raise ValueError("no text")
+
+@worker(slug="odd")
+async def odd(run) -> str:
+    """Writes in ways that a program of its own would get away with."""
+    secret = os.environ["API_SECRET"]
+    sys.stdout.write(secret[:6])
+    # Longer than output waits to be joined.
+    await asyncio.sleep(0.5)
+    print(secret[6:])
+    logging.getLogger("tidy").warning("%s", Broken())
+    with sys.stdout as file:
+        file.write("before the end\\n")
+    print("after it")
+    return "done"
+'''
+
+
+@pytest.mark.req("SF-65")
+def test_a_secret_in_two_writes_is_masked_and_odd_use_of_the_streams_fails_nothing(
+    shopfloor: Cli, tmp_path: Path, env: dict[str, str], events: Callable[[], list[dict[str, Any]]]
+):
+    (tmp_path / "odd.py").write_text(ODD)
+    words = ("--workers", str(tmp_path / "odd.py"), "--mask-env", "API_SECRET")
+    ran = shopfloor("run", "odd", *words, env={**env, "API_SECRET": "supersecret123"})
+    assert (ran.returncode, ran.stdout) == (0, "done\n"), ran.stderr
+    printed = "".join(text for _, stream, text in _outputs(events()) if stream == "stdout")
+    assert printed == "[masked]\nbefore the end\nafter it\n"
+    assert "WARNING tidy: (a message that cannot be shown)" in ran.stderr
+
+
+LONG_SECRET = '''
+import logging, os
+from shopfloor import worker
+
+@worker(slug="long")
+async def long(run) -> str:
+    """Prints what is only short enough without its secret, and logs as Shopfloor does."""
+    own = logging.getLogger("shopfloor.tests")
+    own.addHandler(logging.StreamHandler())
+    own.warning("not of the worker")
+    print("x" * %d + os.environ["API_SECRET"])
+    return "done"
+'''
+
+
+@pytest.mark.req("SF-65")
+def test_masked_output_that_is_short_enough_is_complete_and_own_log_records_are_printed_only(
+    shopfloor: Cli, tmp_path: Path, env: dict[str, str], events: Callable[[], list[dict[str, Any]]]
+):
+    (tmp_path / "long.py").write_text(LONG_SECRET % (WORKER_OUTPUT_CHARS - 100))
+    words = ("--workers", str(tmp_path / "long.py"), "--mask-env", "API_SECRET")
+    ran = shopfloor("run", "-q", "long", *words, env={**env, "API_SECRET": "supersecret" * 20})
+    assert (ran.returncode, ran.stdout) == (0, "done\n"), ran.stderr
+    text = "".join(text for *_, text in _outputs(events()))
+    assert text == "x" * (WORKER_OUTPUT_CHARS - 100) + "[masked]\n"
+    assert [event for event in events() if event["payload"].get("note")] == []
+    assert "not of the worker" in ran.stderr
+
+
 @pytest.mark.req("SF-65")
 def test_a_worker_that_prints_without_end_does_not_flood_its_log(
     shopfloor: Cli, workers: str, events: Callable[[], list[dict[str, Any]]]

@@ -139,8 +139,8 @@ class StorageUnderTest(HostsUnderTest, Protocol):
         """Open the store and its fleet events, of which `kept` are kept, until the context exits."""
         ...
 
-    def providers(self) -> AbstractAsyncContextManager[tuple[Store, FleetEvents, ProviderHealth]]:
-        """Open the store, its fleet events and the records of providers until the context exits."""
+    def providers(self) -> AbstractAsyncContextManager[tuple[Store, Queue, FleetEvents, ProviderHealth]]:
+        """Open the records of providers and what they are stored with, until the context exits."""
         ...
 
     def registry(self) -> AbstractAsyncContextManager[tuple[Store, Queue, FleetEvents, HostRegistry]]:
@@ -244,9 +244,9 @@ class LocalStorage:
         await store.close()
 
     @asynccontextmanager
-    async def providers(self) -> AsyncGenerator[tuple[Store, FleetEvents, ProviderHealth]]:
+    async def providers(self) -> AsyncGenerator[tuple[Store, Queue, FleetEvents, ProviderHealth]]:
         store = await SqliteStore.open(self._storage.database)
-        yield store, SqliteFleetEvents(store), SqliteProviderHealth(store)
+        yield store, SqliteQueue(store), SqliteFleetEvents(store), SqliteProviderHealth(store)
         await store.close()
 
     @asynccontextmanager
@@ -328,9 +328,9 @@ class MemoryOnly:
         yield store, MemoryFleetEvents(store)
 
     @asynccontextmanager
-    async def providers(self) -> AsyncGenerator[tuple[Store, FleetEvents, ProviderHealth]]:
+    async def providers(self) -> AsyncGenerator[tuple[Store, Queue, FleetEvents, ProviderHealth]]:
         store = MemoryStore()
-        yield store, MemoryFleetEvents(store), MemoryProviderHealth(store)
+        yield store, MemoryQueue(store), MemoryFleetEvents(store), MemoryProviderHealth(store)
 
     @asynccontextmanager
     async def registry(self) -> AsyncGenerator[tuple[Store, Queue, FleetEvents, HostRegistry]]:

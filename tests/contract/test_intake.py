@@ -325,12 +325,13 @@ async def test_invalid_content_is_damage(tmp_path: Path) -> None:
 
 
 @pytest.mark.req("SF-7")
-async def test_a_lost_database_loses_no_pin(tmp_path: Path) -> None:
+async def test_a_lost_database_loses_no_pin_and_no_dismissal(tmp_path: Path) -> None:
     queue, store = await open_queue(tmp_path)
     pinned_run, unblock, deleted = dispatch("a"), dispatch("b"), dispatch("c")
     for order in (pinned_run, unblock, deleted):
         await queue.dispatch(order)
         assert await store.pin(order.run_id, pinned=True)
+        assert await store.dismiss(order.run_id)
     assert await store.pin(unblock.run_id, pinned=False)
     await store.add_tombstone(deleted.run_id)
     await store.close()
@@ -340,6 +341,10 @@ async def test_a_lost_database_loses_no_pin(tmp_path: Path) -> None:
         queue, store = await open_queue(tmp_path)
         pinned = await store.read(lambda connection: connection.execute("SELECT worker_id FROM pins").fetchall())
         assert pinned == [(pinned_run.run_id,)]
+        dismissed = await store.read(
+            lambda connection: connection.execute("SELECT worker_id FROM dismissals").fetchall()
+        )
+        assert sorted(dismissed) == sorted([(pinned_run.run_id,), (unblock.run_id,)])
         await store.close()
         lose_database(tmp_path)
 

@@ -9,17 +9,20 @@ import anyio
 import msgspec
 import pytest
 from tests.contract.storages import StorageUnderTest
+from tests.contract.test_queue import dispatch
 from tests.contract.view_changes import ViewBuilder, run
 
 from shopfloor.errors import ProviderDisabled
-from shopfloor.log import StepCompleted, StepStarted
+from shopfloor.log import Requirements, StepCompleted, StepStarted
 from shopfloor.ports import (
     AnnouncedStatus,
     DisabledBy,
     FleetEvents,
     FleetFilter,
+    HostOffer,
     ProviderHealth,
     ProviderRecord,
+    Queue,
     Records,
     Store,
     ViewUpdate,
@@ -28,6 +31,7 @@ from shopfloor.ports import (
 from shopfloor.views import FleetEvent, ObservedLimit, ProviderObservation
 
 pytestmark = pytest.mark.anyio
+Opened = tuple[Store, Queue, FleetEvents, ProviderHealth]
 DISABLED = DisabledBy(by="ada", at="2026-02-23T10:30:00.000Z", reason="the key leaked")
 
 
@@ -37,24 +41,29 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture
-async def opened(storage_under_test: StorageUnderTest) -> AsyncIterator[tuple[Store, FleetEvents, ProviderHealth]]:
+async def opened(storage_under_test: StorageUnderTest) -> AsyncIterator[Opened]:
     async with storage_under_test.providers() as opened:
         yield opened
 
 
 @pytest.fixture
-def store(opened: tuple[Store, FleetEvents, ProviderHealth]) -> Store:
+def store(opened: Opened) -> Store:
     return opened[0]
 
 
 @pytest.fixture
-def fleet(opened: tuple[Store, FleetEvents, ProviderHealth]) -> FleetEvents:
+def queue(opened: Opened) -> Queue:
     return opened[1]
 
 
 @pytest.fixture
-def health(opened: tuple[Store, FleetEvents, ProviderHealth]) -> ProviderHealth:
+def fleet(opened: Opened) -> FleetEvents:
     return opened[2]
+
+
+@pytest.fixture
+def health(opened: Opened) -> ProviderHealth:
+    return opened[3]
 
 
 def event(name: str) -> FleetEvent:
@@ -89,6 +98,21 @@ async def test_a_change_is_stored_with_its_event_and_read_back(health: ProviderH
         await require_enabled(health, ["claude-code", "codex"])
     assert "shopfloor providers enable codex" in str(raised.value.hint)
     await require_enabled(health, ["claude-code"])
+
+
+@pytest.mark.req("FE-55")
+async def test_a_host_that_does_not_know_of_it_claims_no_run_for_a_disabled_provider(
+    health: ProviderHealth, queue: Queue
+) -> None:
+    codex = dispatch(requires=Requirements(providers=["codex"]))
+    await queue.dispatch(codex)
+    outdated = HostOffer(providers=frozenset({"codex"}))
+    assert await queue.next_unclaimed(outdated) == codex.run_id
+    await health.update(announce_once)
+    assert await queue.next_unclaimed(outdated) is None
+    assert await queue.claim("h", 9, outdated) == []
+    await health.update(lambda records: ([msgspec.structs.replace(records["codex"], disabled=None)], []))
+    assert await queue.claim("h", 9, outdated) == [codex]
 
 
 async def test_of_many_that_see_a_change_one_announces_it(health: ProviderHealth, fleet: FleetEvents) -> None:

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 from tests.contract.view_changes import assistant_message, at, batched_changes, run
 
 from shopfloor.adapters.sqlite import SqliteQueue, SqliteStore
 from shopfloor.errors import ConflictError
-from shopfloor.log import ClientInfo, Requirements, RunStarted, new_run_id
+from shopfloor.log import BasedOn, ClientInfo, Requirements, RunStarted, new_run_id
 from shopfloor.ports import Channel, ControlMessage, HostOffer, Queue, QueuedRun, RunFilter, Store, ViewUpdate
 from shopfloor.views import RunRow, WaitState
 
@@ -225,6 +226,36 @@ async def test_a_repeated_key_returns_the_first_run(queue: Queue, store: Store) 
     assert await queue.dispatch(again) == first.run_id
     assert await queue.claim("h1", 9, HostOffer()) == []
     assert set(await statuses(store)) == {first.run_id}
+
+
+@pytest.mark.req("SF-54")
+@pytest.mark.parametrize("keys", [(None, None), ("k1", "k2")], ids=["no keys", "keys"])
+async def test_of_concurrent_replies_to_a_session_that_cannot_be_copied_one_is_stored(
+    queue: Queue, keys: tuple[str | None, str | None]
+) -> None:
+    based_on = BasedOn(run_id=new_run_id(), kind="reply")
+    first, second = (
+        msgspec.structs.replace(dispatch(task, idempotency_key=key, based_on=based_on), is_only_reply=True)
+        for task, key in zip("ab", keys, strict=True)
+    )
+    results: list[str | ConflictError] = []
+
+    async def reply(queued: QueuedRun) -> None:
+        try:
+            results.append(await queue.dispatch(queued))
+        except ConflictError as error:
+            results.append(error)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(reply, first)
+        tasks.start_soon(reply, second)
+    (stored,) = await queue.claim("h1", 9, HostOffer())
+    (refused,) = [result for result in results if isinstance(result, ConflictError)]
+    assert refused.message == f"the session of the run {based_on.run_id} continues in the run {stored.run_id}"
+    # The same request again is no other reply.
+    if stored.started.idempotency_key is not None:
+        again = msgspec.structs.replace(stored, run_id=new_run_id())
+        assert await queue.dispatch(again) == stored.run_id
 
 
 @pytest.mark.parametrize("change", [{"name": "other"}, {"input": {"what": "else"}}], ids=["worker", "input"])

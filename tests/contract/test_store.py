@@ -42,7 +42,17 @@ from shopfloor.log import (
     new_run_id,
 )
 from shopfloor.ports import Channel, RunFilter, RunItem, RunOrder, RunPage, StatsDays, Store, ViewUpdate
-from shopfloor.views import HIT_BEGIN, HIT_END, Notes, RankedRun, SearchChunk, StatsRange, build_stats, queued_row
+from shopfloor.views import (
+    HIT_BEGIN,
+    HIT_END,
+    STARTED,
+    Notes,
+    RankedRun,
+    SearchChunk,
+    StatsRange,
+    build_stats,
+    queued_row,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -1295,6 +1305,22 @@ async def test_statistics_have_top_runs_failures_and_what_has_no_price(store: St
     assert (only.totals.runs, only.totals.cost_usd, only.failures) == (2, 1.0, [])
     unknown = build_stats(await store.stats(RunFilter(search="b"), FIRST_DAY), stats.range, ["a", "b"])
     assert (unknown.totals.cost_usd, unknown.days[0].by.model) == (None, {"gpt": None})
+
+
+@pytest.mark.req("SF-50")
+async def test_statistics_from_too_many_runs_in_the_range_are_refused(store: Store) -> None:
+    await costly_runs(store)
+    await apply_runs(store, run("days later", second=7 * 24 * 3600), run("weeks later", second=30 * 24 * 3600))
+    completed = RunFilter(statuses=("completed",))
+    stored = await store.stats(completed, msgspec.structs.replace(FIRST_DAY, max_runs=3))
+    assert sum(line.amount for line in stored.lines[STARTED]) == 3
+    fewer = msgspec.structs.replace(FIRST_DAY, max_runs=2)
+    with pytest.raises(InvalidParameter, match="more than 2 runs match these filters in this range") as refused:
+        await store.stats(completed, fewer)
+    assert "filter by worker or roots alone" in (refused.value.hint or "")
+    for run_filter, count in ((ALL, 4), (RunFilter(roots=True), 4), (RunFilter(name="build"), 3)):
+        stored = await store.stats(run_filter, fewer)
+        assert sum(line.amount for line in stored.lines[STARTED]) == count
 
 
 async def test_statistics_count_runs_that_wait_for_a_person_and_since_when(store: Store) -> None:

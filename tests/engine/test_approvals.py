@@ -5,15 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
+from msgspec.structs import replace
 from tests.engine.harness import EngineHarness, RunningEngine
 from tests.model_server.script import ReplyPart, Text, ToolUse, Turn
 from tests.model_server.server import ModelServer
+from tests.timeouts import TIMEOUT_SECONDS
 
-from shopfloor.engine.workers.approval_patterns import find_pattern
+from shopfloor.adapters.memory import MemoryBlobs
+from shopfloor.engine.workers.approval_patterns import matching_patterns
 from shopfloor.errors import ConflictError, InvalidParameter, InvalidWorker, NotFoundError, UnsupportedOption
 from shopfloor.log import ToolCall, ToolResult
 from shopfloor.ports import CallResult, RunRequest
+from shopfloor.views import approval_question
 
 pytestmark = pytest.mark.anyio
 
@@ -83,7 +88,9 @@ async def test_a_command_waits_for_its_approval_over_a_restart(harness: EngineHa
         (call_id,) = await wait_for_calls(engine, run_id)
         item = await engine.wait_for_status(run_id, "waiting")
         assert item.row.waits_for == ["approval"]
-        assert item.pending_requests == ['approval of command: cd / && echo push >> "${VALUE_FILE}"']
+        assert item.pending_requests == [
+            f'approval of command: cd / && echo push >> "${{VALUE_FILE}}" with VALUE_FILE={file}'
+        ]
     assert file.read_text() == "safe\n"
     async with harness.open() as engine:
         await engine.answer(run_id, call_id, "approve")
@@ -176,6 +183,69 @@ async def test_an_approval_for_the_run_and_one_for_always_hold_that_long(
         await wait_for_calls(engine, await engine.dispatch("publishes"))
 
 
+class StuckBlobs(MemoryBlobs):
+    """Blobs of a host that is lost while it stores one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_stuck = anyio.Event()
+
+    async def put(self, key: str, content: bytes) -> None:
+        self.is_stuck.set()
+        await anyio.sleep_forever()
+
+
+@pytest.mark.req("SF-57")
+async def test_a_rule_for_always_is_stored_although_the_host_is_lost_after_the_answer(
+    harness: EngineHarness, tmp_path: Path
+) -> None:
+    harness.add_worker("pushes", COMMANDS)
+    blobs = StuckBlobs()
+    async with harness.open(wrap_adapters=lambda backend: replace(backend, blobs=blobs)) as engine:
+        run_id = await engine.dispatch("pushes", FILE=str(tmp_path / "written"))
+        await decide(engine, run_id, "always")
+        with anyio.fail_after(TIMEOUT_SECONDS):
+            await blobs.is_stuck.wait()
+        assert results_of(harness, run_id, "approval") == [], "the answer would not be delivered again"
+    async with harness.open() as engine:
+        await engine.wait_for_outcome(run_id)
+        assert [rule.run_id for rule in await engine.service.approval_rules()] == [run_id]
+
+
+@pytest.mark.req("SF-56")
+async def test_a_call_that_matches_an_approved_pattern_is_asked_for_because_of_another(
+    harness: EngineHarness, tmp_path: Path
+) -> None:
+    harness.add_worker(
+        "mixes",
+        """
+        approve: ["command(echo*)", "command(touch *)"]
+        input: {FILE: {type: string}}
+        steps:
+          First: {block: command, command: "echo first"}
+          Second: {block: command, command: "echo second"}
+          Third: {block: command, command: "echo third && touch {{FILE}}"}
+          Fourth: {block: command, command: "touch {{FILE}} && echo fourth"}
+        """,
+    )
+    file = tmp_path / "touched"
+    async with harness.open() as engine:
+        run_id = await engine.dispatch("mixes", FILE=str(file))
+        await decide(engine, run_id, "approve for this run")
+        (call_id,) = await engine.wait_until(
+            lambda: [
+                event.payload.call_id
+                for event in harness.events(run_id)
+                if isinstance(event.payload, ToolCall) and event.path == "third"
+            ]
+        )
+        assert not file.exists()
+        await engine.answer(run_id, call_id, "approve for this run")
+        assert (await engine.wait_for_outcome(run_id)).status == "completed"
+    asked = [event.payload for event in harness.events(run_id) if isinstance(event.payload, ToolCall)]
+    assert [call.input["pattern"] for call in asked] == ["command(echo*)", "command(touch *)"]
+
+
 async def test_a_request_adds_patterns_for_the_run_its_sub_runs_and_its_reruns(
     harness: EngineHarness, tmp_path: Path
 ) -> None:
@@ -223,7 +293,20 @@ async def test_an_agent_that_cannot_ask_and_a_wrong_pattern_are_refused_at_dispa
         ("Bash(git push*)", "Bash", {"command": "cd x && git push"}, True),
         ("Bash(git push*)", "Bash", {"command": "echo $(git push)"}, True),
         ("Bash(git push*)", "Bash", {"command": "git status"}, False),
+        ("Bash(git push*)", "Bash", {"command": "git  'push'"}, True),
+        ("Bash(git push*)", "Bash", {"command": "git \\\n push"}, True),
+        ("Bash(git push*)", "Bash", {"command": "if true; then A=1 git push; fi"}, True),
+        ("Bash(git push*)", "Bash", {"command": "sudo -u me /usr/bin/git push"}, True),
+        ("Bash(git push*)", "Bash", {"command": "bash -lc 'cd x; git push'"}, True),
+        ("Bash(git push*)", "Bash", {"command": "echo 'git push'"}, False),
+        ("Bash(git push:*)", "Bash", {"command": "git push origin"}, True),
+        ("Bash(git push:*)", "Bash", {"command": "git push"}, True),
+        ("Bash(git push:*)", "Bash", {"command": "git pushed"}, False),
+        ("command(git push*)", "command", {"command": 'git "${VALUE_X}"', "variables": {"VALUE_X": "push"}}, True),
         ("Edit(/etc/*)", "Edit", {"file_path": "/etc/passwd", "old_string": "a"}, True),
+        ("Edit(/etc/*)", "Edit", {"file_path": "//tmp/../etc/passwd"}, True),
+        ("Edit(/etc/*)", "Edit", {"file_path": "/home/etc/passwd"}, False),
+        ("Edit(src/*)", "Edit", {"file_path": "/home/me/src/x.py"}, True),
         ("mcp__*", "mcp__shop__buy", {}, True),
         ("publish(*secret*)", "publish", {"word": "a secret"}, True),
         ("command(rm *)", "command", {"command": "rm -rf x"}, True),
@@ -232,4 +315,53 @@ async def test_an_agent_that_cannot_ask_and_a_wrong_pattern_are_refused_at_dispa
 async def test_patterns_match_names_and_what_a_call_does(
     pattern: str, tool: str, tool_input: Any, matches: bool
 ) -> None:
-    assert (find_pattern([pattern], tool, tool_input) == pattern) is matches
+    assert (matching_patterns([pattern], tool, tool_input) == [pattern]) is matches
+
+
+@pytest.mark.req("SF-56")
+def test_a_request_shows_the_values_in_a_command_and_every_field_that_changes_the_call() -> None:
+    command = {"command": 'git "${VALUE_X}"', "cwd": "/srv", "variables": {"VALUE_X": "push"}}
+    assert approval_question({"tool": "command", "input": command}) == (
+        'approval of command: git "${VALUE_X}" with VALUE_X=push'
+    )
+    write = {"file_path": "/srv/a", "content": "rm -rf /"}
+    assert approval_question({"tool": "Write", "input": write}) == "approval of Write: /srv/a\ncontent: rm -rf /"
+    edit = {"file_path": "/srv/a", "old_string": "a", "new_string": "b"}
+    assert approval_question({"tool": "Edit", "input": edit, "diff": "-a\n+b"}) == "approval of Edit: /srv/a\n-a\n+b"
+
+
+READS_ITS_COMMAND = '''
+from pathlib import Path
+
+from shopfloor import worker
+
+
+@worker(slug="reads-its-command", approve=["command"])
+async def reads_its_command(run, FILE: str) -> str:
+    """Executes the command in a file."""
+    return (await run.command(Path(FILE).read_text())).stdout
+'''
+
+
+@pytest.mark.req("SF-56", "SF-57")
+async def test_an_approval_holds_only_for_the_call_that_the_person_saw(harness: EngineHarness, tmp_path: Path) -> None:
+    harness.add_python_worker("reads-its-command", READS_ITS_COMMAND)
+    file = tmp_path / "command"
+    file.write_text("echo first")
+    async with harness.open() as engine:
+        run_id = await engine.dispatch("reads-its-command", FILE=str(file))
+        (first,) = await wait_for_calls(engine, run_id)
+    file.write_text("echo second")
+    async with harness.open() as engine:
+        await engine.answer(run_id, first, "approve")
+        with anyio.fail_after(TIMEOUT_SECONDS):
+            while (second := (await wait_for_calls(engine, run_id))[0]) == first:
+                await anyio.sleep(0.01)
+        item = await engine.wait_for_status(run_id, "waiting")
+        assert item.pending_requests == ["approval of command: echo second"]
+    # The same call as before a restart is not asked again.
+    async with harness.open() as engine:
+        await engine.answer(run_id, second, "approve")
+        await engine.wait_for_status(run_id, "completed")
+    payloads = [event.payload for event in harness.verified_events(run_id)]
+    assert [each.call_id for each in payloads if isinstance(each, ToolCall)] == [first, second]

@@ -9,9 +9,23 @@ import pytest
 from tests.engine.harness import EngineHarness, RunningEngine
 from tests.model_server.script import Failure, Text, ToolUse, Turn
 from tests.model_server.server import ModelServer
+from tests.sample_events import line_of
 
-from shopfloor.errors import ConflictError, DefinitionChanged, InvalidParameter
-from shopfloor.log import AssistantMessage, Event, RunStarted, StepCompleted, ToolCall, ToolResult, Usage, decode
+from shopfloor.errors import ConflictError, DefinitionChanged, InvalidParameter, ProviderDisabled
+from shopfloor.log import (
+    AssistantMessage,
+    Event,
+    Note,
+    RunCompleted,
+    RunStarted,
+    StepCompleted,
+    ToolCall,
+    ToolResult,
+    Usage,
+    decode,
+    encode,
+)
+from shopfloor.ports import DisabledBy, ProviderRecord
 
 pytestmark = pytest.mark.anyio
 
@@ -143,6 +157,19 @@ async def test_a_model_that_failed_is_asked_again_with_all_its_retries(
         assert harness.outcome(forked).result == "at last"  # type: ignore[union-attr]
 
 
+@pytest.mark.req("SF-55")
+async def test_a_fork_that_needs_a_disabled_provider_is_refused(harness: EngineHarness, provider: ModelServer) -> None:
+    harness.add_worker("talks", TALKS)
+    provider.say(Turn(say=[Text(text="the moon")]))
+    async with harness.open() as engine:
+        run_id = await engine.dispatch("talks")
+        await engine.wait_for_outcome(run_id)
+        disabled = ProviderRecord(name="anthropic", disabled=DisabledBy(by="ada", at="2026-02-23T10:30:00.000Z"))
+        await engine.backend.provider_health.update(lambda _: ([disabled], []))
+        with pytest.raises(ProviderDisabled):
+            await engine.service.fork(run_id, seq_of(harness.events(run_id), StepCompleted, "say"))
+
+
 PYTHON = """
     from shopfloor import worker
 
@@ -185,7 +212,10 @@ async def test_a_python_worker_is_forked_before_a_question_and_after_its_answer(
             await engine.service.fork(run_id, 2)
 
 
-async def test_copying_that_a_crash_interrupted_is_continued(harness: EngineHarness, tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_note", [False, True])
+async def test_copying_that_a_crash_interrupted_is_continued(
+    harness: EngineHarness, tmp_path: Path, has_note: bool
+) -> None:
     harness.add_worker("child", CHILD)
     harness.add_worker("writes", WRITES)
     file = tmp_path / "written"
@@ -196,13 +226,20 @@ async def test_copying_that_a_crash_interrupted_is_continued(harness: EngineHarn
         forked = await fork(engine, run_id, seq_of(harness.events(run_id), StepCompleted, "both"))
     whole = harness.lines(forked)
     effects = file.read_text()
-    harness.replace_log(forked, whole[:5])
+    kept = whole[:5]
+    if has_note:
+        # The host wrote it while events were copied.
+        note = AssistantMessage(note=Note(kind="warning", message="slow"), synthetic=True, blocks=[])
+        kept.append(encode(line_of(note, 6, run_id=forked, path="", timestamp=decode(kept[-1]).timestamp)) + b"\n")
+    harness.replace_log(forked, kept)
     harness.drop_database()
     async with harness.open() as engine:
         await engine.backend.ingest.catch_up(everything=True)
         await engine.service.resume(forked)
         await engine.wait_for_outcome(forked)
-    again = [event for event in harness.verified_events(forked) if not isinstance(event.payload, RunStarted)]
+    again = [
+        event for event in harness.verified_events(forked) if event.path or isinstance(event.payload, RunCompleted)
+    ]
     first = [line for line in whole if b'"run.started"' not in line]
     assert [(event.type, event.path) for event in again] == [(event.type, event.path) for event in map(decode, first)]
     assert file.read_text() == f"{effects}last\n"

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import anyio
+import msgspec
 import pytest
 from tests.engine.harness import TIMEOUT_SECONDS, EngineHarness
 
 from shopfloor.engine import end_orphan, lifecycle, subruns
-from shopfloor.limits import SUB_RUN_DEPTH
+from shopfloor.limits import INBOX_POLL_SECONDS, SUB_RUN_DEPTH
 from shopfloor.log import StepCompleted, ToolCall
+from shopfloor.ports import Queue, QueuedRun
+from shopfloor.wiring import StorageBackend
 
 pytestmark = pytest.mark.anyio
 
@@ -64,11 +69,13 @@ async def test_a_tree_ends_with_its_root_and_leaves_no_message_whether_its_runs_
     harness: EngineHarness, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(lifecycle, "IDLE_RUNS", 4)
+    monkeypatch.setattr(lifecycle, "IDLE_SETTLE_SECONDS", 0.1)
     harness.add_python_worker("fan", FAN)
     harness.add_worker("leaf", LEAF)
     async with harness.open() as engine:
         root = await engine.dispatch("fan", WIDTH=12)
         await engine.wait_until(lambda: len(_questions(harness)) == 12, "the questions")
+        await engine.wait_until(lambda: len(engine.scheduler.live_runs) == 4, "the suspension of the others")
         await engine.cancel(root)
         runs = harness.run_ids()
         assert [(await engine.wait_for_outcome(run_id)).status for run_id in runs] == ["cancelled"] * 13
@@ -76,6 +83,51 @@ async def test_a_tree_ends_with_its_root_and_leaves_no_message_whether_its_runs_
         with anyio.fail_after(TIMEOUT_SECONDS):
             while await engine.backend.queue.control_messages():
                 await anyio.sleep(0.01)
+
+
+class SlowQueue:
+    """A queue that stores every dispatch after the first two only when told to."""
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        self.dispatches = 0
+        self.released = anyio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._queue, name)
+
+    async def dispatch(self, queued_run: QueuedRun, *, host: str | None = None) -> str:
+        self.dispatches += 1
+        if self.dispatches > 2:
+            await self.released.wait()
+        return await self._queue.dispatch(queued_run, host=host)
+
+
+@pytest.mark.req("SF-6")
+async def test_a_run_with_a_sub_run_that_is_not_queued_yet_is_not_suspended(
+    harness: EngineHarness, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(lifecycle, "IDLE_RUNS", 0)
+    monkeypatch.setattr(lifecycle, "IDLE_SETTLE_SECONDS", 0.1)
+    harness.add_python_worker("fan", FAN)
+    harness.add_worker("leaf", LEAF)
+    queues: list[SlowQueue] = []
+
+    def wrap_adapters(backend: StorageBackend) -> StorageBackend:
+        queues.append(SlowQueue(backend.queue))
+        return msgspec.structs.replace(backend, queue=queues[0])
+
+    async with harness.open(wrap_adapters=wrap_adapters) as engine:
+        root = await engine.dispatch("fan", WIDTH=2)
+        # The sub-run that asks is suspended; its parent is not, however often the scheduler looks.
+        await engine.wait_until(lambda: len(_questions(harness)) == 1, "the first question")
+        await engine.wait_until(lambda: len(engine.scheduler.live_runs) == 1, "its suspension")
+        await anyio.sleep(4 * INBOX_POLL_SECONDS)
+        assert engine.scheduler.live_runs == {root}
+        queues[0].released.set()
+        await engine.wait_until(lambda: len(_questions(harness)) == 2, "the second question")
+        await engine.cancel(root)
+        assert (await engine.wait_for_outcome(root)).status == "cancelled"
 
 
 def _questions(harness: EngineHarness) -> list[ToolCall]:

@@ -1,11 +1,17 @@
 """Runs that wait for the tool of a client or for a person: they hold no slot and can continue at any time."""
 
+from collections.abc import AsyncIterator
+from typing import Any
+
 import anyio
+import msgspec
 import pytest
 from tests.engine.harness import EngineHarness, RunningEngine
 
 from shopfloor.errors import ConflictError, RunEnded, UnknownCall
-from shopfloor.log import RunStarted, ToolCall, ToolResult
+from shopfloor.log import Entry, RunStarted, ToolCall, ToolResult
+from shopfloor.ports import LogReader
+from shopfloor.wiring import StorageBackend
 
 pytestmark = pytest.mark.anyio
 
@@ -219,3 +225,41 @@ async def test_a_worker_that_calls_itself_ends(harness: EngineHarness):
         outcome = await engine.wait_for_outcome(await engine.dispatch("again"))
     assert outcome.error is not None
     assert "the maximum is" in outcome.error.message
+
+
+class CountingReader:
+    """A reader that counts how often a whole log is read."""
+
+    def __init__(self, reader: LogReader) -> None:
+        self._reader = reader
+        self.whole: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reader, name)
+
+    def batches(self, run_id: str, *, after: int = 0) -> AsyncIterator[list[Entry]]:
+        self.whole += [run_id] if after == 0 else []
+        return self._reader.batches(run_id, after=after)
+
+
+@pytest.mark.req("SF-67")
+async def test_asking_whether_a_run_may_be_resumed_reads_its_log_once(harness: EngineHarness):
+    readers: list[CountingReader] = []
+
+    def count_reads(backend: StorageBackend) -> StorageBackend:
+        readers.append(CountingReader(backend.reader))
+        return msgspec.structs.replace(backend, reader=readers[-1])
+
+    harness.add_python_worker("asks", ASKS)
+    async with harness.open() as engine:
+        run_id = await engine.dispatch("asks")
+        call_id = await wait_for_pending_call(engine, run_id)
+    async with harness.open(wrap_adapters=count_reads) as engine:
+        await engine.wait_for_status(run_id, "waiting")
+        assert await engine.service.resume_refusal(run_id) is None
+        before = readers[0].whole.count(run_id)
+        for _ in range(3):
+            assert await engine.service.resume_refusal(run_id) is None
+        assert readers[0].whole.count(run_id) == before
+        await engine.answer(run_id, call_id, "yes")
+        assert (await engine.wait_for_outcome(run_id)).result == {"before": "once", "answer": "yes"}

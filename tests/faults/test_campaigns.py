@@ -22,8 +22,8 @@ SIGNALS += ["freeze", "mix", "hang-up"]
 CAMPAIGNS = {
     "signals": (367, 10, SIGNALS),
     "disk": (166, 8, ["disk", "disk-and-kill", "lock", "clock"]),
-    "descriptors": (24, 8, ["descriptors", "connections"]),
-    "database": (5, 6, ["database"]),
+    "descriptors": (24, 5, ["descriptors", "connections"]),
+    "database": (5, 4, ["database"]),
 }
 """The seed, the seconds and the faults of each campaign. The seeds were chosen for the variety of their faults.
 

@@ -235,6 +235,8 @@ def test_a_run_is_taken_over_only_by_a_host_with_its_labels(hosts: Fleet, tmp_pa
     hosts.wait_for_outcome(chain)
     assert hosts.hosts_of(chain) == [other.id]
     assert hosts.hosts_of(run_id) == [lost.id]
+    wait_until(lambda: "no host has the label gpu=yes" in hosts.cli("status", run_id), "the reason")
+    assert "no host has the label gpu=yes" in hosts.cli("list", "--status", "interrupted")
     replacement = hosts.host("--label", "gpu=yes")
     wait_until(lambda: hosts.hosts_of(run_id) == [lost.id, replacement.id], "the run to be taken over")
     go.touch()

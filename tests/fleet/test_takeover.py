@@ -22,7 +22,7 @@ from shopfloor.adapters.memory import (
 )
 from shopfloor.fleet import Takeover
 from shopfloor.log import RunStarted, format_timestamp, now
-from shopfloor.ports import FleetFilter, HostRecord
+from shopfloor.ports import FleetFilter, HostRecord, HostRun
 
 pytestmark = pytest.mark.anyio
 
@@ -50,12 +50,12 @@ class Lost:
     def takeover(self, host: str, **limits: float) -> Takeover:
         return Takeover(host, self.registry, self.hosts, self.store, self.bus, **limits)
 
-    async def sent(self) -> list[dict[str, Any]]:
+    async def sent(self, event_type: str = "worker.offline") -> list[dict[str, Any]]:
         page = await MemoryFleetEvents(self.store).read(FleetFilter(stream="worker"), after=0, limit=100)
         found = [json.loads(event.body) for event in page.events]
         for event in found:
             check_event(event)
-        return [event["payload"] for event in found if event["type"] == "worker.offline"]
+        return [event["payload"] for event in found if event["type"] == event_type]
 
 
 @pytest.fixture
@@ -91,6 +91,20 @@ async def test_a_loss_is_told_once_when_the_runs_have_a_new_host(lost: Lost) -> 
     (told,) = await lost.sent()
     orphan = {"taskId": lost.events[0].run_id, "reassigned": True, "newWorkerId": "local-3"}
     assert (told["reason"], told["lastHeartbeat"], told["orphanedTask"]) == ("error", None, orphan)
+
+
+@pytest.mark.req("FE-33", "HO-2")
+async def test_a_run_that_a_host_ended_right_before_it_was_lost_is_told_as_completed_once(lost: Lost) -> None:
+    lost.events = run(status="completed")
+    run_id = lost.events[0].run_id
+    assigned = HostRun(run_id=run_id, started_at=now(), worker="build", progress=None)
+    unknown = HostRun(run_id="deleted", started_at=now(), worker="build", progress=None)
+    await lost.record(runs=(assigned, unknown))
+    one, other = lost.takeover("local-8"), lost.takeover("local-9")
+    for takeover in (one, other, one, other):
+        await takeover.check()
+    (completed,) = await lost.sent("worker.task_completed")
+    assert (completed["workerId"], completed["taskId"], completed["result"]["success"]) == ("local-1", run_id, True)
 
 
 @pytest.mark.req("HO-2", "FE-34")

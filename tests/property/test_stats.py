@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
 
 import anyio
 import pytest
@@ -37,10 +38,20 @@ from shopfloor.log import (
 from shopfloor.ports import RunFilter, StatsDays, Store
 from shopfloor.views import ENDED, FAILURE, NANO, SPENDING, STARTED, TOOL, TOOL_FAILED, StatLine, StoredStats
 
-FIRST = datetime(2026, 11, 1, tzinfo=UTC)
 DAYS = 12
-OFFSETS = [0, 330, -345, 780]
-"""Minutes from UTC, in steps of a quarter of an hour: some are no whole hours."""
+ZONES = {
+    "UTC": date(2026, 10, 31),
+    "Asia/Kolkata": date(2026, 10, 31),
+    "Asia/Kathmandu": date(2026, 10, 31),
+    "Pacific/Tongatapu": date(2026, 10, 31),
+    "America/New_York": date(2026, 10, 31),
+    "America/St_Johns": date(2026, 10, 31),
+    "Pacific/Chatham": date(2026, 9, 26),
+    "Australia/Lord_Howe": date(2026, 10, 3),
+    "Pacific/Apia": date(2011, 12, 28),
+}
+"""Time zones, each with the first day of the statistics. Some are no whole hours from UTC, several change their clocks
+on the second day, one of them by half an hour; and Samoa skips a day."""
 WORKERS = ("hello", "nightly")
 MODELS = ("opus", "gpt", None)
 
@@ -107,8 +118,8 @@ def payloads_of(run: dict[str, Any]) -> list[tuple[Payload, str]]:
     return made
 
 
-def events_of(run: dict[str, Any]) -> list[Event]:
-    run_id, at = new_run_id(), FIRST + timedelta(days=1)
+def events_of(run: dict[str, Any], first: date) -> list[Event]:
+    run_id, at = new_run_id(), datetime(first.year, first.month, first.day, 20, tzinfo=UTC)
     made: list[Event] = []
     for seq, (payload, path) in enumerate(payloads_of(run), 1):
         at += timedelta(minutes=run["minutes"][seq % len(run["minutes"])])
@@ -136,7 +147,7 @@ def worker_of(log: Sequence[Event]) -> str:
 class Sums:
     """The sums over logs, computed in the simplest way."""
 
-    def __init__(self, logs: Sequence[Sequence[Event]], offset_minutes: int) -> None:
+    def __init__(self, logs: Sequence[Sequence[Event]], zone: str) -> None:
         self.started = Counter[int]()
         self.ended = Counter[tuple[int, str]]()
         self.tools = Counter[str]()
@@ -144,12 +155,12 @@ class Sums:
         self.tokens = Counter[tuple[int, str, str, str]]()
         self.nano_usd = Counter[tuple[int, str, str, str]]()
         self.unpriced = Counter[tuple[int, str, str, str]]()
-        self._offset = timedelta(minutes=offset_minutes)
+        self._zone, self._first = ZoneInfo(zone), ZONES[zone]
         for log in logs:
             self._add(log)
 
     def _day(self, event: Event) -> int:
-        return (datetime.fromisoformat(event.timestamp) + self._offset - FIRST).days
+        return (datetime.fromisoformat(event.timestamp).astimezone(self._zone).date() - self._first).days
 
     def _add(self, log: Sequence[Event]) -> None:
         worker, provider, model = worker_of(log), "", ""
@@ -219,9 +230,11 @@ def check(stored: StoredStats, sums: Sums, *, has_totals: bool) -> None:
             assert found == plain(expected), amount
 
 
-def days_of(offset_minutes: int) -> StatsDays:
-    start = int((FIRST - timedelta(minutes=offset_minutes)).timestamp()) // 900
-    return StatsDays(tuple(start + 96 * day for day in range(DAYS + 1)), (start, start + 96))
+def days_of(zone: str) -> StatsDays:
+    days = [ZONES[zone] + timedelta(days=number) for number in range(DAYS + 1)]
+    midnights = [datetime(day.year, day.month, day.day, tzinfo=ZoneInfo(zone)) for day in days]
+    starts = tuple(int(midnight.timestamp()) // 900 for midnight in midnights)
+    return StatsDays(starts, (starts[0], starts[1]))
 
 
 async def apply(store: Store, log: Sequence[Event], end: str, size: int) -> None:
@@ -243,25 +256,25 @@ async def apply(store: Store, log: Sequence[Event], end: str, size: int) -> None
 
 
 @pytest.mark.req("SF-50")
-@settings(max_examples=40, deadline=None)
-@given(st.lists(st.tuples(runs, ends, st.integers(1, 5)), max_size=5), st.sampled_from(OFFSETS))
-def test_statistics_equal_a_sum_over_the_logs(specs: list[tuple[Any, str, int]], offset: int) -> None:
-    logs = [(events_of(run), end, size) for run, end, size in specs]
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(runs, ends, st.integers(1, 5)), max_size=5), st.sampled_from(list(ZONES)))
+def test_statistics_equal_a_sum_over_the_logs(specs: list[tuple[Any, str, int]], zone: str) -> None:
+    logs = [(events_of(run, ZONES[zone]), end, size) for run, end, size in specs]
     kept = [log for log, end, _ in logs if end != "deleted"]
     has_totals = any(step["total"] for run, _, _ in specs for step in run["steps"])
 
     async def compare(store: Store) -> None:
         for log, end, size in logs:
             await apply(store, log, end, size)
-        check(await store.stats(RunFilter(), days_of(offset)), Sums(kept, offset), has_totals=has_totals)
+        check(await store.stats(RunFilter(), days_of(zone)), Sums(kept, zone), has_totals=has_totals)
         for worker in WORKERS:
             of_worker = [log for log in kept if worker_of(log) == worker]
             for wanted in (RunFilter(name=worker), RunFilter(agent_id=worker)):
-                check(await store.stats(wanted, days_of(offset)), Sums(of_worker, offset), has_totals=has_totals)
+                check(await store.stats(wanted, days_of(zone)), Sums(of_worker, zone), has_totals=has_totals)
         roots = [log for log in kept if log[0].parent_run_id is None]
-        check(await store.stats(RunFilter(roots=True), days_of(offset)), Sums(roots, offset), has_totals=has_totals)
+        check(await store.stats(RunFilter(roots=True), days_of(zone)), Sums(roots, zone), has_totals=has_totals)
         await store.clear_views()
-        stored = await store.stats(RunFilter(), days_of(offset))
+        stored = await store.stats(RunFilter(), days_of(zone))
         assert not any(line.amount or line.tokens for lines in stored.lines.values() for line in lines)
 
     async def main() -> None:

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shopfloor.adapters.providers import provider
-from shopfloor.adapters.providers.claude.permissions import answer_permission
 from shopfloor.adapters.providers.jsonl import final_report
+from shopfloor.adapters.providers.permission_records import answer_permission
 from shopfloor.limits import OPEN_BRANCHES
 from shopfloor.log import (
     AssistantMessage,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.providers.streams import FIXTURES
 
-from shopfloor.adapters.providers import provider
+from shopfloor.adapters.providers import PROVIDER_NAMES, provider
 from shopfloor.adapters.providers.jsonl import final_report
 from shopfloor.errors import UnsupportedOption
 from shopfloor.log import ToolResult
@@ -116,11 +116,37 @@ def test_a_system_prompt_that_no_argument_can_hold_is_refused() -> None:
         launched(system_prompt="☃" * 50_000)
 
 
-def test_it_can_do_what_claude_code_can_but_for_approvals_and_forks_and_more() -> None:
+def test_it_can_do_what_claude_code_can_but_for_forks_and_more() -> None:
     own, cli = SDK.capabilities, CLI.capabilities
     more = {name for name in own.__struct_fields__ if getattr(own, name) and not getattr(cli, name)}
     less = {name for name in own.__struct_fields__ if getattr(cli, name) and not getattr(own, name)}
-    assert (more, less) == ({"own_tools", "sandbox"}, {"approvals", "fork_session"})
+    assert (more, less) == ({"own_tools", "sandbox"}, {"fork_session"})
+
+
+@pytest.mark.parametrize("name", PROVIDER_NAMES)
+def test_a_provider_has_a_reason_exactly_if_it_cannot_ask_for_approvals(name: str) -> None:
+    one = provider(name)
+    assert (one.no_approvals_reason is None) is one.capabilities.approvals
+
+
+@pytest.mark.parametrize(
+    ("pattern", "rule"),
+    [("*", "*"), ("mc*", "mcp__*"), ("mcp_?x*", "mcp__*"), ("mcp__a__*", "mcp__a__*"), ("New[TU]ool", "New*")],
+)
+def test_a_wildcard_also_covers_tools_that_are_not_known_here(pattern: str, rule: str) -> None:
+    assert session_request(launched(approve=[f"{pattern}(rm *)"]))["prompted_tools"][0] == rule
+    request = AgentRequest(prompt="Do it.", cwd="/srv/demo", session_id=OURS, approve=[pattern])
+    (settings,) = [word for word in CLI.launch(request, {}).argv if word.startswith("--settings=")]
+    assert rule in json.loads(settings.partition("=")[2])["permissions"]["ask"]
+
+
+def test_with_approvals_the_permission_rules_apply_and_own_tools_are_prompted_by_both_names() -> None:
+    launch = launched({"IS_SANDBOX": "1"}, own_tools=[ADD], approve=["Bash(git push*)", "a*", "mcp__other__*"])
+    session = session_request(launch)
+    assert session["prompted_tools"] == ["Bash", "a*", "mcp__other__*", "mcp__shopfloor__add"]
+    assert "dangerously-skip-permissions" not in session["permissions"]
+    assert launch.answer_permission is not None
+    assert launched().answer_permission is None
 
 
 # Sessions that cannot start.

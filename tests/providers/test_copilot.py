@@ -543,7 +543,7 @@ def test_a_sub_agent_starts_with_its_task_has_its_own_messages_and_ends() -> Non
     assert results(reports, key)[0].exit_code == 0
     assert not [one for one in payloads(reports, key) if isinstance(one, UserMessage)]
     (ended,) = [report for report in reports if isinstance(report, SubAgentEnded)]
-    assert (ended.status, ended.text, ended.usage) == ("completed", "Sub-agent report: one command ran.", None)
+    assert (ended.status, ended.text) == ("completed", "Sub-agent report: one command ran.")
     assert texts(reports) == ["Delegating.", "The sub-agent reported back."]
     assert {report.agent for report in reports if isinstance(report, MessageDelta)} == {MAIN_AGENT, key}
 

@@ -27,7 +27,7 @@ from tests.timeouts import TIMEOUT_SECONDS
 
 from shopfloor import Shopfloor
 from shopfloor.client import Client, ClientToolRequest, Question, WorkerResult
-from shopfloor.errors import InvalidParameter, RunNotFound
+from shopfloor.errors import ConflictError, InvalidParameter, RunNotFound
 
 PAGE = (ROOT / "docs" / "sdk.md").read_text(encoding="utf-8")
 PROGRAMS = [block for block in blocks(PAGE, "python") if "asyncio.run(" in block.text]
@@ -57,6 +57,13 @@ WORKERS = {
     "writes-late": """
         input: {FILE: {type: string}}
         steps: {Write: {block: command, command: 'sleep 3; touch "$FILE"', env: {FILE: "{{FILE}}"}}}
+    """,
+    "keyless": """
+        steps:
+          Begin: {block: start-thread, model: openai/gpt-test}
+          Ask: {block: add-message, text: Hello}
+          Answer: {block: next-message, output: SAID}
+        output: SAID
     """,
     "takes-a-while": """
         steps:
@@ -391,5 +398,23 @@ def test_statistics_are_typed(up: Server) -> None:
         assert [slow.run_id for slow in stats.slowest] == [run_id]
         with pytest.raises(InvalidParameter, match="Mars"):
             await client.runs.stats(tz="Mars/Base")
+
+    run(ask, up.login)
+
+
+@pytest.mark.req("SF-67", "SF-68")
+def test_what_waits_is_listed_and_a_failure_is_dismissed(up: Server) -> None:
+    async def ask(client: Client) -> None:
+        run_id = await client.workers.dispatch("keyless")
+        assert (await client.runs.wait(run_id)).status == "failed"
+        item = next(item for item in await client.runs.waiting() if item.run_id == run_id)
+        assert (item.kind, item.call_id, item.error_code) == ("failure", None, "authentication_error")
+        assert (item.text, item.actions) == ("there is no key for openai", ["rerun", "dismiss"])
+        await client.runs.dismiss(run_id)
+        assert run_id not in [item.run_id for item in await client.runs.waiting()]
+        done = await client.workers.dispatch("takes-a-while")
+        with pytest.raises(ConflictError):
+            await client.runs.dismiss(done)
+        await client.runs.cancel(done)
 
     run(ask, up.login)

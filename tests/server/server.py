@@ -18,8 +18,9 @@ from tests.timeouts import TIMEOUT_SECONDS
 
 from shopfloor.adapters.local import LocalLogReader, LocalTokens
 from shopfloor.adapters.memory import MemoryWatchers
-from shopfloor.adapters.sqlite import SqliteStore
-from shopfloor.ports import Role
+from shopfloor.adapters.sqlite import SqliteQueue, SqliteStore
+from shopfloor.log import RunStarted, new_run_id, now
+from shopfloor.ports import QueuedRun, Role
 from shopfloor.record import Storage
 from shopfloor.server import AccessControl, ConnectionLimits, Services, create_app, serve
 
@@ -91,3 +92,22 @@ def open_server(
     ):
         server.portal = portal
         yield server
+
+
+def queue_run(server: RunningServer) -> str:
+    """Queue a run, which nothing executes, and return its id."""
+    run_id = new_run_id()
+    started = RunStarted(
+        name="tester",
+        kind="worker",
+        attempt=0,
+        host="",
+        task="later",
+        agent_id="ada",
+        channel_id="api",
+        root_run_id=run_id,
+        queued_at=now(),
+    )
+    assert server.portal is not None
+    queue = SqliteQueue(server.app.state.services.store)
+    return server.portal.call(queue.dispatch, QueuedRun(run_id=run_id, started=started))

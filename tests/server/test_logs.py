@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import AsyncGenerator
 from typing import Any
 
+import anyio
 import httpx
 import pytest
 from tests.server.recorded_runs import (
@@ -19,10 +21,13 @@ from tests.server.recorded_runs import (
     user,
     write,
 )
-from tests.server.server import RunningServer, open_server
+from tests.server.server import RunningServer, open_server, queue_run
 
+from shopfloor.adapters.local import LocalLogReader
+from shopfloor.errors import RunNotFound
 from shopfloor.limits import TRUNCATED_TEXT_CHARS
-from shopfloor.log import CallCompleted, CallStarted, ToolCall, ToolResult, new_run_id
+from shopfloor.log import CallCompleted, CallStarted, Entry, ToolCall, ToolResult, new_run_id
+from shopfloor.ports import Store
 from shopfloor.record import Storage
 from shopfloor.server.limits import FIND_EVENTS, RESULT_LOOKAHEAD_EVENTS, SPAN_CACHE_RUNS
 
@@ -265,6 +270,35 @@ def test_a_deleted_run_has_no_spans(own_storage: Storage) -> None:
         assert spans(client, run_id)["last_seq"] == 2
         shutil.rmtree(own_storage.transcripts)
         assert client.get(f"/api/runs/{run_id}/spans").json()["error"]["code"] == "run_not_found"
+
+
+def test_a_queued_run_has_no_spans_yet(own_storage: Storage) -> None:
+    with open_server(own_storage) as server, server.client() as client:
+        assert spans(client, queue_run(server))["spans"] == []
+
+
+class StartsRunReader(LocalLogReader):
+    """Starts a run right after a reader was told that the run has no log."""
+
+    store: Store
+
+    async def batches(self, run_id: str, *, after: int = 0) -> AsyncGenerator[list[Entry]]:
+        try:
+            async for batch in super().batches(run_id, after=after):
+                yield batch
+        except RunNotFound:
+            with open_recorder(self._storage, run_id) as recorder:
+                write(recorder, run_started(), call("a"), result("a"), run_completed())
+            while (run := await self.store.get_run(run_id)) is None or run.row.status == "queued":
+                await anyio.sleep(0.01)
+            raise
+
+
+def test_a_run_that_starts_while_its_spans_are_read_has_spans(own_storage: Storage) -> None:
+    reader = StartsRunReader(own_storage)
+    with open_server(own_storage, logs=reader) as server, server.client() as client:
+        reader.store = server.app.state.services.store
+        assert [span["seq"] for span in spans(client, queue_run(server))["spans"]] == [2]
 
 
 @pytest.mark.parametrize("what", ["log", "log.jsonl", "find?q=x", "spans"])

@@ -136,7 +136,9 @@ def changing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running
 
 @API.parametrize()
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=settings().max_examples // 8,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_every_response_conforms_to_the_openapi_document(
     case: Any, changing: tuple[RunningServer, RecordedRuns]

@@ -250,7 +250,9 @@ API = schemathesis.openapi.from_dict(create_app(_SERVED).state.openapi()).includ
 
 @API.parametrize()
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=settings().max_examples // 5,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_every_response_conforms_to_the_openapi_document(case: Any, server: RunningServer, waiting_run: str) -> None:
     # Generated names belong to nothing: replace a valid one by that of an existing run or worker.

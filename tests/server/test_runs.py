@@ -37,7 +37,8 @@ MORE_OF_ITEM = [
         "cost_usd",
     ),
     *("tree_usage", "tree_cost_usd", "error", "pinned", "provider", "model", "children", "waits_for"),
-    *("asks", "interrupted", "interruptions", "priority", "progress", "search_stopped_at", "queue_reason", "snippet"),
+    *("asks", "interrupted", "interruptions", "priority", "progress", "activity", "search_stopped_at"),
+    *("queue_reason", "snippet"),
 ]
 DETAIL_OF_SEED = {
     *("id", "task", "result", "status", "worker_type", "channel_id", "channel_name", "started_at", "completed_at"),
@@ -125,6 +126,7 @@ def test_a_list_item_describes_its_run(client: httpx.Client, runs: RecordedRuns)
         "interruptions": 0,
         "priority": 0,
         "progress": None,
+        "activity": None,
         "search_stopped_at": None,
         "queue_reason": None,
         "based_on": None,

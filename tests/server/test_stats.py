@@ -93,7 +93,10 @@ def test_days_are_those_of_the_time_zone(client: httpx.Client) -> None:
         start = datetime.fromisoformat(found["range"]["since"]) + offset
         assert (start.hour, start.minute) == (0, 0)
     # A plus sign that is not encoded arrives as a space.
-    assert stats(client, tz=" 05:30")["range"]["since"] == stats(client, tz="+05:30")["range"]["since"]
+    expected = stats(client, tz="+05:30")["range"]
+    assert expected["tz"] == "+05:30"
+    assert stats(client, tz=" 05:30")["range"] == expected
+    assert stats(client, tz=" 0530")["range"] == expected
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ import anyio
 import httpx
 import msgspec
 import pytest
-from tests.sample_events import RUN_ID
 from tests.server.engine_server import engine_server, write_workers
 from tests.server.recorded_runs import (
     RecordedRuns,
@@ -25,16 +24,14 @@ from tests.server.recorded_runs import (
     user,
     write,
 )
-from tests.server.server import RunningServer, open_server
+from tests.server.server import RunningServer, open_server, queue_run
 from tests.server.sse import SseEvent, open_stream, read_stream
 from tests.timeouts import TIMEOUT_SECONDS
 
 from shopfloor.adapters.local import LocalBus, LocalLogReader, LocalLogs
-from shopfloor.adapters.sqlite import SqliteQueue
 from shopfloor.engine import prune
 from shopfloor.limits import SERVER_STOP_SECONDS, TRUNCATED_TEXT_CHARS
-from shopfloor.log import Delta, RunStarted, ToolResult, new_run_id, now
-from shopfloor.ports import QueuedRun
+from shopfloor.log import Delta, ToolResult, new_run_id
 from shopfloor.record import Storage
 from shopfloor.server import ConnectionLimits
 from shopfloor.server.limits import QUEUED_CHECK_SECONDS
@@ -441,27 +438,9 @@ def _logs(received: Any) -> Iterator[SseEvent]:
     return (item for item in received if isinstance(item, SseEvent) and item.event in ("log", "end"))
 
 
-def queued(server: RunningServer) -> str:
-    """A queued run."""
-    started = RunStarted(
-        name="tester",
-        kind="worker",
-        attempt=0,
-        host="",
-        task="later",
-        agent_id="ada",
-        channel_id="api",
-        root_run_id=RUN_ID,
-        queued_at=now(),
-    )
-    order = QueuedRun(run_id=new_run_id(), started=started)
-    assert server.portal is not None
-    return server.portal.call(SqliteQueue(server.app.state.services.store).dispatch, order)
-
-
 def test_the_page_waits_for_a_queued_run(own_storage: Storage) -> None:
     with open_server(own_storage) as server, server.client() as client:
-        run_id = queued(server)
+        run_id = queue_run(server)
         with open_stream(client, "/api/stream", params={"runs": run_id}) as received:
             assert next(received) == SseEvent("ready", "{}")
             time.sleep(QUEUED_CHECK_SECONDS + 0.3)
@@ -474,7 +453,7 @@ def test_the_page_waits_for_a_queued_run(own_storage: Storage) -> None:
 
 def test_the_page_gets_the_end_of_a_queued_run_that_is_deleted(own_storage: Storage) -> None:
     with open_server(own_storage) as server, server.client() as client:
-        run_id = queued(server)
+        run_id = queue_run(server)
         with open_stream(client, "/api/stream", params={"runs": run_id}) as received:
             assert next(received) == SseEvent("ready", "{}")
             assert server.portal is not None

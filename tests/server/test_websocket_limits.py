@@ -9,6 +9,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from tests.timeouts import TIMEOUT_SECONDS, wait_until
 from tests.trpc.fleet_server import FleetServer, fleet_server, host_event
@@ -111,6 +112,23 @@ def test_connections_without_a_token_make_room_for_others(tmp_path: Path) -> Non
                 assert other.recv(TIMEOUT_SECONDS) == "PONG"
         known.send("PING")
         assert known.recv(TIMEOUT_SECONDS) == "PONG"
+
+
+@pytest.mark.req("FE-50")
+def test_an_id_of_a_subscription_changes_no_frame_of_a_stream(server: FleetServer) -> None:
+    headers = {"Authorization": f"Bearer {server.token}"}
+    with (
+        open_socket(server) as client,
+        httpx.stream("GET", f"{server.url}/api/events/stream", headers=headers, timeout=TIMEOUT_SECONDS) as stream,
+    ):
+        lines = stream.iter_lines()
+        assert "event: ready" in [next(lines) for _ in range(4)]
+        client.send(json.dumps({**SUBSCRIBE, "id": "sse"}))
+        assert receive(client) == {"id": "sse", "result": {"type": "started"}}
+        server.append(host_event(1))
+        assert receive(client)["result"]["data"]["payload"]["workerId"] == "host-1"
+        data = next(line for line in lines if line.startswith("data: ") and line != "data: {}")
+        assert json.loads(data.removeprefix("data: "))["payload"]["workerId"] == "host-1"
 
 
 def test_a_connection_that_breaks_off_ends_its_subscriptions(server: FleetServer) -> None:

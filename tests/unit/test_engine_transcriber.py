@@ -6,7 +6,7 @@ import pytest
 from tests.sample_events import CHILD_ID, RUN_ID
 
 from shopfloor.engine.agents import PendingEvent, Transcriber
-from shopfloor.log import AssistantMessage, Cost, Note, RunStarted, TextBlock, Usage, is_message_chunk
+from shopfloor.log import AssistantMessage, Cost, Note, RunStarted, TextBlock, is_message_chunk
 from shopfloor.ports import AgentReport, MessageDelta, SessionEnded, SubAgentEnded, SubAgentStarted, TranscriptItem
 
 FIRST = RunStarted(name="claude-code", kind="agent", attempt=1, host="h")
@@ -53,7 +53,7 @@ def test_the_messages_of_a_sub_agent_are_in_its_own_log(transcriber: Transcriber
     assert isinstance(write.payload, AssistantMessage)
     assert (write.run_id, write.path, is_message_chunk(write.payload)) == (CHILD_ID, "looker", True)
     # A piece is not a complete message: when the sub-agent ends, the message is recorded as interrupted.
-    ended = SubAgentEnded(agent="a", status="failed", usage=Usage())
+    ended = SubAgentEnded(agent="a", status="failed")
     assert texts(transcribe_all(transcriber, ended)) == [(CHILD_ID, "Hello", "interrupted")]
 
 

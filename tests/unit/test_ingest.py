@@ -20,7 +20,23 @@ from shopfloor.adapters.sqlite import SqliteStore
 from shopfloor.cli.list import table
 from shopfloor.cli.style import Style
 from shopfloor.engine import Ingest, resume_or_end_orphans
-from shopfloor.log import FORMAT, AssistantMessage, RunCompleted, RunStarted, StepStarted, TextBlock, new_run_id
+from shopfloor.log import (
+    FORMAT,
+    AssistantMessage,
+    Awaits,
+    BasedOn,
+    Note,
+    Payload,
+    RunCompleted,
+    RunStarted,
+    Session,
+    StepCompleted,
+    StepStarted,
+    TextBlock,
+    ToolCall,
+    ToolResult,
+    new_run_id,
+)
 from shopfloor.ports import RunFilter, RunItem, ViewUpdate
 from shopfloor.record import Recorder, Storage
 from shopfloor.server.response_models import build_worker_item
@@ -454,3 +470,76 @@ async def _until_row(store: MemoryStore, run_id: str) -> None:
     with anyio.fail_after(TIMEOUT_SECONDS):
         while await store.get_run(run_id) is None:
             await anyio.sleep(0.02)
+
+
+class UpdatesStore(MemoryStore):
+    """A store that keeps what it gets."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.updates: list[ViewUpdate] = []
+
+    async def apply(self, changes: Sequence[ViewUpdate], *, feed_position: int | None = None) -> None:
+        self.updates += changes
+        await super().apply(changes, feed_position=feed_position)
+
+
+AGENT_SESSION = Session(provider="claude-code", session_id="a")
+MODEL_SESSION = Session(provider="anthropic", session_id="start:0")
+QUESTION = ToolCall(
+    name="ask", call_id="q", input={"question": "?"}, output=None, fidelity="router", awaits=Awaits(kind="question")
+)
+COPIES: list[tuple[str, Payload]] = [
+    ("work", StepStarted(name="Work", kind="agent", try_=1, session=AGENT_SESSION)),
+    ("work", ToolCall(name="Bash", call_id="b", input={}, output=None, fidelity="agent_emitted")),
+    ("work", ToolResult(name="Bash", call_id="b", input=None, output="", error="no", fidelity="agent_emitted")),
+    ("work", StepCompleted(name="Work", kind="agent", try_=1, session=AGENT_SESSION)),
+    ("ask", StepStarted(name="ask", kind="ask", try_=1)),
+    ("ask", QUESTION),
+    ("ask", ToolResult(name="ask", call_id="q", input=None, output="yes", fidelity="router")),
+    ("ask", StepCompleted(name="ask", kind="ask", try_=1)),
+    ("talk", StepStarted(name="Talk", kind="next-message", try_=1, session=MODEL_SESSION)),
+    ("talk", AssistantMessage(model="m", provider="anthropic", blocks=[TextBlock(fidelity="router", text="hm")])),
+]
+"""What a fork copied: an agent, a question, and the beginning of a conversation with a model."""
+
+
+@pytest.mark.req("SF-55")
+@pytest.mark.parametrize("is_live", [False, True])
+def test_what_a_fork_copied_did_not_happen_again(storage: Storage, is_live: bool) -> None:
+    async def main() -> None:
+        store, run_id = UpdatesStore(), new_run_id()
+        ingest = create_ingest(storage, store)
+        recorder = Recorder(storage.log_path(run_id), run_id)
+        storage.announce(run_id)
+        based_on = BasedOn(run_id=new_run_id(), kind="fork", seq=20, events=len(COPIES))
+        started = RunStarted(name="w", kind="worker", attempt=1, host="h", task="t", based_on=based_on)
+        note = AssistantMessage(note=Note(kind="warning", message="slow"), synthetic=True, blocks=[])
+        new: list[tuple[str, Payload]] = [
+            ("talk", ToolCall(name="look", call_id="l", input={}, output=None, fidelity="router")),
+            ("talk", ToolResult(name="look", call_id="l", input=None, output="", fidelity="router")),
+            ("talk", StepCompleted(name="Talk", kind="next-message", try_=1)),
+            ("", RunCompleted(name="w", kind="worker", status="completed")),
+        ]
+        for path, payload in [("", started), *COPIES[:3], ("", note), *COPIES[3:], *new]:
+            recorder.append(payload, path=path)
+            if is_live:
+                await ingest.step()
+        recorder.close()
+        await ingest.catch_up()
+        updates = store.updates
+        # Only what the fork did itself: the end of its conversation with a model.
+        assert [(seen.provider, seen.answered) for update in updates for seen in update.observations] == [
+            (MODEL_SESSION.provider, True)
+        ]
+        counted = [(change.metric, change.label) for update in updates for change in update.stats]
+        assert counted == [("started", ""), ("tool", "look"), ("ended", "completed")]
+        assert [found.kind for update in updates for found in update.notifications] == ["outcome"]
+        assert [event.type for update in updates for event in update.fleet_events] == [
+            "agent.spawned",
+            "agent.tool_call",
+            "agent.tool_result",
+            "agent.completed",
+        ]
+
+    anyio.run(main)

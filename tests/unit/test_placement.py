@@ -8,6 +8,7 @@ from shopfloor.log import Requirements
 from shopfloor.ports import (
     HostOffer,
     disable_providers,
+    interruption_reason,
     may_take_over,
     merge_requirements,
     queue_reason,
@@ -98,6 +99,16 @@ def test_a_run_is_taken_over_by_a_host_with_its_labels_and_if_there_is_one_its_p
     assert not may_take_over(gemini, LAPTOP, [LAPTOP, SERVER])
     assert may_take_over(gemini, LAPTOP, [LAPTOP, DRAINING])
     assert may_take_over(Requirements(providers=["codex"]), DISABLED, [DISABLED, LAPTOP])
+
+
+def test_an_interrupted_run_says_that_no_host_has_its_labels() -> None:
+    gpu = Requirements(labels={"gpu": "yes"})
+    reason = interruption_reason(gpu, [LAPTOP])
+    assert reason is not None
+    assert reason.message == "no host has the label gpu=yes"
+    assert interruption_reason(gpu, [LAPTOP, SERVER]) is None
+    assert interruption_reason(gpu, []) is None
+    assert interruption_reason(None, [LAPTOP]) is None
 
 
 def test_requirements_are_merged_into_one_order() -> None:

@@ -234,7 +234,15 @@ def test_a_step_of_a_model_api_counts_for_the_provider_of_its_run() -> None:
     step = StepCompleted(name="s", kind="next-message", try_=1, error="no", error_code="authentication_error")
     (seen,) = observations(step, run_provider="anthropic")
     assert seen.provider == "anthropic"
-    assert observations(step) == []
+
+
+def test_a_step_of_a_model_in_a_worker_counts_for_the_provider_of_its_conversation() -> None:
+    started = StepStarted(name="s", kind="next-message", try_=1, session=Session(provider="anthropic", session_id="c"))
+    step = StepCompleted(name="s", kind="next-message", try_=1, error="no", error_code="authentication_error")
+    (seen,) = observations(started, step)
+    assert (seen.provider, seen.failure) == ("anthropic", "authentication_error")
+    (answered,) = observations(started, msgspec.structs.replace(step, error=None, error_code=None))
+    assert (answered.provider, answered.answered) == ("anthropic", True)
 
 
 def test_without_an_expected_recovery_nothing_is_looked_at_before_the_next_poll() -> None:

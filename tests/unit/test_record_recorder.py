@@ -517,6 +517,8 @@ def test_a_disk_that_fails_while_an_event_is_being_written_is_noticed(
         return write(descriptor, data)
 
     def broken(descriptor: int) -> None:
+        # Also for a sync in the background: it must not fail before the event is being written.
+        assert written.wait(TIMEOUT_SECONDS)
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     with monkeypatch.context() as failing:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from shopfloor.adapters.sqlite import database, queries
+from shopfloor.adapters.sqlite.hooks import due_query
 from shopfloor.adapters.sqlite.rows import RUN_COLUMNS
 from shopfloor.errors import DatabaseTooNew, DatabaseTooOld, StoreError
 from shopfloor.ports import RunFilter
@@ -111,6 +112,27 @@ def test_concurrent_opens_migrate_a_new_database_once(tmp_path: Path):
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+def test_the_statistics_of_an_older_database_get_the_sums_of_quarters(tmp_path: Path):
+    path = tmp_path / "shopfloor.db"
+    older = [script for script in database.MIGRATIONS if script.name < "0012"]
+    database.open_database(path, older).close()
+    with sqlite3.connect(path) as connection:
+        insert = "INSERT INTO run_stats VALUES (?, ?, 'spending', 'opus', 'codex', 'hello', 1, ?, ?, ?)"
+        connection.executemany(
+            insert, [(1, 40, 5, 50, 500), (1, 41, -5, 7, 0), (2, 42, 1, 2, 3), (2, 43, 9, 9, 9), (2, 44, 4, 4, 4)]
+        )
+    connection.close()
+    pool = database.open_database(path)
+    with pool.read_transaction() as connection:
+        sums = connection.execute("SELECT * FROM stats ORDER BY hour").fetchall()
+    pool.close()
+    key = ("hello", 1, "opus", "codex")
+    assert sums == [
+        ("spending", 10, *key, *(10, 68, 512), *(5, 0, 1), *(50, 57, 59), *(500, 500, 503)),
+        ("spending", 11, *key, *(4, 4, 4), *(4, 4, 4), *(4, 4, 4), *(4, 4, 4)),
+    ]
+
+
 @pytest.mark.parametrize(
     ("wanted", "index"),
     [
@@ -132,6 +154,54 @@ def test_a_list_uses_an_index(tmp_path: Path, wanted: RunFilter, index: str):
     pool.close()
     assert f"USING INDEX {index}" in plan[0]
     assert [line for line in plan if "TEMP B-TREE" in line] == [], "it is sorted after it was read"
+
+
+@pytest.mark.req("SF-58")
+def test_runs_with_a_pending_call_are_found_without_a_scan(tmp_path: Path):
+    pool = database.open_database(tmp_path / "shopfloor.db")
+    wanted = RunFilter(has_pending_call=True)
+    with pool.read_transaction() as connection:
+        for text, parameters in (queries.list_query(wanted, limit=50), queries.count_query(wanted)):
+            plan = [str(row[-1]) for row in connection.execute(f"EXPLAIN QUERY PLAN {text}", parameters)]
+            assert "idx_worker_runs_waiting" in plan[0]
+    pool.close()
+
+
+@pytest.mark.req("SF-67")
+def test_failures_that_wait_for_a_person_are_found_without_a_scan(tmp_path: Path):
+    pool = database.open_database(tmp_path / "shopfloor.db")
+    wanted = RunFilter(needs_person_after="2026-01-01T00:00:00.000Z")
+    with pool.read_transaction() as connection:
+        for text, parameters in (queries.list_query(wanted, limit=50), queries.count_query(wanted)):
+            plan = [str(row[-1]) for row in connection.execute(f"EXPLAIN QUERY PLAN {text}", parameters)]
+            assert "USING INDEX idx_worker_runs_needs_person (needs_person_since>?)" in plan[0]
+            assert [line for line in plan if line.startswith("SCAN")] == []
+    pool.close()
+
+
+@pytest.mark.req("SF-59")
+def test_due_deliveries_are_found_without_a_scan_and_those_of_an_older_database_are_kept(tmp_path: Path):
+    path = tmp_path / "shopfloor.db"
+    older = [script for script in database.MIGRATIONS if script.name < "0013"]
+    database.open_database(path, older).close()
+    with sqlite3.connect(path) as connection:
+        connection.executemany("INSERT INTO hooks (id, body) VALUES (?, '')", [("down",), ("due",), ("busy",)])
+        insert = "INSERT INTO deliveries (hook_id, event_id, body, next_at, expires_at) VALUES (?, ?, '', ?, '9')"
+        # The oldest delivery of a hook decides, whenever the later ones are due.
+        rows = [("down", "a", "7"), ("due", "b", "1"), ("down", "c", "1"), ("busy", "d", "1"), ("due", "e", "7")]
+        connection.executemany(insert, rows)
+    connection.close()
+    pool = database.open_database(path)
+    text, parameters = due_query("5", limit=50, exclude=["busy"])
+    with pool.read_transaction() as connection:
+        found = [row[2] for row in connection.execute(text, parameters)]
+        plan = [str(row[-1]) for row in connection.execute(f"EXPLAIN QUERY PLAN {text}", parameters)]
+    pool.close()
+    assert found == ["b", "e"]
+    # Only the hooks are scanned.
+    assert [line.split()[:2] for line in plan if line.startswith("SCAN")] == [["SCAN", "receiver"]]
+    assert "SEARCH deliveries USING COVERING INDEX idx_deliveries_hook (hook_id=?)" in plan
+    assert "SEARCH pending USING COVERING INDEX idx_deliveries_hook (hook_id=?)" in plan
 
 
 @pytest.mark.req("WT-25")

@@ -19,7 +19,7 @@ import pytest
 from tests.timeouts import TIMEOUT_SECONDS
 
 from shopfloor.adapters.sqlite.database import Pool, Writer, open_database
-from shopfloor.adapters.sqlite.intake import Intake, pin_line
+from shopfloor.adapters.sqlite.intake import Intake, mark_line
 from shopfloor.errors import DatabaseBusy, StoreError
 
 
@@ -198,7 +198,7 @@ def test_jobs_are_not_repeated_if_the_intake_cannot_be_flushed_after_their_commi
     def pin(name: str):
         def job(connection: Connection) -> str:
             executed.append(name)
-            intake.add(pin_line(name, pinned=True))
+            intake.add(mark_line("pin", name))
             return add(name)(connection)
 
         return job
@@ -224,7 +224,7 @@ def test_a_failed_commit_leaves_no_open_transaction_if_the_intake_cannot_be_trun
     writer = Writer(pool, intake=intake)
 
     def refused_at_commit(connection: Connection) -> None:
-        intake.add(pin_line("refused", pinned=True))
+        intake.add(mark_line("pin", "refused"))
         connection.execute("PRAGMA defer_foreign_keys=ON")
         connection.execute("INSERT INTO worker_transcripts VALUES ('of no run', x'00')")
 

@@ -7,6 +7,8 @@ describe("what an address says", () => {
     expect(paramsOf(params)).toEqual(params);
     const more = { model: "opus", provider: "anthropic", error: "timeout", since: "2026-11-06T00:00:00.000Z" };
     expect(paramsOf(more)).toEqual(more);
+    const amounts = { minCost: 0, maxCost: 2.5, minSeconds: 60, maxSeconds: 600, sort: "cost" };
+    expect(paramsOf(amounts)).toEqual(amounts);
     expect(paramsOf({ until: "2026-11-06" })).toEqual({ until: "2026-11-06T00:00:00.000Z" });
   });
 
@@ -35,6 +37,11 @@ describe("what an address says", () => {
     [{ status: ["done"] }],
     [{ since: "yesterday" }],
     [{ since: 2026 }],
+    [{ minCost: -1 }],
+    [{ maxCost: "much" }],
+    [{ minSeconds: "" }],
+    [{ maxSeconds: 1e300 }],
+    [{ sort: "newest" }],
     [{ flat: false }],
     [{ flat: "no" }],
     [{ unknown: 1 }],

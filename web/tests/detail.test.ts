@@ -52,6 +52,7 @@ function run(change: Partial<RunDetail>): RunDetail {
     interruptions: 0,
     priority: 0,
     progress: null,
+    activity: null,
     queue_reason: null,
     search_stopped_at: null,
     result: null,

@@ -1,11 +1,9 @@
 import { describe, expect, test } from "vitest";
-import type { Stats, StatsDay } from "../src/api";
+import type { Stats, StatsDay, WaitingItem } from "../src/api";
 import { axisTicks, sparkline } from "../src/views/charts";
 import { filterChips } from "../src/views/filterChips";
 import {
   barLabel,
-  dayBounds,
-  dayStart,
   failedShare,
   filterText,
   formatCents,
@@ -18,7 +16,9 @@ import {
   tileTexts,
   workersText,
 } from "../src/views/overview";
+import { dayBounds, dayStart } from "../src/views/days";
 import { overviewParamsOf } from "../src/views/overviewParameters";
+import { waitingText } from "../src/views/waiting";
 
 const NOW = Date.parse("2026-11-18T12:00:00Z");
 const at = (seconds: number) => new Date(NOW + seconds * 1000).toISOString();
@@ -183,15 +183,17 @@ describe("tiles", () => {
       ),
     ).toEqual({
       running: "9 queued, oldest 12m",
-      waiting: "longest 38m",
       failed: "of 63 · 7.9 %, usually 5.1 %",
       spent: "$30 a day on average",
     });
   });
+  test("say how long the oldest item waits", () => {
+    expect(waitingText([{ since: at(-2280) }, { since: at(-5) }] as WaitingItem[], NOW)).toBe("longest 38m");
+    expect(waitingText([], NOW)).toBe("nothing waits");
+  });
   test("say that there is nothing", () => {
     expect(tileTexts(stats({ unpriced_today: 2 }), NOW)).toEqual({
       running: "none queued",
-      waiting: "nothing waits",
       failed: "nothing has ended",
       spent: "2 without a price",
     });
@@ -217,7 +219,7 @@ describe("links", () => {
 test("filters in words", () => {
   expect(filterText({ owner: undefined })).toBe("all workers");
   expect(filterText({ owner: undefined, of: "repair", status: "failed", q: "disk full" })).toBe(
-    "repair · failed · “disk full”",
+    "failed · Worker is repair · “disk full”",
   );
 });
 
@@ -231,7 +233,12 @@ describe("filters of a link", () => {
       "timeout",
     ]);
     expect(text({ until: dayBounds("2026-11-06").since })).toEqual(["before Fri 6 Nov"]);
-    expect(text({ status: "failed", of: "repair" })).toEqual([]);
+    expect(text({ status: "failed", of: "repair" })).toEqual(["Worker is repair"]);
+    expect(text({ minCost: 1, maxSeconds: 90 })).toEqual(["Cost at least $1.00", "Duration at most 1m 30s"]);
+    expect(text({ minCost: 0.1, maxCost: 1, minSeconds: 3_600 })).toEqual([
+      "Cost $0.10 – $1.00",
+      "Duration at least 1h",
+    ]);
   });
 });
 

@@ -150,8 +150,21 @@ describe("an approval", () => {
 
   it("asks for the tool and shows what would be done", () => {
     expect(questionOf({ kind: "approval", input })).toBe("Allow Edit?");
-    expect(approvalOf(input)).toEqual({ question: "Allow Edit?", detail: "/srv/app.py", diff: "@@ -1 +1 @@\n-a\n+b" });
+    expect(approvalOf(input)).toEqual({
+      question: "Allow Edit?",
+      detail: "/srv/app.py",
+      others: null,
+      diff: "@@ -1 +1 @@\n-a\n+b",
+    });
     expect(approvalOf({ tool: "publish", input: { word: "x" } }).detail).toContain('"word"');
+  });
+
+  it("shows the values in a command and the other fields of a call", () => {
+    const command = { command: 'git "${VALUE_X}"', cwd: "/srv", variables: { VALUE_X: "push" } };
+    expect(approvalOf({ tool: "command", input: command }).others).toBe("VALUE_X: push");
+    const write = { file_path: "/srv/a", content: "rm -rf /" };
+    expect(approvalOf({ tool: "Write", input: write }).others).toBe("content: rm -rf /");
+    expect(approvalOf({ tool: "Bash", input: { command: "ls", description: "harmless" } }).others).toBeNull();
   });
 
   it("is answered with text, also with a reason", () => {

@@ -30,6 +30,25 @@ const patch = (pages: Pages, changed: Run[], filter: RunFilter = {}) =>
 const ids = (pages: Pages) => pages.pages.map((one) => one.workers.map((run) => run.id).join(" "));
 const total = (pages: Pages) => pages.pages[0]?.total;
 
+describe("a list in another order", () => {
+  const pages = pagesOf(page([at(20), at(50)]));
+
+  test("keeps its rows where they are, and is fetched again for new ones", () => {
+    const merged = patch(pages, [at(50, { tree_cost_usd: 9 }), at(55)], { sort: "cost" });
+    expect(ids(merged.pages)).toEqual(["r20 r50"]);
+    expect(merged.pages.pages[0]?.workers[1]?.tree_cost_usd).toBe(9);
+    expect(merged.needsRefetch).toBe(true);
+  });
+});
+
+test("a run with an unknown cost or duration is in no range", () => {
+  expect(matchesFilter(at(1, { tree_cost_usd: null }), { maxCost: 1 })).toBe(false);
+  expect(matchesFilter(at(1, { tree_cost_usd: 0.5 }), { minCost: 0.5, maxCost: 1 })).toBe(true);
+  expect(matchesFilter(at(1, { tree_cost_usd: 2 }), { maxCost: 1 })).toBe(false);
+  expect(matchesFilter(at(1, { completed_at: null, duration_ms: null }), { maxDurationMs: 1 })).toBe(false);
+  expect(matchesFilter(at(1, { duration_ms: 1_000 }), { minDurationMs: 1_000 })).toBe(true);
+});
+
 describe("rows that change", () => {
   const pages = pagesOf(page([at(50), at(40)], "a", 6), page([at(30), at(20)], "b", 6));
 

@@ -57,6 +57,14 @@ describe("the second line of a card", () => {
     );
   });
 
+  test("tells what a running run does now, unless that is only its name", () => {
+    const bash = { name: "Bash", preview: "go test\n./..." };
+    expect(card({ status: "running", activity: bash })).toEqual({ text: "Bash go test ./... · #dev", tone: null });
+    expect(card({ status: "running", activity: { name: "Build", preview: "" } }).text).toBe("Build · #dev");
+    expect(card({ status: "running", activity: { name: "triage", preview: "" } }).text).toBe("triage · m-1 · #dev");
+    expect(card({ status: "running", interrupted: true, activity: bash }).text).toBe("triage · m-1 · #dev");
+  });
+
   test("names the owner where the list has the runs of all, unless the worker has the same name", () => {
     expect(cardNote(run("a", { status: "done", name: "x" }), "ada").text).toBe("x · page · ada");
     expect(cardNote(run("a", { status: "done", name: "x" }), "x").text).toBe("x · page");

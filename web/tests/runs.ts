@@ -38,6 +38,7 @@ export const aRun = (change: Partial<Run> = {}): Run => ({
   interruptions: 0,
   priority: 0,
   progress: null,
+  activity: null,
   queue_reason: null,
   search_stopped_at: null,
   snippet: null,

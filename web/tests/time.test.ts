@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { formatAgo, formatClock, formatDuration, formatDateTime } from "../src/views/time";
+import { formatAgo, formatClock, formatDateTime, formatDuration, formatIn } from "../src/views/time";
 
 const NOW = Date.parse("2026-03-01T12:00:00.000Z");
 const before = (seconds: number) => new Date(NOW - seconds * 1_000).toISOString();
@@ -20,6 +20,17 @@ describe("how long ago", () => {
 
   test("a clock that is ahead of ours makes no future of it", () =>
     expect(formatAgo(before(-30), NOW)).toBe("just now"));
+});
+
+describe("when it happens", () => {
+  test.each([
+    [-5, "now"],
+    [0, "now"],
+    [20, "in less than a minute"],
+    [60, "in 1m"],
+    [86_399, "in 23h"],
+    [86_400, "in 1d"],
+  ])("%d s: %s", (seconds, text) => expect(formatIn(before(-seconds), NOW)).toBe(text));
 });
 
 describe("how long it took", () => {

@@ -8,6 +8,7 @@ from typing import Any
 
 from shopfloor.cli.arguments import RUN_HELP, Parser
 from shopfloor.cli.client_session import resolve_run_id, run_status, run_with_client
+from shopfloor.cli.json_output import add_json_option, print_json
 from shopfloor.cli.pending_calls import (
     call_summary,
     fetch_pending_calls,
@@ -56,6 +57,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
     instead.add_argument("--text", metavar="TEXT", help="answer with this text, never parsed as JSON")
     instead.add_argument("--error", metavar="TEXT", help="answer with an error")
     instead.add_argument("--list", action="store_true", help="list the pending calls and exit")
+    add_json_option(parser, "print the answered call as JSON, or with --list the pending calls")
     return parser
 
 
@@ -71,13 +73,12 @@ def run(args: Namespace) -> int:
         )
     call_id = words[0] if len(words) == max_words and words else None
 
-    async def answer(client: Client) -> list[str]:
+    async def answer(client: Client) -> None:
         run_id = await resolve_run_id(client.api, args, args.run)
         detail, calls = await fetch_pending_calls(client, run_id)
         if args.list:
-            return list(pending_call_lines(run_id, calls)) or [
-                f"run {run_id[:8]} waits for no answer: it is {run_status(detail)}"
-            ]
+            _print_calls(args, detail, calls)
+            return
         call = _select_call(calls, call_id, detail)
         if call.get("answered"):
             raise ConflictError(
@@ -89,13 +90,25 @@ def run(args: Namespace) -> int:
             body["error"] = args.error
         else:
             body["answer"] = args.text if args.text is not None else _parse_value(words[-1], call)
-        await client.api.post(f"/api/runs/{waiting_run_id(call, run_id)}/answer", body)
+        answered_id = waiting_run_id(call, run_id)
+        await client.api.post(f"/api/runs/{answered_id}/answer", body)
+        if args.json:
+            print_json({"run_id": answered_id, "call_id": call["call_id"], "name": call["name"], "kind": call["kind"]})
         print(f"shopfloor: answered {call_summary(call)}; {_next_step(args, call, calls)}", file=sys.stderr)
-        return []
 
-    for line in run_with_client(args, answer):
-        print(line)
+    run_with_client(args, answer)
     return 0
+
+
+def _print_calls(args: Namespace, detail: dict[str, Any], calls: list[dict[str, Any]]) -> None:
+    run_id = str(detail["id"])
+    if args.json:
+        print_json({"run_id": run_id, "status": run_status(detail), "pending_calls": calls})
+        return
+    for line in pending_call_lines(run_id, calls):
+        print(line)
+    if not calls:
+        print(f"run {run_id[:8]} waits for no answer: it is {run_status(detail)}")
 
 
 def _next_step(args: Namespace, call: dict[str, Any], calls: list[dict[str, Any]]) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from argparse import ArgumentParser, Namespace
 from typing import Any, cast
 
 from shopfloor.cli.arguments import Parser
 from shopfloor.cli.client_session import run_with_client
-from shopfloor.cli.style import escape_json_for_terminal, format_age, one_line
+from shopfloor.cli.json_output import RESPONSE, add_json_option, print_json
+from shopfloor.cli.style import format_age, one_line
 from shopfloor.client import Client
 from shopfloor.errors import UsageError
 from shopfloor.limits import PREVIEW_CHARS
@@ -26,7 +26,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
     parser = Parser(name, summary, examples=EXAMPLES, usage=usage)
     parser.add_argument("action", metavar="ACTION", nargs="?", choices=("list", "revoke"), default="list")
     parser.add_argument("id", metavar="ID", nargs="?", help="the rule, or the beginning of its id")
-    parser.add_argument("--json", action="store_true", help="print the response of the API")
+    add_json_option(parser, RESPONSE)
     return parser
 
 
@@ -45,7 +45,7 @@ def run(args: Namespace) -> int:
 
     response = run_with_client(args, request)
     if args.json:
-        print(escape_json_for_terminal(json.dumps(response, ensure_ascii=False)))
+        print_json(response)
         return 0
     if args.action == "revoke":
         print(f"revoked: {_line(response)}")

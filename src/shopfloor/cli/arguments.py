@@ -112,6 +112,8 @@ class Parser(argparse.ArgumentParser):
                 prog=self.prog,
                 parser_class=CommandParser,
             )
+            # Inner commands that have `--json` leave this value as it is.
+            self.set_defaults(json=False)
         return self._inner_commands.add_parser(name, help=summary, summary=summary, examples=examples)
 
     def set_default_command(self, name: str, **defaults: Any) -> None:

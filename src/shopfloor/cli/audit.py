@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from argparse import ArgumentParser, Namespace
 
 from shopfloor.cli.arguments import Parser, storage_from_args
+from shopfloor.cli.json_output import add_json_option, print_json
 from shopfloor.cli.style import escape_controls
 from shopfloor.wiring import open_audit
 
@@ -22,7 +22,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
     """Return the parser of the command's arguments."""
     parser = Parser(name, summary, examples=EXAMPLES)
     parser.add_argument("--run", metavar="RUN", help="only entries of runs whose id begins with RUN")
-    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
+    add_json_option(parser, "print one JSON object per line")
     return parser
 
 
@@ -32,7 +32,7 @@ def run(args: Namespace) -> int:
         if args.run and not str(entry.get("run_id", "")).startswith(args.run):
             continue
         if args.json:
-            print(json.dumps(entry))
+            print_json(entry)
             continue
         words = [entry.get(name) for name in ("at", "action", "run_id", "by", "address", "detail")]
         print(escape_controls("  ".join(str(word) for word in words if word)))

@@ -2,63 +2,39 @@
 
 from __future__ import annotations
 
+import argparse
 import shlex
 from argparse import ArgumentParser, Namespace
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, cast
 
 from shopfloor.cli.arguments import Parser, storage_from_args
+from shopfloor.cli.completion_scripts import BASH, FISH, ZSH
 
 EXAMPLES = """\
   source <(shopfloor completion bash)   now; add it to ~/.bashrc to keep it
-  source <(shopfloor completion zsh)    after compinit in ~/.zshrc
+  source <(shopfloor completion zsh)    now; add it to ~/.zshrc to keep it
   shopfloor completion fish > ~/.config/fish/completions/shopfloor.fish
 
 The script starts no program: it reads the names of files, so it is fast. Make
 it again after an upgrade."""
+_Kind = Literal["runs", "workers", "choices", "files"]
 
-_BASH = """\
-_shopfloor() {
-    local cur="${COMP_WORDS[COMP_CWORD]}" cmd="${COMP_WORDS[1]}" words="" storage
-    storage="${SHOPFLOOR_STORAGE:-@STORAGE@}"
-    if [ "$COMP_CWORD" -eq 1 ]; then
-        COMPREPLY=($(compgen -W "@COMMANDS@" -- "$cur"))
-        return
-    fi
-    case "$cmd" in
-@CASES@
-    esac
-    COMPREPLY=($(compgen -W "$words" -- "$cur"))
-}
-_shopfloor_runs() {
-    local files=("$1"/transcripts/"$2"*.jsonl) file
-    printf 'last\\n'
-    for file in "${files[@]:0:200}"; do
-        [ -e "$file" ] || continue
-        file="${file##*/}"
-        printf '%s\\n' "${file%.jsonl}"
-    done
-}
-_shopfloor_workers() {
-    local file
-    printf '%s\\n' @WORKERS@
-    for file in workers/*/worker.yaml workers/*/worker.py "$1"/workers/*/worker.yaml "$1"/workers/*/worker.py; do
-        [ -e "$file" ] || continue
-        file="${file%/*}"
-        printf '%s\\n' "${file##*/}"
-    done
-}
-complete -o default -F _shopfloor shopfloor
-"""
-_ZSH = "autoload -U +X bashcompinit && bashcompinit\nsetopt local_options no_nomatch 2>/dev/null\n"
+
+class _Value(NamedTuple):
+    """What is offered as a value of options or as an argument; `choices` only for that kind."""
+
+    kind: _Kind
+    choices: tuple[str, ...] = ()
 
 
 class _Command(NamedTuple):
     name: str
     summary: str
-    options: list[str]
+    options: dict[str, _Value | None]
+    """The long options, each with its value; None for an option without one."""
     inner: list[str]
-    takes_run: bool
-    takes_worker: bool
+    arguments: list[_Value]
 
 
 def parser(name: str, summary: str) -> ArgumentParser:
@@ -70,11 +46,8 @@ def parser(name: str, summary: str) -> ArgumentParser:
 
 def run(args: Namespace) -> int:
     """Print the script."""
-    storage, commands = str(storage_from_args(args).root), _commands()
-    if args.shell == "fish":
-        print(_fish(commands, storage), end="")
-        return 0
-    print((_ZSH if args.shell == "zsh" else "") + _bash(commands, storage), end="")
+    scripts: dict[str, Callable[[list[_Command], str], str]] = {"bash": _bash, "zsh": _zsh, "fish": _fish}
+    print(scripts[args.shell](_commands(), str(storage_from_args(args).root)), end="")
     return 0
 
 
@@ -83,70 +56,125 @@ def _commands() -> list[_Command]:
 
     found: list[_Command] = []
     for name, target in {**{name: name for name in COMMANDS}, **ALIASES}.items():
-        made = find_command(target).parser(target, COMMANDS[target])
-        actions = made._actions  # noqa: SLF001 - argparse has no other list of options
-        inner: list[str] = []
-        options = {word for action in actions for word in action.option_strings if word.startswith("--")}
-        for action in actions:
-            choices: Any = action.choices
-            if isinstance(choices, dict):
-                parts = cast("dict[str, ArgumentParser]", choices)
-                inner += parts
-                options |= {word for part in parts.values() for word in _options(part)}
-        positionals = [str(action.metavar) for action in actions if not action.option_strings]
-        takes_run = any(metavar.startswith("RUN") for metavar in positionals)
-        takes_worker = any(metavar.startswith("WORKER") for metavar in positionals)
-        found.append(_Command(name, COMMANDS[target], sorted(options), inner, takes_run, takes_worker))
+        outer = _actions(find_command(target).parser(target, COMMANDS[target]))
+        parts: dict[str, ArgumentParser] = {}
+        for action in outer:
+            parts |= cast("dict[str, Any]", action.choices) if _has_parts(action) else {}
+        actions = [*outer, *(action for part in parts.values() for action in _actions(part))]
+        options = {
+            word: None if action.nargs == 0 else _value(action)
+            for action in actions
+            for word in action.option_strings
+            if word.startswith("--")
+        }
+        positionals = [_value(action) for action in actions if not action.option_strings and not _has_parts(action)]
+        arguments = [value for value in dict.fromkeys(positionals) if value.kind != "files"]
+        found.append(_Command(name, COMMANDS[target], dict(sorted(options.items())), [*parts], arguments))
     return found
 
 
-def _options(parser: ArgumentParser) -> list[str]:
-    actions = cast("list[Any]", parser._actions)  # noqa: SLF001 - argparse has no other list of options
-    return [word for action in actions for word in action.option_strings if word.startswith("--")]
+def _actions(parser: ArgumentParser) -> list[argparse.Action]:
+    return parser._actions  # noqa: SLF001 - argparse has no other list of options
 
 
-def _bash(commands: list[_Command], storage: str) -> str:
-    cases: list[str] = []
-    for command in commands:
-        words = [*command.inner, *command.options]
-        body = f'words="{" ".join(words)}"'
-        if command.takes_run:
-            body += '; words="$words $(_shopfloor_runs "$storage" "$cur")"'
-        if command.takes_worker:
-            body += '; words="$words $(_shopfloor_workers "$storage")"'
-        cases.append(f"        {command.name}) {body} ;;")
-    return (
-        _BASH.replace("@STORAGE@", storage.replace("\\", "\\\\").replace('"', '\\"').replace("$", "\\$"))
-        .replace("@COMMANDS@", " ".join(command.name for command in commands))
-        .replace("@CASES@", "\n".join(cases))
-        .replace("@WORKERS@", " ".join(_example_workers()))
-    )
+def _has_parts(action: argparse.Action) -> bool:
+    return action.nargs == argparse.PARSER
 
 
-def _example_workers() -> list[str]:
+def _value(action: argparse.Action) -> _Value:
+    metavar = str(action.metavar).split(" ")[0]
+    if action.choices is not None:
+        return _Value("choices", tuple(str(choice) for choice in action.choices))
+    if metavar == "RUN":
+        return _Value("runs")
+    return _Value("workers") if metavar == "WORKER" else _Value("files")
+
+
+def _known_workers() -> str:
+    """Return the workers that need no file of the user: the packaged ones, and the agents."""
     from shopfloor.engine import EXAMPLE_WORKERS
     from shopfloor.wiring import provider_names
 
     folders = sorted(path.name for path in EXAMPLE_WORKERS.iterdir() if path.is_dir() and path.name[0] not in "._")
-    return [shlex.quote(name) for name in [*folders, *provider_names()]]
+    return _quoted([*folders, *provider_names()])
+
+
+def _quoted(words: Sequence[str]) -> str:
+    return " ".join(shlex.quote(word) for word in words)
+
+
+def _fill(script: str, commands: Sequence[_Command], storage: str, **parts: str) -> str:
+    """Replace the `@NAMES@` in a script. `storage` is quoted for its shell."""
+    names = _quoted([command.name for command in commands])
+    values = {"COMMANDS": names, "STORAGE": storage, "WORKERS": _known_workers(), **parts}
+    for name, text in values.items():
+        script = script.replace(f"@{name}@", text)
+    return script
+
+
+def _cases(commands: Sequence[_Command], offer: Callable[[Sequence[_Value]], str]) -> tuple[str, str]:
+    """Return the branches of a `case` by command and option, and those by command alone, for bash and zsh."""
+    by_value: dict[str, list[str]] = {}
+    by_command: list[str] = []
+    for command in commands:
+        for option, value in command.options.items():
+            if value is not None:
+                by_value.setdefault(offer([value]), []).append(shlex.quote(f"{command.name} {option}"))
+        words = _Value("choices", (*command.inner, *command.options))
+        by_command.append(f"        {command.name}) {offer([words, *command.arguments])} ;;")
+    branches = [f"        {'|'.join(names)}) {body}; return ;;" for body, names in by_value.items()]
+    return "\n".join(branches), "\n".join(by_command)
+
+
+def _bash(commands: list[_Command], storage: str) -> str:
+    calls = {"runs": "_shopfloor_runs", "workers": "_shopfloor_workers", "files": ":"}
+
+    def offer(values: Sequence[_Value]) -> str:
+        """Return the statements that fill COMPREPLY. Without words, bash completes the names of files."""
+        return "; ".join(calls.get(value.kind, f"_shopfloor_offer {_quoted(value.choices)}") for value in values)
+
+    values, cases = _cases(commands, offer)
+    return _fill(BASH, commands, shlex.quote(storage), VALUES=values, CASES=cases)
+
+
+def _zsh(commands: list[_Command], storage: str) -> str:
+    calls = {"runs": "_shopfloor_runs", "workers": "_shopfloor_workers", "files": "_files"}
+
+    def offer(values: Sequence[_Value]) -> str:
+        """Return the statements that add the words to what zsh offers."""
+        return "; ".join(calls.get(value.kind, f"compadd -- {_quoted(value.choices)}") for value in values)
+
+    described = "\n".join(
+        "        " + shlex.quote(f"{command.name}:{command.summary.replace(':', chr(92) + ':')}")
+        for command in commands
+    )
+    values, cases = _cases(commands, offer)
+    return _fill(ZSH, commands, shlex.quote(storage), DESCRIBED=described, VALUES=values, CASES=cases)
 
 
 def _fish(commands: list[_Command], storage: str) -> str:
-    runs = (
-        "(printf 'last\\n'; set -q SHOPFLOOR_STORAGE; or set -l SHOPFLOOR_STORAGE "
-        f"{shlex.quote(storage)}; for f in $SHOPFLOOR_STORAGE/transcripts/*.jsonl; "
-        "string replace -r '.*/(.*)\\.jsonl$' '$1' $f; end)"
-    )
-    lines = ["complete -c shopfloor -f"]
+    offers = {
+        "runs": "-x -a '(__shopfloor_runs)'",
+        "workers": "-x -a '(__shopfloor_workers)'",
+        "files": "-r -F",
+    }
+    lines: list[str] = []
     for command in commands:
-        summary = shlex.quote(command.summary)
-        lines.append(f"complete -c shopfloor -n __fish_use_subcommand -a {command.name} -d {summary}")
-        seen = f"'__fish_seen_subcommand_from {command.name}'"
-        lines += [f"complete -c shopfloor -n {seen} -l {option[2:]}" for option in command.options]
-        if command.inner:
-            lines.append(f"complete -c shopfloor -n {seen} -a '{' '.join(command.inner)}'")
-        if command.takes_run:
-            lines.append(f'complete -c shopfloor -n {seen} -a "{runs}"')
-        if command.takes_worker:
-            lines.append(f"complete -c shopfloor -n {seen} -a '{' '.join(_example_workers())}'")
-    return "\n".join(lines) + "\n"
+        start = f"complete -c shopfloor -n '__fish_seen_subcommand_from {command.name}'"
+        lines.append(
+            f"complete -c shopfloor -n __fish_use_subcommand -f -a {command.name} -d {_fish_quote(command.summary)}"
+        )
+        for option, value in command.options.items():
+            offer = "" if value is None else offers.get(value.kind, f"-x -a '{' '.join(value.choices)}'")
+            lines.append(f"{start} -l {option[2:]} {offer}".rstrip())
+        for value in [_Value("choices", tuple(command.inner)), *command.arguments]:
+            if value.kind != "choices" or value.choices:
+                offer = offers.get(value.kind, f"-x -a '{' '.join(value.choices)}'").replace("-x ", "-f ")
+                lines.append(f"{start} {offer}")
+    return _fill(FISH, commands, _fish_quote(storage), LINES="\n".join(lines))
+
+
+def _fish_quote(text: str) -> str:
+    """Quote a word for fish, whose single quotes know two escapes."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

@@ -7,6 +7,7 @@ from typing import cast
 
 from shopfloor.cli.arguments import RUN_HELP, Parser
 from shopfloor.cli.client_session import resolve_run_id, run_with_client
+from shopfloor.cli.json_output import add_json_option, print_json
 from shopfloor.cli.main import print_error
 from shopfloor.client import Client
 from shopfloor.errors import ShopfloorError
@@ -21,6 +22,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
     parser = Parser(name, summary, examples=EXAMPLES)
     parser.add_argument("runs", metavar="RUN", nargs="+", help=RUN_HELP)
     parser.add_argument("--force", action="store_true", help="also delete failed runs")
+    add_json_option(parser, "print a line of JSON for each RUN")
     return parser
 
 
@@ -36,6 +38,9 @@ def run(args: Namespace) -> int:
                 response = await client.api.delete(f"/api/runs/{run_id}{'?force=true' if args.force else ''}")
             except ShopfloorError as error:
                 code = print_error(error)
+                continue
+            if args.json:
+                print_json({"run_id": run_id, "deleted": response["deleted"]})
                 continue
             below = len(cast("list[str]", response["deleted"])) - 1
             more = f", with {below:,} sub-run{'s' if below > 1 else ''}" if below > 0 else ""

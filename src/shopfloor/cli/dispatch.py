@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from argparse import ArgumentParser, Namespace
 from contextlib import aclosing
@@ -12,6 +11,7 @@ import anyio
 
 from shopfloor.cli.arguments import QUIET_HELP, Parser, label, priority, storage_from_args
 from shopfloor.cli.client_session import run_with_client
+from shopfloor.cli.json_output import add_json_option, print_json
 from shopfloor.cli.links import run_link
 from shopfloor.cli.outcome_notice import add_on_outcome_option, reject_on_outcome
 from shopfloor.cli.renderer import render_options_from_args
@@ -63,9 +63,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
     add_task_argument(parser)
     parser.add_argument("--cwd", metavar="DIR", help="folder to run in (default: the current folder)")
     parser.add_argument("--wait", action="store_true", help="watch the run until it ends")
-    parser.add_argument(
-        "--json", action="store_true", help="print JSON: the run id and link, or with --wait the events"
-    )
+    add_json_option(parser, "print JSON: the run id and link, or with --wait the events")
     parser.add_argument(
         "--idempotency-key",
         metavar="KEY",
@@ -146,7 +144,7 @@ def dispatch(args: Namespace, *, key: str | None = None, wait: bool = False) -> 
             print(f"shopfloor: queued: {obstacle}", file=sys.stderr)
         return _watch(args, run_id)
     if args.json:
-        print(json.dumps({"run_id": run_id, "link": run_link(storage_from_args(args), run_id)}), flush=True)
+        print_json({"run_id": run_id, "link": run_link(storage_from_args(args), run_id)})
         return 0
     print(run_id, flush=True)
     if not args.quiet:

@@ -12,7 +12,8 @@ from pathlib import Path
 import msgspec
 
 from shopfloor.cli.arguments import Parser, storage_from_args
-from shopfloor.cli.providers import find_listed, local_providers, provider_lines
+from shopfloor.cli.json_output import add_json_option, print_json
+from shopfloor.cli.providers import find_listed, local_providers, provider_lines, providers_json
 from shopfloor.cli.style import Style
 from shopfloor.error_factories import storage_error
 from shopfloor.errors import ShopfloorError, StorageError
@@ -37,7 +38,9 @@ class CheckResult(msgspec.Struct, frozen=True):
 
 def parser(name: str, summary: str) -> ArgumentParser:
     """Return the parser of the command's arguments."""
-    return Parser(name, summary, examples=EXAMPLES)
+    parser = Parser(name, summary, examples=EXAMPLES)
+    add_json_option(parser, "print the checks and the providers as JSON")
+    return parser
 
 
 def run(args: Namespace) -> int:
@@ -48,15 +51,19 @@ def run(args: Namespace) -> int:
     is_wrong = any(result.state == "wrong" for result in storage_results)
     server_results = [] if is_wrong else [_check_server(storage)]
     results = [*_check_machine(), *storage_results, *server_results, _check_models()]
+    code = 1 if any(result.state == "wrong" for result in results) else 0
+    providers, differences = (local_providers(), list[str]()) if is_wrong else find_listed(storage, style)
+    if args.json:
+        print_json({"ok": code == 0, "checks": results, "providers": providers_json(providers)})
+        return code
     for result in results:
         print(f"{style.paint(*_MARKS[result.state])} {result.message}")
         if result.hint:
             print(f"    {result.hint}")
     print("\nAgents and model APIs")
-    providers, differences = (local_providers(), list[str]()) if is_wrong else find_listed(storage, style)
     for line in [*(line for provider in providers for line in provider_lines(provider, style)), *differences]:
         print(line)
-    return 1 if any(result.state == "wrong" for result in results) else 0
+    return code
 
 
 def _check_machine() -> Iterator[CheckResult]:

@@ -19,7 +19,8 @@ from shopfloor.cli.arguments import (
     positive_int,
 )
 from shopfloor.cli.client_session import is_remote, read_remote_log, resolve_run_id, run_with_client
-from shopfloor.cli.style import Style, escape_controls, one_line, write_json
+from shopfloor.cli.json_output import add_json_option, write_json
+from shopfloor.cli.style import Style, escape_controls, one_line
 from shopfloor.errors import UsageError
 from shopfloor.limits import PREVIEW_CHARS
 from shopfloor.log import Entry, Event
@@ -57,7 +58,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
         metavar="N",
         help=f"without RUN: at most N stored events (default: {_SHOWN_EVENTS})",
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object per line, with all fields")
+    add_json_option(parser, "print one JSON object per line, with all fields")
     add_color_option(parser)
     return parser
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
-from typing import Any
 
 from shopfloor.cli.arguments import RUN_HELP, Parser, positive_int
-from shopfloor.cli.rerun import add_watch_options, start_and_watch
+from shopfloor.cli.new_run import add_watch_options, start_and_watch
+from shopfloor.cli.run_options import WorkerInfo
 from shopfloor.client import Client
 
 EXAMPLES = """\
@@ -33,8 +33,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
 def run(args: Namespace) -> int:
     """Start the fork."""
 
-    async def request(client: Client, run_id: str, detail: dict[str, Any]) -> str:
-        del detail
+    async def request(client: Client, run_id: str, _: WorkerInfo) -> str:
         return await client.api.fork(run_id, args.at)
 
     return start_and_watch(args, request)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from argparse import ArgumentParser, Namespace
 from typing import Any, cast
@@ -10,7 +9,8 @@ from typing import Any, cast
 import anyio
 
 from shopfloor.cli.arguments import Parser, storage_from_args
-from shopfloor.cli.style import escape_controls, escape_json_for_terminal
+from shopfloor.cli.json_output import RESPONSE, add_json_option, print_json
+from shopfloor.cli.style import escape_controls
 from shopfloor.client import Api
 from shopfloor.views import NOTIFICATION_KINDS
 from shopfloor.wiring import open_api
@@ -38,7 +38,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
     """Return the parser of the command's arguments."""
     parser = Parser(name, summary, examples=EXAMPLES)
     listing = parser.add_command("list", "List the hooks and how their deliveries went", examples=_LIST)
-    listing.add_argument("--json", action="store_true", help="print the response of the API")
+    add_json_option(listing, RESPONSE)
     add = parser.add_command("add", "Add a webhook and print its secret once", examples=_ADD)
     add.add_argument("url", metavar="URL", help="where to send events, http or https")
     add.add_argument(
@@ -49,11 +49,13 @@ def parser(name: str, summary: str) -> ArgumentParser:
         default=[],
         help=f"what to send: {', '.join(NOTIFICATION_KINDS)} (repeatable; default: all)",
     )
-    add.add_argument("--json", action="store_true", help="print the response of the API")
+    add_json_option(add, RESPONSE)
     remove = parser.add_command("remove", "Remove a hook", examples="  shopfloor hooks remove 1a2b3c4d")
     remove.add_argument("id", metavar="ID", help=_ID)
+    add_json_option(remove, "print the id as JSON")
     test = parser.add_command("test", "Send a test event to a hook now", examples="  shopfloor hooks test 1a2b3c4d")
     test.add_argument("id", metavar="ID", help=_ID)
+    add_json_option(test, RESPONSE)
     return parser
 
 
@@ -69,11 +71,19 @@ async def _run(args: Namespace) -> int:
                 return await _add(api, args)
             case "remove":
                 await api.delete(f"/api/hooks/{_path_word(args.id)}")
-                print(f"removed {escape_controls(args.id)}")
+                if args.json:
+                    print_json({"removed": args.id})
+                else:
+                    print(f"removed {escape_controls(args.id)}")
                 return 0
             case "test":
                 found = await api.post(f"/api/hooks/{_path_word(args.id)}/test", {})
-                print("delivered" if found["delivered"] else f"not delivered: {escape_controls(str(found['problem']))}")
+                if args.json:
+                    print_json(found)
+                elif found["delivered"]:
+                    print("delivered")
+                else:
+                    print(f"not delivered: {escape_controls(str(found['problem']))}")
                 return 0 if found["delivered"] else 1
             case _:
                 return _list(await api.get("/api/hooks"), as_json=args.json)
@@ -88,7 +98,7 @@ def _path_word(text: str) -> str:
 async def _add(api: Api, args: Namespace) -> int:
     added = await api.post("/api/hooks", {"url": args.url, "kinds": args.on})
     if args.json:
-        print(json.dumps(added))
+        print_json(added)
         return 0
     print(added["secret"])
     print(
@@ -101,7 +111,7 @@ async def _add(api: Api, args: Namespace) -> int:
 
 def _list(found: dict[str, Any], *, as_json: bool) -> int:
     if as_json:
-        print(escape_json_for_terminal(json.dumps(found, ensure_ascii=False)))
+        print_json(found)
         return 0
     hooks = cast("list[dict[str, Any]]", found["hooks"])
     for hook in hooks:

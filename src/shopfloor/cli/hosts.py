@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from datetime import datetime
 from typing import Any
@@ -12,8 +11,8 @@ import anyio
 
 from shopfloor.cli.arguments import Parser, storage_from_args
 from shopfloor.cli.host import seconds
+from shopfloor.cli.json_output import RESPONSE, add_json_option, print_json
 from shopfloor.cli.style import Style, escape_controls, format_duration
-from shopfloor.client import Api
 from shopfloor.errors import HostNotFound, UsageError
 from shopfloor.wiring import open_api
 
@@ -29,6 +28,10 @@ _DRAIN = """\
   shopfloor hosts drain local-1a2b3c4d      its runs may end there
   shopfloor hosts drain 1a2b --seconds 60   other hosts resume what it has then"""
 _COLORS = {"idle": "green", "busy": "cyan", "draining": "yellow", "starting": "yellow", "offline": "dim"}
+_EFFECTS = {
+    "drain": "it claims no more runs; `shopfloor hosts` shows when it has none",
+    "undrain": "it claims runs again",
+}
 _ID_HELP = "id of a host, or a part of the id that no other host has"
 
 
@@ -36,7 +39,7 @@ def parser(name: str, summary: str) -> argparse.ArgumentParser:
     """Return the parser of the command's arguments."""
     parser = Parser(name, summary, examples=EXAMPLES)
     listing = parser.add_command("list", "List the hosts", examples=_LIST)
-    listing.add_argument("--json", action="store_true", help="print JSON")
+    add_json_option(listing)
     drain = parser.add_command("drain", "Have a host claim no more runs", examples=_DRAIN)
     drain.add_argument("host", metavar="ID", help=_ID_HELP)
     drain.add_argument(
@@ -45,9 +48,11 @@ def parser(name: str, summary: str) -> argparse.ArgumentParser:
         type=seconds,
         help="hand its runs over to other hosts after N seconds (default: never)",
     )
+    add_json_option(drain, RESPONSE)
     undrain = parser.add_command("undrain", "Have a host claim runs again", examples="  shopfloor hosts undrain 1a2b")
     undrain.add_argument("host", metavar="ID", help=_ID_HELP)
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_json_option(undrain, RESPONSE)
+    add_json_option(parser)
     parser.set_default_command("list")
     return parser
 
@@ -62,22 +67,18 @@ async def _run(args: argparse.Namespace) -> None:
     async with open_api(storage_from_args(args)) as api:
         hosts: list[dict[str, Any]] = (await api.get("/api/hosts"))["hosts"]
         match args.part:
-            case "drain":
-                await _request(api, _find(hosts, args.host), "drain", {"seconds": args.seconds})
-                print("it claims no more runs; `shopfloor hosts` shows when it has none")
-            case "undrain":
-                await _request(api, _find(hosts, args.host), "undrain", {})
-                print("it claims runs again")
+            case ("drain" | "undrain") as action:
+                body = {"seconds": args.seconds} if action == "drain" else {}
+                response = await api.post(f"/api/hosts/{_find(hosts, args.host)}/{action}", body)
+                if args.json:
+                    print_json(response)
+                else:
+                    print(f"host {response['id']}: {_EFFECTS[action]}")
             case _ if args.json:
-                print(json.dumps({"hosts": hosts}, indent=2, ensure_ascii=False))
+                print_json({"hosts": hosts})
             case _:
                 for line in table(hosts, Style.from_choice("auto"), time.time()):
                     print(line)
-
-
-async def _request(api: Api, host: str, action: str, body: dict[str, Any]) -> None:
-    answer = await api.post(f"/api/hosts/{host}/{action}", body)
-    print(f"host {answer['id']}: ", end="")
 
 
 def _find(hosts: list[dict[str, Any]], part: str) -> str:
@@ -87,7 +88,7 @@ def _find(hosts: list[dict[str, Any]], part: str) -> str:
     found = (
         [part] if part in ids else [host for host in running if part in host] or [host for host in ids if part in host]
     )
-    if not found:
+    if not part or not found:
         raise HostNotFound(f"there is no host {part!r}", hint="`shopfloor hosts` lists them")
     if len(found) > 1:
         raise UsageError(f"{part!r} is a part of {len(found)} host ids", hint=f"one of {', '.join(found[:5])}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterator, Sequence
@@ -13,10 +12,10 @@ import msgspec
 
 from shopfloor.cli.arguments import Parser, add_color_option, positive_int, storage_from_args
 from shopfloor.cli.client_session import run_status
+from shopfloor.cli.json_output import RESPONSE, add_json_option, print_json
 from shopfloor.cli.run_filters import ADVANCED, TIMES, add_filter_options, filter_parameters, moment
 from shopfloor.cli.style import (
     Style,
-    escape_json_for_terminal,
     format_age,
     format_cost,
     format_count,
@@ -88,6 +87,12 @@ def _tokens(run: dict[str, Any]) -> str:
     return format_count(sum(usage[kind] for kind in ("input", "output", "cache_read", "cache_write")))
 
 
+def _activity(run: dict[str, Any]) -> str:
+    """Return what a running run does now."""
+    activity = run.get("activity")
+    return "" if activity is None else f"{activity['name']} {activity['preview']}".strip()
+
+
 COLUMNS: dict[str, _Column] = {
     "id": _Column(lambda run: str(run["id"])[:8], 8),
     "status": _Column(run_status, len(INTERRUPTED)),
@@ -102,6 +107,7 @@ COLUMNS: dict[str, _Column] = {
     "owner": _Column(lambda run: str(run["agent_id"] or ""), 20),
     "channel": _Column(lambda run: str(run["channel_name"] or run["channel_id"] or ""), 20),
     "error": _Column(lambda run: str(run["error"]["code"] or "") if run["error"] else "", 24),
+    "activity": _Column(_activity, 1_000),
     "task": _Column(lambda run: str(run["task"]), 1_000),
 }
 _DEFAULT = ("id", "status", "started", "duration", "cost", "model", "worker", "task")
@@ -124,7 +130,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
     parser.add_argument("--columns", type=_columns, metavar="NAMES", help=f"a list of: {', '.join(COLUMNS)}")
     parser.add_argument("--limit", type=positive_int, default=50, metavar="N", help="list at most N runs (default: 50)")
     parser.add_argument("--cursor", metavar="CURSOR", help="continue after a page; the page names its cursor")
-    parser.add_argument("--json", action="store_true", help="print the response of the API")
+    add_json_option(parser, RESPONSE)
     add_color_option(parser)
     return parser
 
@@ -147,7 +153,7 @@ def run(args: Namespace) -> int:
 
     page = anyio.run(fetch)
     if args.json:
-        print(escape_json_for_terminal(json.dumps(page, ensure_ascii=False)))
+        print_json(page)
         return 0
     style = Style.from_choice(args.color)
     runs = cast("list[dict[str, Any]]", page["workers"])
@@ -209,7 +215,7 @@ def _painted(name: str, text: str, run: dict[str, Any], style: Style) -> str:
 
 
 def _extra_lines(run: dict[str, Any]) -> Iterator[str]:
-    """Yield the lines below a run: why it is queued, what it waits for, and where the search found it."""
+    """Yield the lines below a run: why no host executes it, what it waits for, and where the search found it."""
     if run.get("queue_reason"):
         yield str(run["queue_reason"])
     for line in run.get("asks") or ():

@@ -13,6 +13,7 @@ import anyio.to_thread
 
 from shopfloor.cli.arguments import WORKERS_OPTION, Parser, storage_from_args
 from shopfloor.cli.client_session import is_remote
+from shopfloor.cli.json_output import add_json_option
 from shopfloor.cli.server_process import ensure_server
 from shopfloor.cli.shutdown import exit_now, receive_signals
 from shopfloor.client import Address, Transport
@@ -59,6 +60,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
         command = parser.add_command(inner, what, examples=example)
         command.add_argument("agent", metavar="AGENT", help="claude-code, codex, gemini, copilot, opencode or cursor")
         command.add_argument("--print", action="store_true", help="print the changes as a diff, and write nothing")
+        add_json_option(command, "print the changed files as JSON")
     parser.set_default_command("serve")
     return parser
 

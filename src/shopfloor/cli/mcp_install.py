@@ -10,6 +10,7 @@ from pathlib import Path
 
 from shopfloor.cli.agent_configs import Change, FileEdit, find_agent, install_edits, uninstall_edits
 from shopfloor.cli.arguments import resolve_folder
+from shopfloor.cli.json_output import print_json
 from shopfloor.cli.style import escape_controls
 from shopfloor.mcp import require_sdk, skill_text
 
@@ -19,7 +20,11 @@ def install(args: Namespace) -> int:
     agent = find_agent(args.agent)
     if not args.print:
         require_sdk()
-    if not _make(install_edits(agent, _server_command(args), os.environ, skill_text), dry_run=args.print):
+    edits = install_edits(agent, _server_command(args), os.environ, skill_text)
+    is_changed = _make(args, edits)
+    if args.json:
+        return 0
+    if not is_changed:
         print(f"{agent.title} has the MCP server `shopfloor` already")
     elif not args.print:
         print(f"{agent.title} has the MCP server `shopfloor` from its next start on")
@@ -29,25 +34,32 @@ def install(args: Namespace) -> int:
 def uninstall(args: Namespace) -> int:
     """Remove the server from the configuration of an agent, or show what would be removed."""
     agent = find_agent(args.agent)
-    if not _make(uninstall_edits(agent, os.environ), dry_run=args.print):
+    if not _make(args, uninstall_edits(agent, os.environ)) and not args.json:
         print(f"{agent.title} does not have the MCP server `shopfloor`")
     return 0
 
 
-def _make(edits: list[FileEdit], *, dry_run: bool) -> bool:
-    """Make the edits and print what was done, or with `dry_run` the diffs. Return whether there is anything to do."""
+def _make(args: Namespace, edits: list[FileEdit]) -> bool:
+    """Make the edits and print what was done, or with `--print` the diffs. Return whether there is anything to do."""
     # All before the first is written, so that a file that cannot be edited leaves the others as they are.
     changes = [edit.preview() for edit in edits]
     needed = [(edit, change) for edit, change in zip(edits, changes, strict=True) if change.after != change.before]
+    changed: list[dict[str, str]] = []
     for edit, change in needed:
-        print(escape_controls(change.diff()).rstrip("\n") if dry_run else _describe(edit.apply()))
+        change = change if args.print else edit.apply()  # noqa: PLW2901 - a file may have changed since the preview
+        changed.append({"path": str(change.path), "change": _kind(change), "diff": change.diff()})
+        if not args.json:
+            text = change.diff().rstrip("\n") if args.print else f"{_kind(change)} {change.path}"
+            print(escape_controls(text))
+    if args.json:
+        print_json({"agent": args.agent, "written": not args.print, "files": changed})
     return bool(needed)
 
 
-def _describe(change: Change) -> str:
+def _kind(change: Change) -> str:
     if change.after is None:
-        return f"removed {change.path}"
-    return f"created {change.path}" if change.before is None else f"changed {change.path}"
+        return "removed"
+    return "created" if change.before is None else "changed"
 
 
 def _server_command(args: Namespace) -> list[str]:

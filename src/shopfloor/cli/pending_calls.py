@@ -10,7 +10,7 @@ import threading
 from argparse import Namespace
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import anyio
 
@@ -47,11 +47,9 @@ async def prompt_for_results(calls: Sequence[PendingCall], write: WriteText) -> 
     results: list[CallResult] = []
     for call in calls:
         call_id = call.call_id if isinstance(call, Question) else call.tool_call_id
-        await write(_prompt(call))
-        typed = (await _read_line()).strip()
+        typed = await _prompt_for_line(_prompt(call), write)
         while isinstance(call, Question) and _is_invalid_option(typed, call.options):
-            await write(f"not one of the {len(call.options or ())} options, try again: ")
-            typed = (await _read_line()).strip()
+            typed = await _prompt_for_line(f"not one of the {len(call.options or ())} options, try again: ", write)
         if not typed:
             continue
         value: Any = resolve_option(typed, call.options) if isinstance(call, Question) else parse_json_or_text(typed)
@@ -84,21 +82,44 @@ def resolve_option(typed: str, options: Sequence[str] | None) -> str:
     return typed
 
 
-async def _read_line() -> str:
-    """Read a line from the terminal, in a daemon thread that is abandoned when the prompt is cancelled."""
-    loop = asyncio.get_running_loop()
-    typed: list[str] = []
-    done = anyio.Event()
+class _LineReader:
+    """A read of one line of the terminal, in a daemon thread.
 
-    def read() -> None:
+    The read of a cancelled prompt cannot be stopped, so the next prompt uses it. A line that was typed while there was
+    no prompt is dropped: it was meant for another question.
+    """
+
+    current: ClassVar[_LineReader | None] = None
+
+    def __init__(self) -> None:
+        self.line: str | None = None
+        self._on_line: Callable[[], object] = lambda: None
+        threading.Thread(target=self._read, name="shopfloor-terminal", daemon=True).start()
+
+    def _read(self) -> None:
+        line = ""
         with contextlib.suppress(OSError, UnicodeDecodeError):
-            typed.append(sys.stdin.readline())
+            line = sys.stdin.readline()
+        self.line = line
         with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(done.set)
+            self._on_line()
 
-    threading.Thread(target=read, name="shopfloor-terminal", daemon=True).start()
-    await done.wait()
-    return typed[0] if typed else ""
+    async def wait(self) -> str:
+        done, loop = anyio.Event(), asyncio.get_running_loop()
+        self._on_line = lambda: loop.call_soon_threadsafe(done.set)
+        if self.line is None:
+            await done.wait()
+        return self.line or ""
+
+
+async def _prompt_for_line(prompt: str, write: WriteText) -> str:
+    """Write a prompt and return the line that the user types, without its end."""
+    # Choose the reader before the prompt is visible: a line that is typed right after the prompt is its answer.
+    if _LineReader.current is None or _LineReader.current.line is not None:
+        _LineReader.current = _LineReader()
+    reader = _LineReader.current
+    await write(prompt)
+    return (await reader.wait()).strip()
 
 
 def get_pending_calls(detail: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -131,10 +152,19 @@ def pending_call_lines(
             yield f"{prefix}{unread_answer_text(call_summary(call))}"
         else:
             yield f"{prefix}waits for {call_summary(call)}"
-            name = f"{escape_controls(call['call_id'])} " if len(unanswered) > 1 else ""
-            approve = "approve    (or: 'approve for this run', 'always approve', 'deny: REASON')"
-            value = approve if call["kind"] == APPROVAL else "'TEXT'"
-            yield f"  shopfloor answer {waiting_id[:8]} {name}{value}"
+            call_id = str(call["call_id"]) if len(unanswered) > 1 else None
+            options = "    (or: 'approve for this run', 'always approve', 'deny: REASON')"
+            command = answer_command(waiting_id, call_id, call["kind"], has_options=bool(question_options(call)))
+            yield f"  {command}{options if call['kind'] == APPROVAL else ''}"
+
+
+def answer_command(run_id: str, call_id: str | None, kind: str, *, has_options: bool) -> str:
+    """Return the command that answers a call; it names the call if `call_id` is set."""
+    import shlex
+
+    name = "" if call_id is None else f"{escape_controls(shlex.quote(call_id))} "
+    value = "approve" if kind == APPROVAL else "1" if has_options else "'TEXT'"
+    return f"shopfloor answer {run_id[:8]} {name}{value}"
 
 
 def unread_answer_text(question: str) -> str:

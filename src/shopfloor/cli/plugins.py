@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -13,11 +12,11 @@ from pathlib import Path
 from shlex import quote
 
 import anyio
-import msgspec
 
 from shopfloor.cli.arguments import PLUGINS_OPTION, Parser, resolve_folder, storage_from_args
 from shopfloor.cli.client_session import is_remote
-from shopfloor.cli.style import Style, escape_controls, escape_json_for_terminal, one_line
+from shopfloor.cli.json_output import add_json_option, print_json
+from shopfloor.cli.style import Style, escape_controls, one_line
 from shopfloor.client import Address, Api, find_server
 from shopfloor.decoding import convert
 from shopfloor.errors import ConflictError, PluginNotFound, UsageError
@@ -54,22 +53,25 @@ def parser(name: str, summary: str) -> argparse.ArgumentParser:
     parser = Parser(name, summary, examples=EXAMPLES)
     listing = parser.add_command("list", "List the plugins", examples="  shopfloor plugins list --json")
     listing.add_argument("--plugins", **PLUGINS_OPTION)
-    listing.add_argument("--json", action="store_true", help="print JSON")
+    add_json_option(listing)
 
     new = parser.add_command("new", "Create a plugin from a template", examples=_NEW)
     new.add_argument("name", metavar="NAME", help="name of the new plugin")
     new.add_argument("--template", metavar="NAME", default="researcher", help="template (default: researcher)")
     new.add_argument("--into", metavar="FOLDER", default="plugins", help="folder for it (default: plugins)")
+    add_json_option(new, "print the name and the folder as JSON")
 
     check = parser.add_command("check", "Start a plugin and try the whole protocol", examples=_CHECK)
     check.add_argument("plugin", metavar="PLUGIN", help="name or folder of the plugin")
     check.add_argument("--task", metavar="TEXT", default=_TASK, help="task of the job that the check dispatches")
     check.add_argument("--plugins", **PLUGINS_OPTION)
-    check.add_argument("--json", action="store_true", help="print a line of JSON per check")
+    add_json_option(check, "print a line of JSON per check")
 
     allow = parser.add_command("allow", "Allow a plugin of a project to be started", examples=_ALLOW)
     allow.add_argument("folder", metavar="FOLDER", help="folder of the plugin")
-    parser.set_default_command("list", json=False, plugins=[])
+    add_json_option(allow, "print the name and the folder as JSON")
+    add_json_option(parser)
+    parser.set_default_command("list", plugins=[])
     return parser
 
 
@@ -88,7 +90,7 @@ def _list(args: argparse.Namespace) -> int:
     address = find_server(storage_from_args(args))
     infos = _all_plugins(args, address)
     if args.json:
-        print(escape_json_for_terminal(json.dumps(msgspec.to_builtins(infos), ensure_ascii=False)))
+        print_json(infos)
         return 0
     for line in _table(infos, Style.from_choice("auto"), shutil.get_terminal_size((120, 24)).columns):
         print(line)
@@ -139,6 +141,9 @@ def _new(args: argparse.Namespace) -> int:
     _reject_name_of_worker(args)
     folder = create_plugin(resolve_folder(args.into), args.name, templates[args.template])
     allow_plugin(storage_from_args(args), folder)
+    if args.json:
+        print_json({"name": args.name, "folder": str(folder)})
+        return 0
     print(escape_controls(f"created {folder}"))
     readable = [name for name in ("prompt.md", "server.py", "server.mjs") if (folder / name).exists()]
     print(f"change {readable[0]} and guild-member.json, then:")
@@ -175,7 +180,7 @@ async def _run_checks(storage: Storage, folder: Path, args: argparse.Namespace) 
             count += 1
             failures += not result.passed
             if args.json:
-                print(msgspec.json.encode(result).decode(), flush=True)
+                print_json(result)
                 continue
             sign = style.paint("✓", "green") if result.passed else style.paint("✗", "red")
             print(f"{sign} {escape_controls(result.name)}", flush=True)
@@ -188,6 +193,9 @@ async def _run_checks(storage: Storage, folder: Path, args: argparse.Namespace) 
 
 def _allow(args: argparse.Namespace) -> int:
     info = allow_plugin(storage_from_args(args), resolve_folder(args.folder).resolve())
+    if args.json:
+        print_json({"name": info.name, "folder": info.folder})
+        return 0
     print(escape_controls(f"{info.name} may be started: {info.folder}"))
     return 0
 

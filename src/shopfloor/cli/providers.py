@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +11,8 @@ import anyio
 import msgspec
 
 from shopfloor.cli.arguments import Parser, storage_from_args
-from shopfloor.cli.style import Style, escape_controls, escape_json_for_terminal
+from shopfloor.cli.json_output import RESPONSE, add_json_option, print_json
+from shopfloor.cli.style import Style, escape_controls
 from shopfloor.client import Address, find_server
 from shopfloor.decoding import convert
 from shopfloor.errors import ShopfloorError
@@ -80,20 +80,23 @@ class ListedProvider(ProviderInfo, frozen=True, kw_only=True):
 def parser(name: str, summary: str) -> ArgumentParser:
     """Return the parser of the command's arguments."""
     parser = Parser(name, summary, examples=EXAMPLES)
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_json_option(parser)
 
     listing = parser.add_command("list", "List the providers", examples=_LIST)
-    listing.add_argument("--json", action="store_true", help="print JSON")
+    add_json_option(listing)
 
     disable = parser.add_command("disable", "Refuse new runs that need a provider", examples=_DISABLE)
     disable.add_argument("provider", metavar="NAME", help="name of the provider")
     disable.add_argument("--maintenance", action="store_true", help="say that it is for maintenance")
     disable.add_argument("--reason", metavar="TEXT", help="why; shown to those whose runs need the provider")
+    add_json_option(disable, RESPONSE)
 
     enable = parser.add_command("enable", "Allow runs that need a provider again", examples=_ENABLE)
     enable.add_argument("provider", metavar="NAME", help="name of the provider")
+    add_json_option(enable, RESPONSE)
 
-    parser.add_command("check", "Check now whether the providers answer", examples=_CHECK)
+    check = parser.add_command("check", "Check now whether the providers answer", examples=_CHECK)
+    add_json_option(check, RESPONSE)
     parser.set_default_command("list")
     return parser
 
@@ -112,8 +115,7 @@ def run(args: Namespace) -> int:
 def _list(args: Namespace) -> int:
     providers, differences = find_listed(storage_from_args(args), Style.from_choice("auto"))
     if args.json:
-        items = [{**msgspec.to_builtins(provider), "usable": provider.usable} for provider in providers]
-        print(escape_json_for_terminal(json.dumps({"providers": items}, indent=2, ensure_ascii=False)))
+        print_json({"providers": providers_json(providers)})
         return 0
     _print([line for provider in providers for line in provider_lines(provider, Style.from_choice("auto"))])
     _print(differences)
@@ -123,22 +125,38 @@ def _list(args: Namespace) -> int:
     return 0
 
 
+def providers_json(providers: Sequence[ListedProvider]) -> list[dict[str, Any]]:
+    """Return the providers as `providers --json` lists them."""
+    return [{**msgspec.to_builtins(provider), "usable": provider.usable} for provider in providers]
+
+
 def _disable(args: Namespace) -> int:
     body = {"maintenance": args.maintenance, "reason": args.reason}
-    _post(args, f"/api/providers/{args.provider}/disable", body)
+    response = _post(args, f"/api/providers/{args.provider}/disable", body)
+    if args.json:
+        print_json(response)
+        return 0
     print(f"{args.provider} is disabled; `shopfloor providers enable {args.provider}` enables it")
     return 0
 
 
 def _enable(args: Namespace) -> int:
-    found = convert(_post(args, f"/api/providers/{args.provider}/enable"), ListedProvider)
+    response = _post(args, f"/api/providers/{args.provider}/enable")
+    if args.json:
+        print_json(response)
+        return 0
+    found = convert(response, ListedProvider)
     print(f"{args.provider} is enabled" + ("" if found.can_run else ", but cannot be used now:"))
     _print([] if found.can_run else provider_lines(found, Style.from_choice("auto")))
     return 0
 
 
 def _check(args: Namespace) -> int:
-    found = convert(_post(args, "/api/providers/check")["providers"], list[ListedProvider])
+    response = _post(args, "/api/providers/check")
+    if args.json:
+        print_json(response)
+        return 0
+    found = convert(response["providers"], list[ListedProvider])
     _print([line for provider in found for line in provider_lines(provider, Style.from_choice("auto"))])
     return 0
 

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 import anyio
 
 from shopfloor.cli.arguments import Parser, duration_seconds, storage_from_args
+from shopfloor.cli.json_output import add_json_option, print_json
 from shopfloor.cli.style import one_line
 from shopfloor.engine import prunable, prunable_archives, prune, prune_archives
 from shopfloor.errors import UsageError
@@ -43,6 +44,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
     parser.add_argument("--dry-run", action="store_true", help="list what would be deleted, and delete nothing")
     parser.add_argument("--force", action="store_true", help="also delete failed runs")
     parser.add_argument("--archives-only", action="store_true", help="delete only archived transcripts")
+    add_json_option(parser, "print how many were deleted as JSON, or with --dry-run the runs")
     return parser
 
 
@@ -65,13 +67,15 @@ async def _prune(args: Namespace, before: str, needs_confirmation: bool) -> int:
         if args.archives_only and not args.dry_run:
             if needs_confirmation and not _confirm(f"the archived transcripts of runs that ended before {before}"):
                 return 1
-            print(f"{await prune_archives(backend.store, before=before):,} archived transcripts deleted")
+            archives = await prune_archives(backend.store, before=before)
+            _print_count(args, archives, f"{archives:,} archived transcripts deleted")
             return 0
         if args.dry_run:
             if args.archives_only:
-                archives = prunable_archives(backend.store, before=before)
-                return await _list(archives, "would lose their archived transcripts")
-            return await _list(_runs(prunable(backend.store, before=before, force=args.force)), "would be deleted")
+                items = prunable_archives(backend.store, before=before)
+                return await _list(args, items, "would lose their archived transcripts")
+            trees = prunable(backend.store, before=before, force=args.force)
+            return await _list(args, _runs(trees), "would be deleted")
         if needs_confirmation:
             count = sum([len(tree) async for tree in prunable(backend.store, before=before, force=args.force)])
             if count and not _confirm(_format_count(count)):
@@ -79,7 +83,7 @@ async def _prune(args: Namespace, before: str, needs_confirmation: bool) -> int:
         async with own_plugins(storage) as plugins:
             by = local_process_name()
             pruned = await prune(backend, before=before, by=by, force=args.force, plugins=plugins)
-        print(f"{_format_count(pruned)} deleted")
+        _print_count(args, pruned, f"{_format_count(pruned)} deleted")
         return 0
 
 
@@ -89,13 +93,25 @@ async def _runs(trees: AsyncIterator[list[RunItem]]) -> AsyncIterator[RunItem]:
             yield item
 
 
-async def _list(items: AsyncIterator[RunItem], verb: str) -> int:
+def _print_count(args: Namespace, count: int, text: str) -> None:
+    if args.json:
+        print_json({"deleted": count, "archives_only": args.archives_only})
+    else:
+        print(text)
+
+
+async def _list(args: Namespace, items: AsyncIterator[RunItem], verb: str) -> int:
     count = 0
     async for item in items:
         row = item.row
+        if args.json:
+            fields = {"run_id": row.id, "status": row.status, "completed_at": row.completed_at}
+            print_json({**fields, "task": row.task})
+            continue
         print(f"{row.id[:8]}  {row.status:<9}  {row.completed_at}  {one_line(row.task, PREVIEW_CHARS)}")
         count += 1
-    print(f"{_format_count(count)} {verb}")
+    if not args.json:
+        print(f"{_format_count(count)} {verb}")
     return 0
 
 

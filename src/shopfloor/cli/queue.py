@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from argparse import ArgumentParser, Namespace
 from typing import Any, cast
@@ -10,7 +9,8 @@ from typing import Any, cast
 import anyio
 
 from shopfloor.cli.arguments import Parser, add_color_option, storage_from_args
-from shopfloor.cli.style import Style, escape_controls, escape_json_for_terminal, format_age, one_line
+from shopfloor.cli.json_output import RESPONSE, add_json_option, print_json
+from shopfloor.cli.style import Style, escape_controls, format_age, one_line
 from shopfloor.wiring import open_api
 
 EXAMPLES = """\
@@ -23,7 +23,7 @@ _SHOWN_RUNS = 5
 def parser(name: str, summary: str) -> ArgumentParser:
     """Return the parser of the command's arguments."""
     parser = Parser(name, summary, examples=EXAMPLES)
-    parser.add_argument("--json", action="store_true", help="print the response of the API")
+    add_json_option(parser, RESPONSE)
     add_color_option(parser)
     return parser
 
@@ -37,7 +37,7 @@ def run(args: Namespace) -> int:
 
     queue = anyio.run(fetch)
     if args.json:
-        print(escape_json_for_terminal(json.dumps(queue, ensure_ascii=False)))
+        print_json(queue)
         return 0
     style, width = Style.from_choice(args.color), shutil.get_terminal_size((120, 24)).columns
     for group in cast("list[dict[str, Any]]", queue["groups"]):

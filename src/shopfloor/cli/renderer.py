@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from shopfloor.cli.style import Style, escape_controls, escape_json_for_terminal, format_duration, one_line
+from shopfloor.cli.json_output import escape_json_for_terminal
+from shopfloor.cli.style import Style, escape_controls, format_duration, one_line
 from shopfloor.client import (
     BlockEnd,
     BlockStart,

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
-from typing import Any
 
 from shopfloor.cli.arguments import RUN_HELP, Parser
-from shopfloor.cli.rerun import add_watch_options, start_and_watch
-from shopfloor.cli.run_options import add_masking_options, masking_from_args, read_stdin
+from shopfloor.cli.new_run import add_watch_options, start_and_watch
+from shopfloor.cli.run_options import WorkerInfo, add_masking_options, masking_from_args, read_stdin
 from shopfloor.client import Client
 
 EXAMPLES = """\
@@ -33,8 +32,7 @@ def run(args: Namespace) -> int:
     """Continue the session in a new run."""
     text = read_stdin() if args.text == "-" else args.text
 
-    async def request(client: Client, run_id: str, detail: dict[str, Any]) -> str:
-        del detail
+    async def request(client: Client, run_id: str, _: WorkerInfo) -> str:
         return await client.api.reply(run_id, text)
 
     return start_and_watch(args, request, mask=masking_from_args(args))

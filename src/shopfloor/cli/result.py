@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from argparse import ArgumentParser, Namespace
 from typing import Any, cast
 
 from shopfloor.cli.arguments import RUN_HELP, Parser
 from shopfloor.cli.client_session import resolve_run_id, run_with_client, wait_for_outcome
+from shopfloor.cli.json_output import add_json_option, print_json
 from shopfloor.cli.pending_calls import get_pending_calls, pending_call_lines
 from shopfloor.cli.renderer import format_output
-from shopfloor.cli.style import escape_controls, escape_json_for_terminal
+from shopfloor.cli.style import escape_controls
 from shopfloor.cli.watch import WAITING_EXIT, error_lines
 from shopfloor.client import Client
-from shopfloor.errors import RunFailed, exit_code_of
+from shopfloor.errors import RunFailed, error_class
 
 EXAMPLES = """\
   shopfloor result last               text unchanged, other values as JSON
@@ -31,7 +31,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
     parser = Parser(name, summary, examples=EXAMPLES)
     parser.add_argument("run", metavar="RUN", help=RUN_HELP)
     parser.add_argument("--wait", action="store_true", help="wait until the run has ended")
-    parser.add_argument("--json", action="store_true", help="print JSON also if the output is text")
+    add_json_option(parser, "print JSON also if the output is text")
     files = parser.add_mutually_exclusive_group()
     files.add_argument("--artifacts", action="store_true", help="list the artifacts of the run instead")
     files.add_argument("--artifact", metavar="NAME", help="print this artifact of the run instead")
@@ -74,7 +74,7 @@ def _print_artifacts(args: Namespace) -> int:
 
     artifacts = run_with_client(args, fetch)
     if args.json:
-        print(escape_json_for_terminal(json.dumps(artifacts, ensure_ascii=False)))
+        print_json(artifacts)
         return 0
     for artifact in artifacts:
         size = artifact["size_bytes"]
@@ -125,12 +125,12 @@ def _print_failure(outcome: dict[str, Any]) -> int:
     code, message = str(error.get("code", "run_failed")), str(error.get("message", f"the run {outcome['status']}"))
     for line in error_lines(code, message, error.get("hint")):
         print(line, file=sys.stderr)
-    return exit_code_of(code)
+    return error_class(code).exit_code
 
 
 def _print(value: Any, *, as_json: bool) -> None:
     if as_json:
-        print(escape_json_for_terminal(json.dumps(value, ensure_ascii=False)))
+        print_json(value)
         return
     if value is None:
         return

@@ -8,6 +8,7 @@ import anyio
 
 from shopfloor.cli.arguments import PLUGINS_OPTION, QUIET_HELP, RUN_HELP, WORKERS_OPTION, Parser
 from shopfloor.cli.client_session import is_remote, resolve_run_id, run_with_client
+from shopfloor.cli.json_output import EVENTS, add_json_option
 from shopfloor.cli.pending_calls import fetch_pending_calls
 from shopfloor.cli.renderer import render_options_from_args
 from shopfloor.cli.run_options import (
@@ -20,7 +21,7 @@ from shopfloor.cli.run_options import (
 )
 from shopfloor.cli.tool_commands import parse_tool_handlers
 from shopfloor.cli.watch import EventStream, RunWatcher
-from shopfloor.client import CallResult, Client
+from shopfloor.client import Client
 
 EXAMPLES = """\
   shopfloor resume last                      continue the newest run here
@@ -43,7 +44,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
         default=[],
         help="run COMMAND when the worker calls this tool, as in `shopfloor run`",
     )
-    parser.add_argument("--json", action="store_true", help="print the events as JSON, one per line")
+    add_json_option(parser, EVENTS)
     parser.add_argument("-q", "--quiet", action="store_true", help=QUIET_HELP)
     add_masking_options(parser)
     return parser
@@ -67,10 +68,7 @@ def run(args: Namespace) -> int:
         def start(abort: anyio.Event) -> EventStream:
             return client.workers.resume(worker.slug, run_id, tools=tools, signal=abort)
 
-        def continue_run(run_id: str, results: list[CallResult]) -> EventStream:
-            return client.workers.continue_(worker.slug, run_id, results, tools=tools)
-
-        return await watcher.follow(client, start, continue_run)
+        return await watcher.follow(client, start, worker.slug)
 
     mask = masking_from_args(args)
     return run_with_client(

@@ -12,6 +12,7 @@ from argparse import ArgumentParser, Namespace
 import anyio
 
 from shopfloor.cli.arguments import QUIET_HELP, Parser, resolve_folder, storage_from_args
+from shopfloor.cli.json_output import EVENTS, add_json_option
 from shopfloor.cli.links import run_link
 from shopfloor.cli.outcome_notice import add_on_outcome_option, announce_outcome, reject_on_outcome
 from shopfloor.cli.output_writer import OutputWriter
@@ -25,7 +26,7 @@ from shopfloor.cli.run_options import (
 )
 from shopfloor.cli.style import format_duration
 from shopfloor.engine import Cancellation, CommandOutcome, CommandRequest, StepCommand, run_command, shell_argv
-from shopfloor.errors import UsageError, exit_code_of
+from shopfloor.errors import UsageError, error_class
 from shopfloor.limits import STOP_GRACE_SECONDS
 from shopfloor.log import new_run_id
 from shopfloor.record import Durability
@@ -130,7 +131,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
         help="run COMMAND when the worker calls this tool",
     )
     workers.add_argument("--detach", action="store_true", help="let the server run it, and print the run id")
-    workers.add_argument("--json", action="store_true", help="print the events as JSON, one per line")
+    add_json_option(workers, EVENTS)
     _add_provider_options(parser)
     _add_command_options(parser)
     add_masking_options(parser)
@@ -289,7 +290,7 @@ def _exit_code(outcome: CommandOutcome) -> int:
     """Return the exit code of the command, or of the error that kept it from running."""
     if outcome.run.error is None:
         return 0
-    return exit_code_of(outcome.run.error.code) if outcome.exit_code is None else outcome.exit_code
+    return error_class(outcome.run.error.code).exit_code if outcome.exit_code is None else outcome.exit_code
 
 
 def _summary_line(run_id: str, outcome: CommandOutcome) -> str:

@@ -27,7 +27,7 @@ from shopfloor.cli.run_options import (
 )
 from shopfloor.cli.tool_commands import parse_tool_handlers
 from shopfloor.cli.watch import EventStream, RunWatcher
-from shopfloor.client import CallResult, Client
+from shopfloor.client import Client
 from shopfloor.errors import ProviderNotFound, ShopfloorError, UnsupportedOption, UsageError
 from shopfloor.wiring import provider_names
 
@@ -57,10 +57,7 @@ def run_worker(args: Namespace) -> int:
         def start(abort: anyio.Event) -> EventStream:
             return client.workers.execute(args.worker, worker_input, tools=tools, signal=abort, **fields)
 
-        def continue_run(run_id: str, results: list[CallResult]) -> EventStream:
-            return client.workers.continue_(args.worker, run_id, results, tools=tools)
-
-        code = await watcher.follow(client, start, continue_run)
+        code = await watcher.follow(client, start, args.worker)
         if not args.quiet:
             # A tool of any other worker is accepted, because this worker may call it. Now it is known to be unused.
             for name in sorted(tools.keys() - {*worker.client_tools} - watcher.requested_tools):

@@ -18,8 +18,9 @@ from shopfloor.cli.arguments import (
     storage_from_args,
 )
 from shopfloor.cli.client_session import is_remote, read_remote_log
+from shopfloor.cli.json_output import add_json_option, write_json
 from shopfloor.cli.links import run_link
-from shopfloor.cli.style import Style, escape_controls, format_based_on, format_client, format_later_runs, write_json
+from shopfloor.cli.style import Style, escape_controls, format_based_on, format_client, format_later_runs
 from shopfloor.cli.transcript import TranscriptFormatter, outcome_text
 from shopfloor.errors import TranscriptBroken
 from shopfloor.log import Entry, Event, RunCompleted, RunStarted
@@ -40,7 +41,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
     parser = Parser(name, summary, examples=EXAMPLES)
     add_run_argument(parser)
     parser.add_argument("--full", action="store_true", help="show long texts in full")
-    parser.add_argument("--json", action="store_true", help="print the recorded events, one JSON object per line")
+    add_json_option(parser, "print the recorded events, one JSON object per line")
     parser.add_argument("--after", type=int, default=0, metavar="SEQ", help="start after this event number")
     parser.add_argument("--limit", type=positive_int, metavar="N", help="show at most N events")
     add_color_option(parser)

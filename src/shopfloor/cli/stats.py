@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
-from datetime import datetime
+from contextlib import suppress
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
 
 import anyio
 
 from shopfloor.cli.arguments import Parser, add_color_option, duration_seconds, storage_from_args
+from shopfloor.cli.json_output import RESPONSE, add_json_option, print_json
 from shopfloor.cli.run_filters import ADVANCED, add_filter_options, filter_parameters, moment
-from shopfloor.cli.style import Style, escape_json_for_terminal, format_cost, format_count, one_line
+from shopfloor.cli.style import Style, format_cost, format_count, one_line
 from shopfloor.log import format_timestamp
 from shopfloor.wiring import open_api
 
@@ -64,28 +66,29 @@ def parser(name: str, summary: str) -> ArgumentParser:
     parser.add_argument("--tz", metavar="ZONE", help="time zone of the days, e.g. Europe/Berlin (default: yours)")
     parser.add_argument("--roots", action="store_true", help="only runs that no other run called")
     add_filter_options(parser, _STATUSES)
-    parser.add_argument("--json", action="store_true", help="print the response of the API")
+    add_json_option(parser, RESPONSE)
     add_color_option(parser)
     return parser
 
 
 def run(args: Namespace) -> int:
     """Print the statistics."""
+    zone = args.tz or _local_zone()
 
     async def fetch() -> dict[str, Any]:
         async with open_api(storage_from_args(args)) as api:
             return await api.get(
                 "/api/stats",
                 **await filter_parameters(api, args),
-                since=_at_midnight(args.since),
-                until=_at_midnight(args.until),
-                tz=args.tz or _local_zone(),
+                since=_at_midnight(args.since, zone),
+                until=_at_midnight(args.until, zone),
+                tz=zone,
                 roots=args.roots or None,
             )
 
     stats = anyio.run(fetch)
     if args.json:
-        print(escape_json_for_terminal(json.dumps(stats, ensure_ascii=False)))
+        print_json(stats)
         return 0
     style = Style.from_choice(args.color)
     for line in (*_summary(stats, style), "", *_lines(_TABLES[args.by](stats), style)):
@@ -102,11 +105,20 @@ def _since(text: str) -> str:
     return format_timestamp(int((time.time() - max(0.0, seconds - _DAY_SECONDS)) * 1000))
 
 
-def _at_midnight(text: str | None) -> str | None:
-    """Return a time for the API, which a date alone is not: the start of that day, in the local time zone."""
+def _at_midnight(text: str | None, zone: str) -> str | None:
+    """Return a time for the API, which a date alone is not: the start of that day in a time zone."""
     if text is None or "T" in text or " " in text:
         return text
-    return datetime.fromisoformat(text).astimezone().isoformat()
+    return datetime.fromisoformat(text).replace(tzinfo=_parse_zone(zone)).isoformat()
+
+
+def _parse_zone(name: str) -> tzinfo:
+    """Return the time zone of a name or an offset; UTC for any other text, which the API refuses."""
+    with suppress(ValueError):
+        return datetime.strptime(name, "%z").tzinfo or UTC
+    with suppress(OSError, ValueError, KeyError):
+        return ZoneInfo(name)
+    return UTC
 
 
 def _local_zone() -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -11,12 +10,12 @@ import anyio
 
 from shopfloor.cli.arguments import RUN_HELP, Parser, ReadWarnings, add_color_option, storage_from_args
 from shopfloor.cli.client_session import resolve_run_id, run_status
+from shopfloor.cli.json_output import RESPONSE, add_json_option, print_json
 from shopfloor.cli.links import run_link
 from shopfloor.cli.pending_calls import fetch_answered_calls, get_pending_calls, pending_call_lines
 from shopfloor.cli.style import (
     Style,
     escape_controls,
-    escape_json_for_terminal,
     format_age,
     format_based_on,
     format_client,
@@ -111,7 +110,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
     parser = Parser(name, summary, examples=EXAMPLES)
     parser.add_argument("run", metavar="RUN", help=RUN_HELP)
     parser.add_argument("--full", action="store_true", help="show the whole traceback of an error")
-    parser.add_argument("--json", action="store_true", help="print the response of the API")
+    add_json_option(parser, RESPONSE)
     add_color_option(parser)
     return parser
 
@@ -129,7 +128,7 @@ def run(args: Namespace) -> int:
     detail, timeline, traceback = anyio.run(fetch)
     if args.json:
         del detail["transcript"]
-        print(escape_json_for_terminal(json.dumps({**detail, "events": timeline["events"]}, ensure_ascii=False)))
+        print_json({**detail, "events": timeline["events"]})
         return 0
     style = Style.from_choice(args.color)
     print(style.paint(f"run {detail['id']}", "bold"))
@@ -176,7 +175,7 @@ def _facts(detail: dict[str, Any]) -> list[tuple[str, str]]:
             if part
         ),
         "hint": error.get("hint") if error else _RESUME_HINT if detail["interrupted"] else None,
-        "queued": detail.get("queue_reason"),
+        "reason": detail.get("queue_reason"),
         "priority": detail["priority"] or None,
         "progress": None if detail["progress"] is None or detail["completed_at"] else f"{detail['progress']:.0%}",
         "attempt": str(detail["attempt"]) if detail["interruptions"] else None,

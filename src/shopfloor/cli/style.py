@@ -20,13 +20,6 @@ _VISIBLE: Final = {number: 0x2400 + number for number in range(32) if chr(number
 }
 
 
-_ESCAPED: Final = {
-    number: f"\\u{number:04x}"
-    for number in (*range(0x7F, 0xA0), 0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
-}
-"""The JSON escapes of DEL, the C1 controls, and the characters that change the direction of text."""
-
-
 class Style:
     """Colors for text, or no colors where they are disabled."""
 
@@ -50,18 +43,6 @@ class Style:
 def escape_controls(text: str) -> str:
     """Return `text` with visible symbols for its control characters. The text of a transcript is not trusted."""
     return text.replace("\r\n", "\n").translate(_VISIBLE)
-
-
-def escape_json_for_terminal(text: str) -> str:
-    """Return JSON for stdout: on a terminal with control characters escaped, otherwise unchanged."""
-    return text.translate(_ESCAPED) if sys.stdout.isatty() else text
-
-
-def write_json(line: bytes) -> None:
-    """Write a line of JSON to stdout. On a terminal, escape control characters and replace invalid UTF-8."""
-    if sys.stdout.isatty():
-        line = escape_json_for_terminal(line.decode(errors="replace")).encode()
-    sys.stdout.buffer.write(line + b"\n")
 
 
 def one_line(text: str, width: int) -> str:

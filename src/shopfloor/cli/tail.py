@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator
 
 from shopfloor.cli.arguments import Parser, ReadWarnings, add_color_option, add_run_argument, log_path_from_args
 from shopfloor.cli.client_session import is_remote, read_remote_log
-from shopfloor.cli.style import Style, write_json
+from shopfloor.cli.json_output import add_json_option, write_json
+from shopfloor.cli.style import Style
 from shopfloor.cli.transcript import TranscriptFormatter
 from shopfloor.log import Entry, Reset, RunCompleted
 from shopfloor.record import follow, is_locked, last_entry
@@ -24,7 +25,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
     """Return the parser of the command's arguments."""
     parser = Parser(name, summary, examples=EXAMPLES)
     add_run_argument(parser)
-    parser.add_argument("--json", action="store_true", help="print the recorded events, one JSON object per line")
+    add_json_option(parser, "print the recorded events, one JSON object per line")
     parser.add_argument("--after", type=int, default=0, metavar="SEQ", help="start after this event number")
     add_color_option(parser)
     return parser

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -11,9 +10,10 @@ from datetime import UTC, datetime
 import anyio
 
 from shopfloor.cli.arguments import Parser, storage_from_args
+from shopfloor.cli.json_output import add_json_option, print_json
 from shopfloor.cli.style import escape_controls
 from shopfloor.client import find_storage_server
-from shopfloor.errors import ConflictError
+from shopfloor.errors import ConflictError, UsageError
 from shopfloor.ports import Session, Token, audit_entry
 from shopfloor.record import Storage
 from shopfloor.server import AccessControl
@@ -40,7 +40,7 @@ def parser(name: str, summary: str) -> argparse.ArgumentParser:
     """Return the parser of the command's arguments."""
     parser = Parser(name, summary, examples=EXAMPLES)
     listing = parser.add_command("list", "List tokens and browser sessions", examples=_LIST)
-    listing.add_argument("--json", action="store_true", help="print JSON")
+    add_json_option(listing)
 
     new = parser.add_command("new", "Create a token and print it once", examples=_NEW)
     new.add_argument(
@@ -53,10 +53,11 @@ def parser(name: str, summary: str) -> argparse.ArgumentParser:
         "--role", choices=("viewer", "operator", "admin"), default="viewer", help="what it may do (default: viewer)"
     )
 
-    new.add_argument("--json", action="store_true", help="print JSON")
+    add_json_option(new)
 
     revoke = parser.add_command("revoke", "Revoke tokens and browser sessions", examples=_REVOKE)
     revoke.add_argument("names", metavar="TOKEN", nargs="+", help="name or id of a token, or id of a session")
+    add_json_option(revoke, "print a line of JSON for each token and session")
     return parser
 
 
@@ -73,9 +74,14 @@ async def _run(args: argparse.Namespace) -> None:
     match args.part:
         case "new":
             args.name = args.name or args.role
+            if not args.name.isprintable():
+                raise UsageError("the name of a token must be one line of printable text", hint="e.g. ci")
             token = await access.issue_token(args.role, args.name)
             await audit.write(audit_entry("token.made", by=local_process_name(), detail=f"{args.name}, {args.role}"))
-            print(json.dumps({"name": args.name, "role": args.role, "token": token}) if args.json else token)
+            if args.json:
+                print_json({"name": args.name, "role": args.role, "token": token})
+            else:
+                print(token)
             for line in _instructions(storage, args.name, token):
                 print(line, file=sys.stderr)
         case "revoke":
@@ -83,7 +89,10 @@ async def _run(args: argparse.Namespace) -> None:
                 for revoked in await _revoke(access, storage, name):
                     action = "token.revoked" if revoked.startswith("token") else "session.ended"
                     await audit.write(audit_entry(action, by=local_process_name(), detail=revoked))
-                    print(f"revoked {escape_controls(revoked)}", flush=True)
+                    if args.json:
+                        print_json({"revoked": revoked})
+                    else:
+                        print(f"revoked {escape_controls(revoked)}", flush=True)
         case _:
             _list(*await access.list_credentials(), as_json=args.json)
 
@@ -127,7 +136,7 @@ def _list(tokens: list[Token], sessions: list[Session], *, as_json: bool) -> Non
         for session in sessions
     ]
     if as_json:
-        print(json.dumps(rows))
+        print_json(rows)
         return
     for row in rows:
         more = escape_controls(f"{row.get('address') or ''}  {row.get('client') or ''}".rstrip())

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from shopfloor.cli.arguments import (
     Parser,
@@ -15,6 +15,7 @@ from shopfloor.cli.arguments import (
     log_path_from_args,
     storage_from_args,
 )
+from shopfloor.cli.json_output import add_json_option, print_json
 from shopfloor.cli.style import (
     Style,
     escape_controls,
@@ -48,6 +49,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
     parser = Parser(name, summary, examples=EXAMPLES)
     add_run_argument(parser)
     parser.add_argument("--full", action="store_true", help=f"show more than {TREE_SIBLINGS} steps on one level")
+    add_json_option(parser, "print the rows of the tree as JSON, with all steps")
     add_color_option(parser)
     return parser
 
@@ -70,22 +72,37 @@ def run(args: Namespace) -> int:
         runs[found.run_id] = _Run(found, file, frozenset(step.path for step in found.steps.values()))
         return found
 
-    rows = list(tree(path.stem, load, siblings=None if args.full else TREE_SIBLINGS))
+    rows = list(tree(path.stem, load, siblings=None if args.full or args.json else TREE_SIBLINGS))
     if any(known.outline.open_calls and not known.outline.is_ended for known in runs.values()):
         _mark_answered(args, path, runs)
-    for line in _trail(args, path, runs[path.stem].outline if path.stem in runs else None):
+    root = runs[path.stem].outline if path.stem in runs else None
+    later = _later_runs(args, path)
+    if args.json:
+        print_json(
+            {
+                "based_on": root and root.based_on,
+                "continued_by": [{"run_id": run_id, "kind": kind} for run_id, kind in later],
+                "rows": [_row_json(row, runs) for row in rows],
+            }
+        )
+        return 0
+    for line in _trail(root, later):
         print(style.paint(line, "dim"))
     for row in rows:
         print(_branch(row.guides) + _label(row, style, runs))
     return 0
 
 
-def _trail(args: Namespace, path: Path, run: Outline | None) -> list[str]:
-    """Return the lines that name the run that this one is based on, and the runs that are based on this one."""
+def _later_runs(args: Namespace, path: Path) -> Sequence[tuple[str, str]]:
+    """Return the id and kind of the runs that are based on this one."""
     from shopfloor.wiring import find_later_runs
 
     storage = storage_from_args(args)
-    later = find_later_runs(storage, path.stem) if path.parent == storage.transcripts else []
+    return find_later_runs(storage, path.stem) if path.parent == storage.transcripts else []
+
+
+def _trail(run: Outline | None, later: Sequence[tuple[str, str]]) -> list[str]:
+    """Return the lines that name the run that this one is based on, and the runs that are based on this one."""
     parts = [format_based_on(run.based_on) if run is not None else None, format_later_runs(later)]
     return [f"{name} {text}" for name, text in zip(("earlier:", "then:"), map(_one_line, parts), strict=True) if text]
 
@@ -136,11 +153,41 @@ def _label(row: TreeRow, style: Style, runs: Mapping[str, _Run]) -> str:
     return " → ".join(parts)
 
 
-def _step_label(step: Step, style: Style, run: _Run, called: _Run | None) -> str:
+def _row_json(row: TreeRow, runs: Mapping[str, _Run]) -> dict[str, Any]:
+    """Return a row for programs. The rows are a list, because a tree may be deeper than a JSON reader accepts."""
+    called = row.run and runs[row.run.run_id]
+    return {
+        "depth": len(row.guides),
+        "run_id": row.owner or None,
+        "step": None if row.step is None else _step_json(row.step, runs[row.owner], called),
+        "run": None if called is None else _run_json(called),
+        "missing_run_id": row.missing_run_id,
+        "repeated_run_id": row.repeated_run_id,
+    }
+
+
+def _step_json(step: Step, run: _Run, called: _Run | None) -> dict[str, Any]:
+    fields = ("path", "iteration", "name", "kind", "error", "asks", "duration_ms")
+    return {
+        **{name: getattr(step, name) for name in fields},
+        "try": step.try_,
+        "status": _step_state(step, run, called),
+    }
+
+
+def _run_json(known: _Run) -> dict[str, Any]:
+    fields = ("run_id", "name", "kind", "task", "started_at", "error", "duration_ms")
+    status = display_status(known.outline.state, has_active_host=known.has_active_host)
+    return {**{name: getattr(known.outline, name) for name in fields}, "status": status}
+
+
+def _step_state(step: Step, run: _Run, called: _Run | None) -> str:
     active = called if called is not None and not called.outline.is_ended else run
-    state = display_status(
-        run.outline.state_of(step, called and called.outline), has_active_host=active.has_active_host
-    )
+    return display_status(run.outline.state_of(step, called and called.outline), has_active_host=active.has_active_host)
+
+
+def _step_label(step: Step, style: Style, run: _Run, called: _Run | None) -> str:
+    state = _step_state(step, run, called)
     again = f" (try {step.try_})" if step.try_ > 1 else ""
     name = style.paint(f"{_SIGNS[state]} {one_line(_title(step, run), PREVIEW_CHARS)}{again}", _COLORS[state])
     kind = "" if step.kind in (step.name, "call_workflow") else f"[{one_line(step.kind, PREVIEW_CHARS)}]"

@@ -134,6 +134,9 @@ def run(args: Namespace) -> int:
     workers = WorkerSettings.from_names(
         args.workers, plugins=args.plugins, slots=args.slots or slots_setting(), labels=dict(args.label)
     )
+    if not args.host.strip():
+        # The operating system would take an empty address for all addresses.
+        raise UsageError("--host is empty", hint="name an address, e.g. 127.0.0.1; 0.0.0.0 is every address")
     port = _port() if args.port is None else args.port
     if args.detach:
         from shopfloor.cli.server_process import start_server

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from shopfloor.cli.arguments import Parser, storage_from_args
+from shopfloor.cli.json_output import add_json_option, print_json
 from shopfloor.cli.style import escape_controls
 from shopfloor.error_factories import storage_error
 from shopfloor.errors import FileMissing, ShopfloorError, UsageError
@@ -23,6 +24,11 @@ EXAMPLES = """\
   shopfloor verify --all     all transcripts in the storage
   shopfloor verify --rules   list the rules"""
 BROKEN_EXIT = 1
+_STATES = {
+    "complete": "complete",
+    "being_written": "still being written",
+    "without_outcome": "valid, without an outcome",
+}
 
 
 def parser(name: str, summary: str) -> ArgumentParser:
@@ -31,23 +37,27 @@ def parser(name: str, summary: str) -> ArgumentParser:
     parser.add_argument("files", nargs="*", metavar="FILE", help="transcript file, run id, or `last`")
     parser.add_argument("--all", action="store_true", help="check all transcripts in the storage")
     parser.add_argument("--rules", action="store_true", help="list the rules and exit")
+    add_json_option(parser, "print a line of JSON for each file, or with --rules the rules")
     return parser
 
 
 def run(args: Namespace) -> int:
     """Print the problems of each file; return 1 if a rule is broken."""
     if args.rules:
+        if args.json:
+            print_json({"rules": RULES})
+            return 0
         for rule, text in RULES.items():
             print(f"{rule:<12}  {text}")
         return 0
     paths = list(_paths(args))
     if not paths and args.all:
-        print(f"no transcripts in {storage_from_args(args).root}")
+        print(f"no transcripts in {storage_from_args(args).root}", file=sys.stderr if args.json else sys.stdout)
         return 0
     if not paths:
         raise UsageError("missing file or run to verify", hint="e.g. shopfloor verify last, or --all for all runs")
     # Check all files, also after a broken one.
-    return max([_verify(path) for path in paths])
+    return max([_verify(path, as_json=args.json) for path in paths])
 
 
 def _paths(args: Namespace) -> Iterator[Path]:
@@ -61,12 +71,16 @@ def _paths(args: Namespace) -> Iterator[Path]:
         yield storage.log_path(storage.find(name)) if is_run else path
 
 
-def _verify(path: Path) -> int:
+def _verify(path: Path, *, as_json: bool) -> int:
     verifier = Verifier(path.stem if is_run_id(path.stem) else None)
     broken = 0
+    problems: list[dict[str, str | int]] = []
     try:
         for problem in _problems(path, verifier):
             broken += 1
+            if as_json:
+                problems.append({"line": problem.line, "rule": problem.rule, "message": problem.message})
+                continue
             print(f"{path}:{problem.line}: {problem.rule}: {escape_controls(problem.message)}")
     except ShopfloorError as error:
         # Printed here, so that the other files are checked too.
@@ -74,12 +88,16 @@ def _verify(path: Path) -> int:
         if error.hint:
             print(f"hint: {error.hint}", file=sys.stderr)
         return error.exit_code
+    state = "complete" if verifier.ended else "being_written" if is_locked(path) else "without_outcome"
+    if as_json:
+        fields = {"file": str(path), "lines": verifier.lines, "state": "broken" if broken else state}
+        print_json({**fields, "problems": problems})
+        return BROKEN_EXIT if broken else 0
     if broken:
         found = f"{broken:,} problem{'s' if broken > 1 else ''}"
         print(f"{path}: {found} in {verifier.lines:,} line{'' if verifier.lines == 1 else 's'}", file=sys.stderr)
         return BROKEN_EXIT
-    state = "complete" if verifier.ended else "still being written" if is_locked(path) else "valid, without an outcome"
-    print(f"{path}: {verifier.lines:,} events, {state}")
+    print(f"{path}: {verifier.lines:,} events, {_STATES[state]}")
     return 0
 
 

@@ -1,8 +1,7 @@
-"""`shopfloor waiting`: list what waits for a person."""
+"""`shopfloor waiting`: list what waits for a person, and dismiss failures."""
 
 from __future__ import annotations
 
-import json
 from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -11,28 +10,48 @@ from typing import Any, cast
 import anyio
 
 from shopfloor.cli.arguments import Parser, add_color_option, storage_from_args
-from shopfloor.cli.style import Style, escape_controls, escape_json_for_terminal, format_age, one_line
+from shopfloor.cli.client_session import resolve_run_id
+from shopfloor.cli.json_output import RESPONSE, add_json_option, print_json
+from shopfloor.cli.pending_calls import answer_command
+from shopfloor.cli.style import Style, escape_controls, format_age, one_line
 from shopfloor.limits import PREVIEW_CHARS
 from shopfloor.wiring import open_api
 
 EXAMPLES = """\
   shopfloor waiting                                 and how to answer each
   shopfloor waiting --json | jq -r '.items[].text'  for programs
+  shopfloor waiting --dismiss 5f3a                  a failure needs nothing more
 
 The longest wait comes first. `client_tool` is a call that the program which
-started the run should answer; a person can answer it too."""
+started the run should answer; a person can answer it too. `failure` is a run of
+the last 7 days that failed for a reason only a person can remove, such as a
+login or a budget; it waits until it is rerun, continued, forked or dismissed."""
+_COMMANDS = {
+    "rerun": "shopfloor rerun",
+    "cancel": "shopfloor cancel",
+    "dismiss": "shopfloor waiting --dismiss",
+}
+"""The commands for the actions of the API, except answers."""
+
+
+_KIND_CHARS = len("definition_changed")
 
 
 def parser(name: str, summary: str) -> ArgumentParser:
     """Return the parser of the command's arguments."""
     parser = Parser(name, summary, examples=EXAMPLES)
-    parser.add_argument("--json", action="store_true", help="print the response of the API")
+    parser.add_argument("--dismiss", metavar="RUN", help="let a failed run no longer wait; its record stays")
+    add_json_option(parser, RESPONSE)
     add_color_option(parser)
     return parser
 
 
 def run(args: Namespace) -> int:
-    """Print the pending requests of all runs."""
+    """Print what waits for a person, or dismiss a failure."""
+    if args.dismiss is not None:
+        dismissed = anyio.run(_dismiss, args)
+        print_json({"run_id": dismissed}) if args.json else print(f"dismissed {dismissed}")
+        return 0
 
     async def fetch() -> dict[str, Any]:
         async with open_api(storage_from_args(args)) as api:
@@ -40,7 +59,7 @@ def run(args: Namespace) -> int:
 
     found = anyio.run(fetch)
     if args.json:
-        print(escape_json_for_terminal(json.dumps(found, ensure_ascii=False)))
+        print_json(found)
         return 0
     items = cast("list[dict[str, Any]]", found["items"])
     for line in waiting_lines(items, Style.from_choice(args.color)):
@@ -50,25 +69,34 @@ def run(args: Namespace) -> int:
     return 0
 
 
+async def _dismiss(args: Namespace) -> str:
+    async with open_api(storage_from_args(args)) as api:
+        run_id = await resolve_run_id(api, args, args.dismiss)
+        await api.dismiss(run_id)
+        return run_id
+
+
 def waiting_lines(items: Sequence[dict[str, Any]], style: Style) -> Iterator[str]:
-    """Yield the lines for each request: the run, what it asks for, and the command that answers it."""
+    """Yield the lines for each item: the run, what it asks for or why it failed, and the commands to act."""
     per_run = Counter(str(item["run_id"]) for item in items)
     for item in items:
         run_id = str(item["run_id"])
         title = one_line(f"{item['worker']}: {item['title']}", PREVIEW_CHARS // 2)
-        kind = escape_controls(str(item["kind"])).ljust(11)
+        kind = escape_controls(str(item["kind"])).ljust(_KIND_CHARS)
         yield f"{style.paint(run_id[:8], 'bold')}  {kind}  {format_age(item['since']):>8}  {title}"
-        yield f"          {style.paint(one_line(item['text'], PREVIEW_CHARS), 'cyan')}"
+        color = "red" if item["error_code"] else "cyan"
+        yield f"          {style.paint(one_line(item['text'], PREVIEW_CHARS), color)}"
+        if item["hint"]:
+            yield style.paint(f"          {one_line(item['hint'], PREVIEW_CHARS)}", "dim")
         options = cast("list[str]", item["options"] or [])
         for number, option in enumerate(options, start=1):
             yield f"            {number}. {one_line(option, PREVIEW_CHARS)}"
         if item["until"]:
             yield style.paint(f"          until {escape_controls(str(item['until']))}", "dim")
-        call = f" {_shell_word(str(item['call_id']))}" if per_run[run_id] > 1 else ""
-        yield f"          shopfloor answer {run_id[:8]}{call} {'1' if options else chr(39) + 'TEXT' + chr(39)}"
-
-
-def _shell_word(text: str) -> str:
-    import shlex
-
-    return escape_controls(shlex.quote(text))
+        for action in item["actions"]:
+            if action in _COMMANDS:
+                yield f"          {_COMMANDS[action]} {run_id[:8]}"
+        if item["call_id"] is None:
+            continue
+        call_id = str(item["call_id"]) if per_run[run_id] > 1 else None
+        yield f"          {answer_command(run_id, call_id, item['kind'], has_options=bool(options))}"

@@ -42,7 +42,7 @@ from shopfloor.client import (
     WorkerResult,
     failure_of,
 )
-from shopfloor.errors import ExecutionCancelled, ServerUnreachable, ShopfloorError, exit_code_of
+from shopfloor.errors import ExecutionCancelled, ServerUnreachable, ShopfloorError, error_class
 from shopfloor.limits import PREVIEW_CHARS
 from shopfloor.ports import OutputChunk
 from shopfloor.views import (
@@ -65,12 +65,6 @@ class StartRun(Protocol):
     """Starts the run to watch and returns its events. Setting `abort` cancels the start."""
 
     def __call__(self, abort: anyio.Event) -> EventStream: ...
-
-
-class ContinueRun(Protocol):
-    """Continues a waiting run with the results of its calls, and returns the further events."""
-
-    def __call__(self, run_id: str, results: list[CallResult]) -> EventStream: ...
 
 
 class RunWatcher:
@@ -99,6 +93,8 @@ class RunWatcher:
         self._is_prompting = False
         self._is_watching = False
         self._last_event_at = 0.0
+        self._last_seq = 0
+        """The `seq` up to which the run is rendered."""
 
     @property
     def run_id(self) -> str | None:
@@ -158,10 +154,10 @@ class RunWatcher:
 
     # Watching.
 
-    async def follow(self, client: Client, start: StartRun, continue_run: ContinueRun | None = None) -> int:
+    async def follow(self, client: Client, start: StartRun, worker: str | None = None) -> int:
         """Render the run until it ends, or waits for an answer that the user cannot type here. Return the exit code.
 
-        Raises the error that kept the run from being started.
+        Without its worker, a run that waits is only followed. Raises the error that kept the run from being started.
         """
         abort = anyio.Event()
         self._stopping = anyio.Event()
@@ -172,21 +168,24 @@ class RunWatcher:
             tasks.start_soon(self._draw_progress)
             tasks.start_soon(self._report_pending_below, client)
             try:
-                await self._run_to_end(client, start(abort), continue_run)
+                await self._run_to_end(client, start(abort), worker)
             except ShopfloorError as error:
                 self._failure = error
             tasks.cancel_scope.cancel()
         await self._write(self._renderer.clear_progress())
         return await self._finish_output()
 
-    async def _run_to_end(self, client: Client, events: EventStream, continue_run: ContinueRun | None) -> None:
-        while await self._render_until_pause(events) and continue_run is not None and self._run_id is not None:
-            results = await self._prompt_for_results()
+    async def _run_to_end(self, client: Client, events: EventStream, worker: str | None) -> None:
+        while await self._render_until_pause(events) and worker is not None and self._run_id is not None:
+            results = await self._prompt_for_results(client, self._run_id)
+            if results is None:
+                events = client.workers.follow(worker, self._run_id, after=self._last_seq, tools=self.tools)
+                continue
             if not results:
                 break
             for result in results:
                 self._pending.pop(result.tool_call_id, None)
-            events = continue_run(self._run_id, results)
+            events = client.workers.continue_(worker, self._run_id, results, tools=self.tools)
         if self._code is not None and self._cancel_on_signal and self._run_id is not None and self._result is None:
             detail = await wait_for_outcome(client, self._run_id)
             self._result = WorkerResult(
@@ -200,6 +199,7 @@ class RunWatcher:
         async with aclosing(events):
             async for event in events:
                 self._last_event_at = time.monotonic()
+                self._last_seq = event.seq or self._last_seq
                 self._record(event)
                 await self._write(self._renderer.render_event(event))
                 if isinstance(event, ToolRequest):
@@ -261,17 +261,44 @@ class RunWatcher:
                     for line in pending_call_lines(self._run_id, [call], all_calls=calls):
                         await self._write(self._renderer.note(line))
 
-    async def _prompt_for_results(self) -> list[CallResult]:
+    async def _prompt_for_results(self, client: Client, run_id: str) -> list[CallResult] | None:
+        """Return what the user types; None if the run meanwhile got an answer from elsewhere, or ended."""
         results: list[CallResult] = []
         if self._options.as_json or self._definition_changed or not pending_calls.is_interactive():
             return results
+        last_seq, is_over = self._last_seq, anyio.Event()
         self._is_prompting = True
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._cancel_prompt_on_stop, tasks.cancel_scope)
+            tasks.start_soon(self._watch_pending, client, run_id, last_seq, is_over, tasks.cancel_scope)
             results = await pending_calls.prompt_for_results(list(self._pending.values()), self._write_prompt)
             tasks.cancel_scope.cancel()
         self._is_prompting = False
+        if is_over.is_set():
+            await self._write_prompt("\n")
+            await self._write(self._renderer.note("the run no longer waits for this answer"))
+            return None
         return results
+
+    async def _watch_pending(
+        self, client: Client, run_id: str, last_seq: int, is_over: anyio.Event, prompt_scope: anyio.CancelScope
+    ) -> None:
+        """Cancel the prompt when a call was answered elsewhere, timed out, or ended with its run.
+
+        Calls that are still open stay pending.
+        """
+        while not is_over.is_set():
+            await anyio.sleep(FOLLOW_SILENCE_SECONDS)
+            with suppress(ShopfloorError):
+                detail, calls = await fetch_pending_calls(client, run_id)
+                unanswered = {call["call_id"] for call in calls if not call["answered"]}
+                over = [call_id for call_id in self._pending if split_call_id(call_id)[1] not in unanswered]
+                # The row may be behind the events that this process has seen.
+                if over and detail["last_seq"] >= last_seq:
+                    for call_id in over:
+                        del self._pending[call_id]
+                    is_over.set()
+                    prompt_scope.cancel()
 
     async def _cancel_prompt_on_stop(self, scope: anyio.CancelScope) -> None:
         await self._stopping.wait()
@@ -308,7 +335,7 @@ class RunWatcher:
         if self._code is not None:
             return self._code
         if self._error is not None:
-            return exit_code_of(self._error.code)
+            return error_class(self._error.code).exit_code
         return ExecutionCancelled.exit_code if is_cancelled else 0
 
     def _not_started(self) -> int:

@@ -22,7 +22,8 @@ from shopfloor.cli.arguments import (
     storage_from_args,
 )
 from shopfloor.cli.client_session import is_remote
-from shopfloor.cli.style import Style, escape_controls, escape_json_for_terminal, one_line
+from shopfloor.cli.json_output import add_json_option, print_json
+from shopfloor.cli.style import Style, escape_controls, one_line
 from shopfloor.client import Address, Api, find_storage_server
 from shopfloor.engine import (
     EXAMPLE_WORKERS,
@@ -72,23 +73,25 @@ def parser(name: str, summary: str) -> argparse.ArgumentParser:
     parser = Parser(name, summary, examples=EXAMPLES)
     listing = parser.add_command("list", "List all workers", examples=_LIST)
     listing.add_argument("--workers", **WORKERS_OPTION)
-    listing.add_argument("--json", action="store_true", help="print JSON, with the input schemas")
+    add_json_option(listing, "print JSON, with the input schemas")
     add_color_option(listing)
 
     show = parser.add_command("show", "Show the inputs, tools and steps of a worker", examples=_SHOW)
     show.add_argument("slug", metavar="WORKER", help="name of the worker")
     show.add_argument("--workers", **WORKERS_OPTION)
-    show.add_argument("--json", action="store_true", help="print the definition as JSON")
+    add_json_option(show, "print the definition as JSON")
     add_color_option(show)
 
     check = parser.add_command("check", "Check workers, and report each problem with its line", examples=_CHECK)
     check.add_argument("targets", metavar="WORKER", nargs="*", help="name or folder of a worker (default: all)")
     check.add_argument("--workers", **WORKERS_OPTION)
+    add_json_option(check, "print the problems as JSON")
 
     new = parser.add_command("new", "Create a worker that runs as it is", examples=_NEW)
     new.add_argument("slug", metavar="NAME", help="name of the worker: lower-case letters, digits and `-`")
     new.add_argument("--python", action="store_true", help="create a Python function instead of YAML")
     new.add_argument("--in", dest="into", metavar="DIR", default="workers", help="folder (default: ./workers)")
+    add_json_option(new, "print the files as JSON")
     return parser
 
 
@@ -126,7 +129,7 @@ def run(args: argparse.Namespace) -> int:
 def _list(args: argparse.Namespace) -> int:
     workers = catalog_from_args(args).all()
     if args.json:
-        print(escape_json_for_terminal(json.dumps([_as_json(worker) for worker in workers], ensure_ascii=False)))
+        print_json([_as_json(worker) for worker in workers])
         return 0
     style = Style.from_choice(args.color)
     width = shutil.get_terminal_size((120, 24)).columns
@@ -194,9 +197,7 @@ def _as_json(worker: Worker) -> dict[str, Any]:
 def _show(args: argparse.Namespace) -> int:
     worker = catalog_from_args(args).get(args.slug)
     if args.json:
-        import msgspec
-
-        print(escape_json_for_terminal(msgspec.json.encode(worker.definition).decode()))
+        print_json(worker.definition)
         return 0
     style = Style.from_choice(args.color)
     for line in definition_lines(worker.definition, style, origin=f"{_kind(worker)}, {_origin(worker)}"):
@@ -283,12 +284,16 @@ def _check(args: argparse.Namespace) -> int:
     else:
         for worker in known:
             problems += _find_problems(worker, known)
+    count = len(targets) if targets else len(known)
+    if args.json:
+        items = [{"file": str(item.file), "line": item.line, "reason": item.reason} for item in problems]
+        print_json({"workers": count, "problems": items})
+        return 1 if problems else 0
     for problem in problems:
         file = _display_path(problem.file.absolute()) if os.path.lexists(problem.file) else str(problem.file)
         print(escape_controls(f"{file}:{problem.line}: {problem.reason}"))
     if problems:
         return 1
-    count = len(targets) if targets else len(known)
     print("1 worker is fine" if count == 1 else f"{count:,} workers are fine")
     return 0
 
@@ -367,7 +372,11 @@ async def {function}(run, NAME: str, TIMES: int = 1) -> str:
 
 def _new(args: argparse.Namespace) -> int:
     into = resolve_folder(args.into)
-    for path in create_worker(args.slug, into, python=args.python):
+    files = create_worker(args.slug, into, python=args.python)
+    if args.json:
+        print_json({"worker": args.slug, "files": [str(path) for path in files]})
+        return 0
+    for path in files:
         print(f"created {_display_path(path)}")
     if (EXAMPLE_WORKERS / args.slug).exists():
         print(f"note: in this folder, {args.slug} now means this worker; it hides the packaged worker of the same name")

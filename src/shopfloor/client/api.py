@@ -170,6 +170,10 @@ class Api:
         """Run the worker of a run again, with these inputs changed; return the id of the new run."""
         return await self._start_based_on(run_id, "rerun", {"input": input, "idempotency_key": idempotency_key})
 
+    async def dismiss(self, run_id: str) -> None:
+        """Record that a failed run no longer waits for a person."""
+        await self.post(f"/api/runs/{require_run_id(run_id)}/dismiss", {})
+
     async def reply(self, run_id: str, text: str, *, idempotency_key: str | None = None) -> str:
         """Continue the session of an agent with a new prompt; return the id of the new run."""
         return await self._start_based_on(run_id, "reply", {"text": text, "idempotency_key": idempotency_key})
@@ -220,22 +224,30 @@ class Api:
             yield response
 
     async def find_run(self, reference: str) -> str:
-        """Return the id of a run from its id, the first characters of it (among the newest runs), or `last`.
+        """Return the id of a run from its id, the first characters of it, or `last`.
 
         Raises `RunNotFound`, or an error that lists the candidates if several runs match.
         """
         if is_run_id(reference):
             return reference
-        newest = cast("list[dict[str, Any]]", (await self.get("/api/agents/workers", limit=_NEWEST))["workers"])
+        runs = await self._newest_runs()
         if reference.lower() == "last":
-            matches = [run["id"] for run in newest if run["parent_run_id"] is None][:1]
+            matches = [run["id"] for run in runs if run["parent_run_id"] is None][:1]
         else:
-            matches = [run["id"] for run in newest if run["id"].startswith(reference.lower())]
+            # The search finds older runs with such an id. An empty reference, as of an unset variable, names no run.
+            runs += await self._newest_runs(q=reference) if reference.strip() else []
+            ids = dict.fromkeys(run["id"] for run in runs)
+            matches = [run_id for run_id in ids if reference and run_id.startswith(reference.lower())]
         if not matches:
-            raise RunNotFound(f"{reference!r} matches none of the newest {_NEWEST} runs", hint="use the full id")
+            raise RunNotFound(
+                f"{reference!r} matches none of the runs", hint="use the full id; `shopfloor list` lists the runs"
+            )
         if len(matches) > 1:
             raise ambiguous_run(reference, matches)
         return matches[0]
+
+    async def _newest_runs(self, **filters: str) -> list[dict[str, Any]]:
+        return (await self.get("/api/agents/workers", limit=_NEWEST, **filters))["workers"]
 
     async def close(self) -> None:
         """Close the connections to the server."""

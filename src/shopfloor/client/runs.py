@@ -1,4 +1,4 @@
-"""Operations on runs: list, get, events, wait, cancel, answer, rerun, and statistics."""
+"""Operations on runs: list, get, events, wait, cancel, answer, rerun, dismiss, and statistics."""
 
 from __future__ import annotations
 
@@ -45,6 +45,29 @@ class PendingCall(msgspec.Struct, frozen=True, kw_only=True):
     """True if there is an answer that the run has not processed yet."""
 
 
+class WaitingItem(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that waits for a person."""
+
+    run_id: str
+    root_run_id: str
+    title: str
+    worker: str
+    kind: str
+    """`question`, `approval`, `client_tool`, `failure`, `definition_changed` or `interrupted`."""
+    call_id: str | None
+    """Pass it to `answer`; None if there is no call to answer."""
+    text: str
+    """The question, the tool and its input, or the reason."""
+    error_code: str | None = None
+    """For a failure, the code of the error."""
+    hint: str | None = None
+    actions: list[str]
+    """What can be done, the most useful first: `answer`, `rerun`, `resume`, `cancel`, `dismiss`."""
+    options: list[str] | None = None
+    since: str
+    until: str | None = None
+
+
 class Run(msgspec.Struct, frozen=True, kw_only=True, rename={"worker": "name", "owner": "agent_id"}):
     """A run. `result` and `awaits` are only known from `get` and `wait`, not in lists."""
 
@@ -88,6 +111,10 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, rename={"worker": "name", "
     def is_ended(self) -> bool:
         """True if the run has an outcome."""
         return self.completed_at is not None
+
+
+class _WaitingList(msgspec.Struct, frozen=True):
+    items: list[WaitingItem]
 
 
 class RunList(msgspec.Struct, frozen=True, kw_only=True, rename={"runs": "workers"}):
@@ -176,8 +203,16 @@ class RunsApi:
         """Answer a question that a run waits for."""
         await self._workers.answer(run_id, call_id, answer)
 
+    async def waiting(self) -> list[WaitingItem]:
+        """Return what waits for a person, the longest wait first."""
+        return decode_json(await self._api.content("/api/waiting"), _WaitingList).items
+
+    async def dismiss(self, run_id: str) -> None:
+        """Let a failed run no longer wait for a person. Raises `ConflictError` for a run that is no such failure."""
+        await self._api.dismiss(run_id)
+
     async def rerun(self, run_id: str, input: dict[str, Any] | None = None) -> str:  # noqa: A002 - the worker's own word
-        """Run the worker of a run again, with these inputs changed. Return the new run's id."""
+        """Run the worker of a run again, with these inputs changed; None leaves one out. Return the new run's id."""
         return await self._api.rerun(run_id, input)
 
     async def reply(self, run_id: str, text: str) -> str:

@@ -129,13 +129,19 @@ class WorkersApi:
                 yield event
 
     def follow(
-        self, slug: str, run_id: str, *, tools: ToolHandlers | None = None, signal: Signal | None = None
+        self,
+        slug: str,
+        run_id: str,
+        *,
+        after: int = 0,
+        tools: ToolHandlers | None = None,
+        signal: Signal | None = None,
     ) -> AsyncGenerator[StreamEvent | UnknownEvent]:
-        """Yield the events of a run that was started by another request, such as a rerun, from its first event.
+        """Yield the events of a run that was started by another request, such as a rerun, after the event `after`.
 
         Closing the stream before its end cancels the run, as for `execute`.
         """
-        first = ResumedRun(execution_id=require_run_id(run_id), after=0)
+        first = ResumedRun(execution_id=require_run_id(run_id), after=after)
         return self._stream_events(slug, first, tools, signal)
 
     async def generate(

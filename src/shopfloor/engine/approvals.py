@@ -16,11 +16,11 @@ from shopfloor.decoding import convert, decode_json
 from shopfloor.engine.attempt import Attempt
 from shopfloor.engine.awaited_calls import wait_for_answer
 from shopfloor.engine.replay_state import StepKey, call_digest
-from shopfloor.engine.workers.approval_patterns import COMMAND_TOOL, find_pattern, tool_part
+from shopfloor.engine.workers.approval_patterns import COMMAND_TOOL, matching_patterns, tool_part
 from shopfloor.errors import AnswerTimeout, InvalidParameter, NotFoundError, ResourceLimit
 from shopfloor.limits import APPROVAL_DIFF_CHARS, APPROVAL_RULES, APPROVAL_TIMEOUT_SECONDS
 from shopfloor.log import Awaits, RunStarted, ToolCall, ToolResult, format_timestamp, now
-from shopfloor.ports import ApprovalRule, Blobs, CallResult
+from shopfloor.ports import ApprovalRule, Blobs, CallResult, ControlMessage
 from shopfloor.views import APPROVAL, APPROVAL_OPTIONS, as_text, format_step_key
 
 _FOLDER: Final = "approvals"
@@ -116,6 +116,20 @@ class ApprovalRules:
         return matching[0]
 
 
+async def store_rule(rules: ApprovalRules, attempt: Attempt, message: ControlMessage) -> None:
+    """Store the rule that an answer for always makes.
+
+    The caller records the answer afterwards: if the host is lost in between, the next attempt gets the message again.
+    """
+    state, call_id = attempt.replay_state, str(message.body.get("call_id"))
+    approval, result = state.approvals.get(call_id), message.body.get("result")
+    scope = cast("dict[str, Any]", result).get("scope") if isinstance(result, dict) else None
+    if approval is None or state.first is None or call_id not in state.pending_call_ids:
+        return
+    if scope == "always":
+        await rules.add(state.first, approval.pattern, attempt.run_id)
+
+
 def _rule_id(first: RunStarted, pattern: str) -> str:
     key = msgspec.json.encode((first.name, first.origin, pattern))
     return hashlib.sha256(key).hexdigest()[:16]
@@ -152,9 +166,13 @@ class ApprovalGate:
 
         `call_key` identifies the call in the run, also in later attempts.
         """
-        approval_id, state = f"{APPROVAL}_{call_key}", self._attempt.replay_state
-        if approval_id in state.results or (approval_id in state.calls and approval_id not in state.stale_calls):
-            return approval_id
+        approval_id = self._newest_id(call_key)
+        if self._is_current(approval_id):
+            if self._is_same_call(approval_id, tool, tool_input):
+                return approval_id
+            # A worker that is executed again may make another call here. A decision holds for the call that was shown.
+            await self._close(approval_id, "the worker now makes another call")
+            approval_id = self._id_after(call_key, approval_id)
         pattern = await self.find_pattern(tool, tool_input)
         if pattern is None:
             return None
@@ -170,13 +188,40 @@ class ApprovalGate:
         await self._attempt.append(call, step_key)
         return approval_id
 
-    async def find_pattern(self, tool: str, tool_input: Any) -> str | None:
-        """Return the pattern because of which a call has to be approved; None if it needs no approval (any more)."""
-        pattern = find_pattern(self.patterns, tool, tool_input)
+    def _newest_id(self, call_key: str) -> str:
+        """Return the id of the newest request for this call, or of the first."""
+        newest, state = f"{APPROVAL}_{call_key}", self._attempt.replay_state
+        while (following := self._id_after(call_key, newest)) in state.approvals:
+            newest = following
+        return newest
+
+    @staticmethod
+    def _id_after(call_key: str, approval_id: str) -> str:
+        number = approval_id.removeprefix(f"{APPROVAL}_{call_key}").removeprefix(".")
+        return f"{APPROVAL}_{call_key}.{int(number or 1) + 1}"
+
+    def _is_current(self, approval_id: str) -> bool:
+        """Return whether the log has this request, decided or open."""
         state = self._attempt.replay_state
-        if pattern is None or pattern in state.approved_patterns or state.first is None:
-            return None
-        return None if await self._rules.has(state.first, pattern) else pattern
+        return approval_id in state.results or (approval_id in state.calls and approval_id not in state.stale_calls)
+
+    def _is_same_call(self, approval_id: str, tool: str, tool_input: Any) -> bool:
+        approval, mask = self._attempt.replay_state.approvals.get(approval_id), self._attempt.mask
+        # The log has the call with its secrets masked.
+        recorded = tool_input if mask is None else mask({"input": tool_input})["input"]
+        return approval is None or approval.digest in (call_digest(tool, tool_input), call_digest(tool, recorded))
+
+    async def find_pattern(self, tool: str, tool_input: Any) -> str | None:
+        """Return the pattern because of which a call has to be approved; None if it needs no approval (any more).
+
+        A call may match several patterns, as `git status && rm -rf x` does. Each of them has to be approved.
+        """
+        state = self._attempt.replay_state
+        for pattern in matching_patterns(self.patterns, tool, tool_input):
+            has_rule = state.first is not None and await self._rules.has(state.first, pattern)
+            if not has_rule and pattern not in state.approved_patterns:
+                return pattern
+        return None
 
     async def wait(self, approval_id: str) -> str | None:
         """Wait for the decision. Return why the call is denied, or None if it is approved."""
@@ -189,12 +234,6 @@ class ApprovalGate:
             return f"{DENIED}: {timeout.message}"
         if result.error is not None:
             return result.error if result.error.startswith(DENIED) else f"{DENIED}: {result.error}"
-        output: Any = result.output
-        scope = cast("dict[str, Any]", output).get("scope") if isinstance(output, dict) else None
-        approval = state.approvals.get(approval_id)
-        if scope == "always" and approval is not None and state.first is not None:
-            # Stored before the call is made: a crash in between must not ask again.
-            await self._rules.add(state.first, approval.pattern, self._attempt.run_id)
         return None
 
     async def check_agent_call(self, step_key: StepKey, call_key: str, tool: str, tool_input: Any) -> str | None:
@@ -228,14 +267,21 @@ class ApprovalGate:
 
     async def withdraw(self, call_key: str) -> None:
         """Record that an agent no longer wants to make a call, unless the call has a decision."""
-        approval_id = self._agent_calls.get(call_key, "")
+        await self._close(self._agent_calls.get(call_key, ""), "the agent withdrew the request")
+
+    async def _close(self, approval_id: str, reason: str) -> None:
+        """Record that a request needs no decision any more, unless it has one."""
         async with self._attempt.answer_lock:
             recorded = self._attempt.replay_state.calls.get(approval_id)
             if recorded is not None:
                 step_key, call = recorded
-                error = f"{DENIED}: the agent withdrew the request"
                 result = ToolResult(
-                    name=call.name, call_id=approval_id, input=None, output=None, error=error, fidelity="router"
+                    name=call.name,
+                    call_id=approval_id,
+                    input=None,
+                    output=None,
+                    error=f"{DENIED}: {reason}",
+                    fidelity="router",
                 )
                 await self._attempt.append(result, step_key)
 

@@ -129,7 +129,7 @@ class Attempt:
         """Append what the worker has printed and logged. `append` does it too: the order is kept."""
         if not self.abandonable_task.is_abandoned and self.log_failure is None:
             with self._writing():
-                await self.output.flush(self._append)
+                await self.output.flush(self._append, holds_back=True)
 
     @contextmanager
     def _writing(self) -> Generator[None]:

@@ -7,6 +7,7 @@ from shlex import quote
 from typing import Any
 
 from shopfloor.engine.replay_state import COMMAND, ReplayState
+from shopfloor.engine.workers.catalog import Worker
 from shopfloor.engine.workers.provider_workers import DEFAULT_MODELS, PROMPT
 from shopfloor.errors import ConflictError, InvalidInput, RunRunning, UnsupportedOption
 from shopfloor.log import MASK, RunStarted
@@ -52,12 +53,12 @@ def check_unmasked(run_id: str, values: Mapping[str, Any]) -> None:
 
 
 def rerun_request(run_id: str, first: RunStarted, changed_input: Mapping[str, Any], key: str | None) -> RunRequest:
-    """Return the request for the same worker with the same input, except for what is changed.
+    """Return the request for the same worker with the same input, except for what is changed. None leaves one out.
 
     Raises `ConflictError` if an input that is not changed is masked.
     """
-    recorded = {name: value for name, value in (first.input or {}).items() if value is not None}
-    worker_input = {**recorded, **changed_input}
+    merged = {**(first.input or {}), **changed_input}
+    worker_input = {name: value for name, value in merged.items() if value is not None}
     check_unmasked(run_id, worker_input)
     return RunRequest(
         worker=first.name,
@@ -72,6 +73,16 @@ def rerun_request(run_id: str, first: RunStarted, changed_input: Mapping[str, An
         approve_timeout=first.approve_timeout,
         idempotency_key=key,
     )
+
+
+def check_same_worker(run_id: str, first: RunStarted, worker: Worker) -> None:
+    """Raise `ConflictError` if this is another worker that only has the same name. An edited worker is the same."""
+    origin = worker.absolute_origin
+    if first.origin not in (None, origin) and first.definition_hash != worker.hash:
+        raise ConflictError(
+            f"the run {run_id} had the worker `{first.name}` of {first.origin}; the name now means that of {origin}",
+            hint=f"--workers names the folder of the first; `shopfloor run {first.name}` runs the second",
+        )
 
 
 def check_replyable(run: RunItem, state: ReplayState, capabilities: Capabilities, *, is_active: bool) -> None:

@@ -32,14 +32,12 @@ from shopfloor.log import (
     is_message_chunk,
 )
 from shopfloor.ports import LogReader
-from shopfloor.views import APPROVAL, DEFINITION_CHANGED, RATE_LIMIT
+from shopfloor.views import ENGINE_CALLS
 
 _EXECUTED_WHOLE: Final = frozenset({"step", COMMAND, AGENT, PLUGIN_JOB, "call_workflow"})
 """The kinds of steps that have no part to continue from: unless they completed, they are executed again."""
 _SINGLE_CALLS: Final = frozenset({"tool-call", "operation"})
 """The kinds of steps that are one tool call."""
-_ENGINE_CALLS: Final = frozenset({APPROVAL, DEFINITION_CHANGED, RATE_LIMIT})
-"""The names of calls by which the engine waits. A fork does not wait for what the earlier run has waited for."""
 
 
 class _Step(msgspec.Struct):
@@ -79,7 +77,7 @@ class ForkPlan(msgspec.Struct):
                 self.steps[step_key] = _Step(started.name, started.kind, first_seq, event.seq)
             case StepCompleted() | CallCompleted() as ended if step is not None:
                 step.is_open, step.is_completed = False, ended.error is None
-            case ToolCall(fidelity="router") as call if step is not None and call.name not in _ENGINE_CALLS:
+            case ToolCall(fidelity="router") as call if step is not None and call.name not in ENGINE_CALLS:
                 step.last_call_id = call.call_id
             case ToolResult(fidelity="router") as result:
                 self.results[result.call_id] = result.error is None
@@ -98,7 +96,8 @@ class ForkPlan(msgspec.Struct):
         Usage and cost stay with the earlier run.
         """
         payload, step_key = event.payload, StepKey(event.path, event.iteration)
-        if not event.path or (isinstance(payload, ToolCall | ToolResult) and payload.name in _ENGINE_CALLS):
+        if not event.path or (isinstance(payload, ToolCall | ToolResult) and payload.name in ENGINE_CALLS):
+            # A fork does not wait for what the earlier run has waited for.
             return None
         step = self.steps.get(step_key)
         if isinstance(payload, ToolCall) and payload.fidelity == "router" and payload.call_id not in self.results:
@@ -226,10 +225,11 @@ async def copy_events(attempt: Attempt, reader: LogReader) -> None:
     """
     first = attempt.replay_state.first
     based_on = first.based_on if first is not None else None
-    if based_on is None or based_on.seq is None or attempt.replay_state.events >= (based_on.events or 0):
+    if based_on is None or based_on.seq is None or attempt.replay_state.step_events >= (based_on.events or 0):
         return
     plan = await _read_plan(reader, based_on.run_id, based_on.seq)
-    skipped = attempt.replay_state.events
+    # Only copies are events of steps now; the log may also have notes of the host.
+    skipped = attempt.replay_state.step_events
     if plan.last_seq < based_on.seq:
         attempt.fail(StepFailed(f"the run {based_on.run_id} was deleted before its events were copied"))
         return

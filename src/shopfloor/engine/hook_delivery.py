@@ -28,7 +28,11 @@ def backoff_seconds(tries: int, first_seconds: float = HOOK_BACKOFF_SECONDS) -> 
 
 
 class HookDelivery:
-    """Delivers what is due. Each hook has one delivery at a time, so one that hangs delays no other."""
+    """Delivers what is due, to each hook in order and one at a time, so one that hangs delays no other.
+
+    After a failure the receiver gets nothing until its backoff is over, however many deliveries are pending. A
+    delivery that is given up takes with it those that expire before the next try, so that no receiver gets old ones.
+    """
 
     def __init__(
         self,
@@ -44,6 +48,8 @@ class HookDelivery:
         self._poll_seconds = poll_seconds
         self._busy: set[str] = set()
         """The hooks that are delivered to at the moment."""
+        self._failures: dict[str, tuple[int, str]] = {}
+        """The hooks whose receiver is down: the number of failed tries in a row, and when the next may be made."""
 
     async def run(self) -> None:
         """Deliver until cancelled. A delivery that is cut off is repeated by the next process."""
@@ -54,14 +60,20 @@ class HookDelivery:
                 await anyio.sleep(self._poll_seconds)
 
     async def _start_due(self, tasks: TaskGroup) -> None:
-        if len(self._busy) >= HOOK_CONCURRENCY:
-            return
-        due = await self._hooks.due(now(), limit=HOOK_BATCH, exclude=self._busy)
-        due.sort(key=_hook_id)
-        for hook_id, deliveries in groupby(due, _hook_id):
-            if len(self._busy) < HOOK_CONCURRENCY:
-                self._busy.add(hook_id)
-                tasks.start_soon(self._deliver_all, hook_id, sorted(deliveries, key=lambda one: one.number))
+        started: set[str] = set()
+        # Read on without the hooks that were started: one that has many due deliveries must not hide the others.
+        while len(self._busy) < HOOK_CONCURRENCY:
+            at = now()
+            paused = {hook_id for hook_id, (_, until) in self._failures.items() if until > at}
+            due = await self._hooks.due(at, limit=HOOK_BATCH, exclude=self._busy | started | paused)
+            if not due:
+                return
+            due.sort(key=_hook_id)
+            for hook_id, deliveries in groupby(due, _hook_id):
+                if len(self._busy) < HOOK_CONCURRENCY:
+                    self._busy.add(hook_id)
+                    started.add(hook_id)
+                    tasks.start_soon(self._deliver_all, hook_id, sorted(deliveries, key=lambda one: one.number))
 
     async def _deliver_all(self, hook_id: str, deliveries: list[Delivery]) -> None:
         try:
@@ -75,16 +87,21 @@ class HookDelivery:
 
     async def _deliver(self, delivery: Delivery) -> bool:
         """Try once, store how it went, and return whether the receiver got it."""
-        problem = await self._send(delivery.hook, delivery.event_id, delivery.body)
+        hook = delivery.hook
+        problem = await self._send(hook, delivery.event_id, delivery.body)
+        tries = max(delivery.tries, self._failures.pop(hook.id, (0, ""))[0]) + 1
         at = now()
-        until = now(backoff_seconds(delivery.tries + 1, self._first_backoff_seconds))
-        is_final = delivery.hook.command is not None or until > delivery.expires_at
+        until = now(backoff_seconds(tries, self._first_backoff_seconds))
+        is_final = hook.command is not None or until > delivery.expires_at
+        is_down = problem is not None and hook.command is None
+        if is_down:
+            self._failures[hook.id] = (tries, until)
         if problem is None or is_final:
-            await self._hooks.complete(delivery, at=at, error=problem)
+            await self._hooks.complete(delivery, at=at, error=problem, until=until if is_down else "")
         else:
             await self._hooks.postpone(delivery, at=at, until=until, error=problem)
         if problem is not None and is_final:
-            _log.warning("hook %s: gave up event %s: %s", delivery.hook.id, delivery.event_id, problem)
+            _log.warning("hook %s: gave up event %s: %s", hook.id, delivery.event_id, problem)
         return problem is None
 
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 
 import anyio
 
+from shopfloor.engine.approvals import ApprovalRules, store_rule
 from shopfloor.engine.attempt import Attempt
 from shopfloor.engine.awaited_calls import deliver
 from shopfloor.engine.engine_ports import StoragePorts
@@ -16,7 +17,7 @@ from shopfloor.engine.maintenance import end_orphan, is_resumable
 from shopfloor.engine.registry import Claim, ClaimPolicy, RunRegistry
 from shopfloor.engine.replay_state import last_event
 from shopfloor.engine.resumption import Resumption
-from shopfloor.errors import LogClosed, RunEnded, StorageError
+from shopfloor.errors import LogClosed, ResourceLimit, RunEnded, StorageError
 from shopfloor.limits import CANCEL_KILL_SECONDS, CONTROL_MESSAGE_CONCURRENCY, CONTROL_MESSAGE_TTL_SECONDS
 from shopfloor.log import RunCompleted, format_timestamp
 from shopfloor.ports import ControlMessage
@@ -102,6 +103,9 @@ class Inbox:
 
     async def _deliver_to_attempt(self, attempt: Attempt, number: int, message: ControlMessage) -> None:
         with suppress(StorageError, RunEnded, LogClosed):
+            # Without room for another rule, a person is asked again.
+            with suppress(ResourceLimit):
+                await store_rule(ApprovalRules(self._ports.blobs), attempt, message)
             await deliver(attempt, message)
             if message.kind == "cancel":
                 self._mark_taken(number, message)
@@ -139,7 +143,7 @@ class Inbox:
             if self._registry.add(Claim(run_id, cancel_reason=reason)):
                 self._mark_taken(number, message)
         elif await self._resumption.is_resumed_here(run_id):
-            self._registry.resume(run_id)
+            self._resumption.resume(run_id)
         return False
 
     async def _end_unreadable(self, run_id: str, reason: str) -> None:

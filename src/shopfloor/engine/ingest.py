@@ -40,6 +40,7 @@ from shopfloor.views import (
     StatsState,
     Timeline,
     archive,
+    copied_event_step,
     fleet_event_step,
     notifications_of,
     provider_observations,
@@ -60,9 +61,11 @@ class _FoldState(msgspec.Struct, frozen=True):
     search: SearchState
     fleet: FleetEventState
     stats: StatsState
+    copied: int
+    """For a fork: how many of the events that were copied from the earlier run have been folded."""
 
 
-_NEW = _FoldState(Timeline(), SearchState(), FleetEventState(), StatsState())
+_NEW = _FoldState(Timeline(), SearchState(), FleetEventState(), StatsState(), 0)
 _decode_state = json_decoder(_FoldState).decode
 
 
@@ -93,9 +96,10 @@ class _FollowedLog:
         self.short = short if is_short and not row.is_ended else None
         timeline, timeline_rows = timeline_fold(self.state.timeline, events, waits)
         search, search_chunks = search_fold(self.state.search, row, events)
-        fleet, fleet_events, observations = _fleet_fold(self.state.fleet, events, row)
+        copies = _find_copies(events, row, self.state.copied)
+        fleet, fleet_events, observations = _fleet_fold(self.state.fleet, events, row, copies)
         stats, stat_changes = stats_fold(self.state.stats, events)
-        self.state = _FoldState(timeline, search, fleet, stats)
+        self.state = _FoldState(timeline, search, fleet, stats, self.state.copied + len(copies))
         return ViewUpdate(
             row=row,
             state=b"" if row.is_ended else _encode(self.state),
@@ -104,19 +108,31 @@ class _FollowedLog:
             search=search_chunks,
             search_stopped_at=search.stopped_at,
             fleet_events=fleet_events,
-            notifications=notifications_of(row, events),
-            stats=stat_changes,
+            notifications=notifications_of(row, [event for event in events if event.seq not in copies]),
+            stats=[change for change in stat_changes if change.seq not in copies],
             observations=observations,
         )
 
 
+def _find_copies(events: list[Event], row: RunRow, copied: int) -> set[int]:
+    """Return the `seq` of the events that a fork copied from the earlier run: they did not happen in this run.
+
+    They are the first events of steps; `copied` of them were found before.
+    """
+    total = (row.based_on.events or 0) if row.based_on is not None else 0
+    return {event.seq for event in [event for event in events if event.path][: max(0, total - copied)]}
+
+
 def _fleet_fold(
-    state: FleetEventState, events: list[Event], row: RunRow
+    state: FleetEventState, events: list[Event], row: RunRow, copies: Collection[int]
 ) -> tuple[FleetEventState, list[FleetEvent], list[ProviderObservation]]:
     fleet_events: list[FleetEvent] = []
     observations: list[ProviderObservation] = []
     run_provider = row.worker_type if row.kind == AGENT else None
     for event in events:
+        if event.seq in copies:
+            state = copied_event_step(state, event)
+            continue
         observations += provider_observations(state, event, run_provider)
         state, more = fleet_event_step(state, event)
         fleet_events += more

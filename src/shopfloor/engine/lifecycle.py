@@ -41,7 +41,7 @@ from shopfloor.errors import (
     StorageError,
     StorageFull,
 )
-from shopfloor.limits import ABANDON_SECONDS, IDLE_RUNS, IDLE_SECONDS, POISON_ATTEMPTS
+from shopfloor.limits import ABANDON_SECONDS, IDLE_RUNS, IDLE_SECONDS, IDLE_SETTLE_SECONDS, POISON_ATTEMPTS
 from shopfloor.log import FORMAT, RunCompleted, RunError, RunStarted, Status, Usage
 from shopfloor.ports import Logs, QueuedRun
 
@@ -249,7 +249,7 @@ class Lifecycle:
                 replay_state,
                 log,
                 slot=slot,
-                on_idle=self._note_idle,
+                on_idle=self._registry.wake_up.set,
                 cancel_tree=self._sub_runs.cancel_tree,
                 interrupt_grace_seconds=self._interrupt_grace_seconds,
             )
@@ -358,22 +358,18 @@ class Lifecycle:
     # Checks of all runs of this process.
 
     async def check_runs(self) -> None:
-        """Resume runs whose definition is back, suspend long idle runs, fail all if the disk is nearly full."""
+        """Resume runs whose definition is back, suspend idle runs, fail all if the disk is nearly full."""
         for run_id in self._definitions.pop_restored():
             self._registry.resume(run_id)
-        idle_before = time.monotonic() - self._idle_seconds
-        for attempt in self._suspendable():
-            if (attempt.slot_usage.idle_since or idle_before) < idle_before:
+        now = time.monotonic()
+        idle = self._suspendable()
+        excess = len(idle) - IDLE_RUNS
+        for index, attempt in enumerate(idle):
+            limit = min(self._idle_seconds, IDLE_SETTLE_SECONDS) if index < excess else self._idle_seconds
+            if attempt.slot_usage.idle_seconds(now) > limit:
                 attempt.interrupt("suspended")
         if self._registry.live_attempts:
             end_if_disk_is_low(self._ports.logs, self._registry.live_attempts.values())
-
-    def _note_idle(self) -> None:
-        """Let the scheduler use the free slot. If too many runs are idle, suspend those that are idle longest."""
-        self._registry.wake_up.set()
-        idle = self._suspendable()
-        for attempt in idle[: max(0, len(idle) - IDLE_RUNS)]:
-            attempt.interrupt("suspended")
 
     def _suspendable(self) -> list[Attempt]:
         """Return the attempts that only wait, the longest idle first."""

@@ -139,8 +139,8 @@ class ReplayState(msgspec.Struct):
     """When the first attempt started; empty if this is the first attempt."""
     attempt: int = 0
     last_seq: int = 0
-    events: int = 0
-    """The number of events, without the starts of attempts."""
+    step_events: int = 0
+    """The number of events of steps."""
     steps: dict[StepKey, StepRecord] = {}
     conversation: dict[StepKey, list[ConversationEvent]] = {}
     """The messages and tool calls of each step, oldest first."""
@@ -172,7 +172,7 @@ class ReplayState(msgspec.Struct):
 
     def apply(self, event: Event) -> None:
         """Update the state with the next event of the log."""
-        self.last_seq, self.events = event.seq, self.events + 1
+        self.last_seq, self.step_events = event.seq, self.step_events + bool(event.path)
         # Any later event shows that the loop went on, so this run did not cause the loss of the host.
         was_blocked, self.is_blocked = self.is_blocked, is_loop_blocked(event.payload)
         self.waits = wait_state_step(self.waits, event)
@@ -181,7 +181,7 @@ class ReplayState(msgspec.Struct):
         step_key = StepKey(event.path, event.iteration)
         match event.payload:
             case RunStarted() as started:
-                self.attempt, self.events = started.attempt, self.events - 1
+                self.attempt = started.attempt
                 self.blocked_attempts = self.blocked_attempts + 1 if was_blocked else 0
                 if self.first is None:
                     self.first, self.parent_run_id, self.started_at = started, event.parent_run_id, event.timestamp

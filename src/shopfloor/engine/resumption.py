@@ -17,6 +17,7 @@ from shopfloor.engine.replay_state import last_event
 from shopfloor.engine.workers.catalog import Worker, WorkerCatalog
 from shopfloor.engine.workers.definition_changes import DefinitionChange
 from shopfloor.errors import ConflictError, DefinitionChanged, RunNotFound, RunRunning, ShopfloorError
+from shopfloor.limits import STARTS_CACHED
 from shopfloor.log import MASK, RunCompleted, RunStarted, decode
 from shopfloor.ports import HostOffer, Offers, may_take_over
 from shopfloor.views import as_text
@@ -82,12 +83,7 @@ class Resumption:
             except ShopfloorError as error:
                 # Not raised: the error would delay other runs too.
                 return error.message
-        reason = decide_refusal_reason(starts, folders, hashes)
-        if reason is None:
-            # The run is resumed now: only runs that have to wait are checked repeatedly.
-            self._starts_cache.pop(run_id, None)
-            self._starts_cache.pop(starts[0].root_run_id or run_id, None)
-        return reason
+        return decide_refusal_reason(starts, folders, hashes)
 
     async def is_resumed_here(self, run_id: str) -> bool:
         """Return whether this host resumes a run without a host: it may, and it has what the root run requires."""
@@ -118,8 +114,15 @@ class Resumption:
             return False
         is_allowed = await self.is_resumed_here(run_id)
         if is_allowed:
-            self._registry.resume(run_id)
+            self.resume(run_id)
         return is_allowed
+
+    def resume(self, run_id: str) -> None:
+        """Resume a run that may be resumed here."""
+        _, starts = self._starts_cache.pop(run_id, (0, ()))
+        if starts:
+            self._starts_cache.pop(starts[0].root_run_id or run_id, None)
+        self._registry.resume(run_id)
 
     async def notify_parent_of(self, run_id: str) -> None:
         """Notify the parent of a run that ended without an attempt."""
@@ -216,6 +219,8 @@ class Resumption:
         if known is None or known[0] != seq:
             known = (seq, await self._read_log(run_id) if seq else ())
             self._starts_cache[run_id] = known
+            if len(self._starts_cache) > STARTS_CACHED:
+                del self._starts_cache[next(iter(self._starts_cache))]
         if known[1]:
             return known[1]
         self._starts_cache.pop(run_id, None)

@@ -250,12 +250,14 @@ class Run:
             "max_budget": max_budget,
             "cwd": self._folder(cwd),
             "resume": resume,
-            "approve": gate.agent_patterns({*self._step_context.own_tools}) if gate is not None else [],
         }
         try:
             options = convert(fields, AgentOptions)
         except msgspec.ValidationError as error:
             raise StepFailed(f"invalid options for the agent step {name!r}: {error}") from error
+        if gate is not None:
+            executed_here = {*self._step_context.own_tools} - {tool.name for tool in options.own_tools}
+            options = msgspec.structs.replace(options, approve=gate.agent_patterns(executed_here))
         step = AgentStepRunner(self._attempt, self._step_context.agents, options, gate=gate)
         step_key = self._next_step_key(name, "agent")
         return await step.run(step_key, name=name, retry=retry, timeout_seconds=timeout_seconds)

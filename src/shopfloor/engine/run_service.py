@@ -10,7 +10,13 @@ import msgspec
 from shopfloor.engine.agents.request import AgentRuntime
 from shopfloor.engine.approvals import ApprovalRules, parse_approval
 from shopfloor.engine.definitions import Definitions, definition_of
-from shopfloor.engine.earlier_runs import check_replyable, check_reusable, reply_request, rerun_request
+from shopfloor.engine.earlier_runs import (
+    check_replyable,
+    check_reusable,
+    check_same_worker,
+    reply_request,
+    rerun_request,
+)
 from shopfloor.engine.engine_ports import StoragePorts
 from shopfloor.engine.fork import plan_fork
 from shopfloor.engine.registry import Claim, RunRegistry
@@ -32,7 +38,7 @@ from shopfloor.errors import (
     UnknownCall,
     WorkerNotFound,
 )
-from shopfloor.limits import CONTINUED_RUNS, OPEN_BRANCHES, PREVIEW_CHARS
+from shopfloor.limits import OPEN_BRANCHES, PREVIEW_CHARS
 from shopfloor.log import MASK, BasedOn, Requirements, RunStarted, ToolResult, decode, new_run_id, now
 from shopfloor.ports import (
     ANSWER_ID_PREFIX,
@@ -41,7 +47,6 @@ from shopfloor.ports import (
     ControlMessage,
     Offers,
     QueuedRun,
-    RunFilter,
     RunItem,
     RunOrigin,
     RunRequest,
@@ -167,7 +172,7 @@ class RunService:
             priority=request.priority,
             requires=self._requirements(worker, request),
         )
-        return QueuedRun(run_id=run_id, started=started)
+        return QueuedRun(run_id=run_id, started=started, is_only_reply=origin.is_only_reply)
 
     def _requirements(self, worker: Worker, request: RunRequest) -> Requirements | None:
         """Return what the host of the run must have.
@@ -189,7 +194,7 @@ class RunService:
         """Store a new run of the same worker, as it is now, with the same input except `changed_input`."""
         _, first = await self._read_earlier_run(run_id)
         request = rerun_request(run_id, first, changed_input or {}, idempotency_key)
-        return await self._dispatch_again(request, first, BasedOn(run_id=run_id, kind="rerun"))
+        return await self._dispatch_again(request, first, RunOrigin(based_on=BasedOn(run_id=run_id, kind="rerun")))
 
     async def reply(self, run_id: str, text: str, *, idempotency_key: str | None = None) -> str:
         """Store a new run that continues the session of an agent with a new prompt."""
@@ -199,22 +204,14 @@ class RunService:
         replay_state = await read_replay_state(self._ports.reader, run_id)
         is_active = run_id in self._registry.claims or await self._ports.reader.has_active_host(run_id, run.row.host)
         check_replyable(run, replay_state, capabilities, is_active=is_active)
-        if not capabilities.fork_session:
-            await self._reject_continued(run_id)
-        return await self._dispatch_again(request, first, BasedOn(run_id=run_id, kind="reply"))
-
-    async def _reject_continued(self, run_id: str) -> None:
-        """Raise if another reply continues the session of this run: the session has moved on with that run."""
-        page = await self._ports.store.list_runs(RunFilter(based_on=run_id), limit=CONTINUED_RUNS)
-        replies = [item.row.id for item in page.items if item.row.based_on and item.row.based_on.kind == "reply"]
-        if replies:
-            raise ConflictError(
-                f"the session of the run {run_id} continues in the run {replies[0]}",
-                hint=f"reply to that run: `shopfloor reply {replies[0][:8]} 'text'`",
-            )
+        origin = RunOrigin(based_on=BasedOn(run_id=run_id, kind="reply"), is_only_reply=not capabilities.fork_session)
+        return await self._dispatch_again(request, first, origin)
 
     async def fork(self, run_id: str, seq: int, *, idempotency_key: str | None = None) -> str:
-        """Store a new run that starts with the events of a run up to `seq`, and continues from there."""
+        """Store a new run that starts with the events of a run up to `seq`, and continues from there.
+
+        Raises `ProviderDisabled` if the run needs a disabled provider.
+        """
         _, first = await self._read_earlier_run(run_id)
         based_on = await plan_fork(self._ports.reader, run_id, seq)
         if MASK in as_text([first.input, first.definition]):
@@ -222,9 +219,12 @@ class RunService:
                 f"the run {run_id} cannot be forked: parts of its record are masked", hint="use `shopfloor rerun`"
             )
         definition = definition_of(first)
-        change = self._definitions.look_up(definition) if definition is not None else None
-        if isinstance(change, DefinitionChange):
-            raise DefinitionChanged(change.message, hint="restore the worker, or use `shopfloor rerun`")
+        if definition is not None:
+            change = self._definitions.look_up(definition)
+            if isinstance(change, DefinitionChange):
+                raise DefinitionChanged(change.message, hint="restore the worker, or use `shopfloor rerun`")
+            worker = Worker(definition=definition, origin="", worker_type=first.worker_type or BUILTIN)
+            await require_enabled(self._ports.provider_health, worker.providers)
         self._check_disk()
         new_id = new_run_id()
         started = msgspec.structs.replace(
@@ -257,17 +257,20 @@ class RunService:
         parent, masks = run.row.parent_run_id, self._ports.logs.masks
         return run, check_reusable(run_id, starts, parent=parent, masks=masks)
 
-    async def _dispatch_again(self, request: RunRequest, first: RunStarted, based_on: BasedOn) -> str:
+    async def _dispatch_again(self, request: RunRequest, first: RunStarted, origin: RunOrigin) -> str:
         try:
             worker = self._catalog.get(request.worker, preferred_folder=request.cwd)
         except WorkerNotFound as error:
             hint = f"the run had it from {first.origin}; --workers names a folder of workers" if first.origin else None
             raise WorkerNotFound(error.message, hint=hint or error.hint) from error
-        if first.task is not None and based_on.kind == "rerun":
+        based_on = origin.based_on
+        if based_on is not None:
+            check_same_worker(based_on.run_id, first, worker)
+        if first.task is not None and based_on is not None and based_on.kind == "rerun":
             # A task that was made from the input is made again: the input may have changed.
             is_generated = first.task == _describe_task(worker, first.input or {})
             request = msgspec.structs.replace(request, task=None if is_generated else first.task)
-        return await self.dispatch(request, RunOrigin(based_on=based_on))
+        return await self.dispatch(request, origin)
 
     def _check_disk(self) -> None:
         if self._ports.logs.headroom_bytes() < 0:
@@ -411,6 +414,10 @@ class RunService:
             ControlMessage(id="resume", run_id=run_id, kind="resume", body={}, created_at=now())
         )
         self._registry.wake_up.set()
+
+    async def resume_refusal(self, run_id: str) -> str | None:
+        """Return why a server must not resume this run; None if it may."""
+        return await self._resumption.refusal_reason(run_id)
 
 
 def _open_children(replay_state: ReplayState) -> list[str]:

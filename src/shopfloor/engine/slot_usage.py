@@ -154,6 +154,10 @@ class SlotUsage:
         if self.idle_since is not None:
             self.idle_since, self.has_activity = time.monotonic(), True
 
+    def idle_seconds(self, now: float) -> float:
+        """Return for how long the run has been idle at this time (monotonic seconds)."""
+        return 0.0 if self.idle_since is None else now - self.idle_since
+
     @property
     def is_suspendable(self) -> bool:
         """Whether the run could continue in another process without losing anything."""

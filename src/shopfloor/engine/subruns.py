@@ -158,10 +158,12 @@ class SubRuns:
             if known and (outcome := await outcome_of(self._reader, child)) is not None:
                 return outcome
             with attempt.notification(child) as ended:
-                if not known or not await self._reader.page(child, limit=1):
-                    await self._dispatch_child(attempt, step_try, request, origin, known=known)
-                elif self._registry.is_caller_process:
-                    self._registry.resume(child)
+                # Other branches may wait already: a run suspended now would wait for a sub-run that is not queued.
+                with attempt.slot_usage.prevent_suspension():
+                    if not known or not await self._reader.page(child, limit=1):
+                        await self._dispatch_child(attempt, step_try, request, origin, known=known)
+                    elif self._registry.is_caller_process:
+                        self._registry.resume(child)
                 async with attempt.yield_slot():
                     while (outcome := await outcome_of(self._reader, child)) is None:
                         if ended.is_set():

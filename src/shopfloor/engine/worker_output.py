@@ -15,7 +15,7 @@ import threading
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 
 import anyio
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from shopfloor.engine.attempt import Attempt
     from shopfloor.engine.replay_state import StepKey
 
+_Write: TypeAlias = "tuple[StepKey, StreamName, str]"
 OUTPUT_DROPPED = "output_dropped"
 """The code of the note that says how much output of the worker was not recorded."""
 _DEBUGGERS: Final = frozenset({"pdb", "bdb", "cmd", "code"})
@@ -53,7 +54,8 @@ class WorkerOutput:
     def __init__(self) -> None:
         self.is_closed = False
         """Whether the worker has ended: later output goes to the streams of the process."""
-        self._pending: list[tuple[StepKey, StreamName, str]] = []
+        self._pending: list[_Write] = []
+        self._mask: Masking | None = None
         self._recorded_chars = 0
         self._dropped_chars = 0
         self._dropped_lines = 0
@@ -70,12 +72,14 @@ class WorkerOutput:
             if len(text) > free:
                 # Mask before truncating: half a secret would no longer be recognized.
                 text = mask.text(text) if mask is not None else text
-                self._dropped_chars += len(text) - free
+                # The masked text may be short enough.
+                self._dropped_chars += max(0, len(text) - free)
                 self._dropped_lines += text.count("\n", free)
                 text = text[:free]
             if not text:
                 return False
             self._recorded_chars += len(text)
+            self._mask = mask
             self._pending.append((step_key, stream, text))
             was_scheduled, self._is_scheduled = self._is_scheduled, True
             return not was_scheduled
@@ -85,11 +89,15 @@ class WorkerOutput:
         """Whether there is output that the log does not have."""
         return bool(self._pending) or self._flush_lock.locked()
 
-    async def flush(self, append: Append) -> None:
-        """Append the pending output to the log, in the order of the writes."""
+    async def flush(self, append: Append, *, holds_back: bool = False) -> None:
+        """Append the pending output to the log, in the order of the writes.
+
+        `holds_back`: keep an end that the next write could complete to a secret.
+        """
         async with self._flush_lock:
             with self._lock:
-                batch, self._pending, self._is_scheduled = self._pending, [], False
+                batch, held_back = self._split_pending() if holds_back else (self._pending, [])
+                self._pending, self._is_scheduled = held_back, False
             while batch:
                 step_key, blocks, count = _first_message(batch)
                 try:
@@ -104,6 +112,24 @@ class WorkerOutput:
             if self.is_closed and self._dropped_chars:
                 await append(self._dropped_note())
                 self._dropped_chars = 0
+
+    def _split_pending(self) -> tuple[list[_Write], list[_Write]]:
+        """Return the output to append now, and an end that the next write could complete to a secret."""
+        if self._mask is None or self.is_closed or not self._pending:
+            return self._pending, []
+        step_key, stream, _ = self._pending[-1]
+        first = len(self._pending)
+        while first and self._pending[first - 1][:2] == (step_key, stream):
+            first -= 1
+        text = "".join(written for _, _, written in self._pending[first:])
+        pending_chars = self._mask.pending_secret_chars(text)
+        if not pending_chars:
+            return self._pending, []
+        stable = text[:-pending_chars]
+        complete = self._pending[:first]
+        if stable:
+            complete.append((step_key, stream, stable))
+        return complete, [(step_key, stream, text[-pending_chars:])]
 
     def flush_soon(self, flush: Callable[[], Awaitable[None]]) -> None:
         """Call `flush` shortly, so that more output is joined into the same event. Called in the event loop."""
@@ -137,7 +163,7 @@ class WorkerOutput:
         return AssistantMessage(blocks=[], note=Note(kind="warning", code=OUTPUT_DROPPED, message=message))
 
 
-def _first_message(batch: list[tuple[StepKey, StreamName, str]]) -> tuple[StepKey, list[TextBlock], int]:
+def _first_message(batch: list[_Write]) -> tuple[StepKey, list[TextBlock], int]:
     """Return the step and the blocks of the next message, and how many writes it has. A write is never split."""
     step_key, texts, size, count = batch[0][0], list[tuple[StreamName, list[str]]](), 0, 0
     for key, stream, text in batch:
@@ -173,6 +199,10 @@ class _OutputSource(NamedTuple):
 _source: ContextVar[_OutputSource | None] = ContextVar("worker_output", default=None)
 
 
+_is_own_record: ContextVar[bool] = ContextVar("is_own_record", default=False)
+"""Whether the newest log record of the context is one of Shopfloor, not of the worker."""
+
+
 def _current_source() -> _OutputSource | None:
     source = _source.get()
     return None if source is None or source.attempt.output.is_closed else source
@@ -206,14 +236,25 @@ class _CapturedStream:
         caller = frame.f_back.f_globals.get("__name__") if frame is not None and frame.f_back is not None else None
         if caller in _DEBUGGERS:
             return self.original.write(text)
-        # What a handler of `logging` writes was recorded when its record was made.
         if caller != "logging":
             source.write(self._name, text)
+        elif _is_own_record.get():
+            return self.original.write(text)
+        # What a handler writes for a record of the worker was recorded when the record was made.
         return len(text)
 
     def writelines(self, lines: Any) -> None:
         for line in lines:
             self.write(line)
+
+    def close(self) -> None:
+        """Do nothing: the stream belongs to the process, and other runs write to it."""
+
+    def __enter__(self) -> _CapturedStream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.original, name)
@@ -257,15 +298,23 @@ class _Capture:
         if logging.getLogRecordFactory() == self.make_record:
             logging.setLogRecordFactory(self._make_record)
 
+    def _format(self, record: logging.LogRecord) -> str:
+        """Return the text of a record. Does not raise, as `logging` does not, whatever the record contains."""
+        with suppress(Exception):
+            return self._formatter.format(record)
+        with suppress(Exception):  # The arguments do not fit the message.
+            return f"{record.levelname} {record.name}: {record.msg!r} {record.args!r}"
+        return f"{record.levelname} {record.name}: (a message that cannot be shown)"
+
     def make_record(self, *args: Any, **kwargs: Any) -> logging.LogRecord:
         """Make a log record, and record its text if a worker logs it. Our own records are not the worker's."""
         record = self._make_record(*args, **kwargs)
         source = _current_source()
-        if source is not None and record.name.partition(".")[0] != "shopfloor":
-            try:
-                text = self._formatter.format(record)
-            except Exception:  # noqa: BLE001 - arguments that do not fit the message; `logging` does not raise either
-                text = f"{record.levelname} {record.name}: {record.msg!r} {record.args!r}"
+        is_own = record.name.partition(".")[0] == "shopfloor"
+        if source is not None:
+            _is_own_record.set(is_own)
+        if source is not None and not is_own:
+            text = self._format(record)
             # Other handlers may format the exception in their own way.
             record.exc_text = None
             source.write("stderr", text + "\n")

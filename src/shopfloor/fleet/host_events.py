@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from shopfloor.limits import PREVIEW_CHARS
-from shopfloor.log import RunCompleted, RunStarted, Usage
+from shopfloor.log import Cost, RunCompleted, RunStarted, Status, Usage
 from shopfloor.ports import HostLocation, HostRecord
-from shopfloor.views import HEARTBEAT, FleetEvent, FleetEventType, HostStatus, add_costs, add_usage, provider_of_type
+from shopfloor.views import (
+    HEARTBEAT,
+    FleetEvent,
+    FleetEventType,
+    HostStatus,
+    RunRow,
+    add_costs,
+    add_usage,
+    provider_of_type,
+)
 
 Fields = dict[str, Any]
 
@@ -120,6 +129,20 @@ def task_completed(
         **({} if next_run is None else {"nextTask": {"taskId": next_run, "queuePosition": 1}}),
     }
     return _event("worker.task_completed", at, payload, run_id=run_id, provider=provider)
+
+
+def task_completed_by_row(host: str, at: str, row: RunRow) -> FleetEvent:
+    """Return the event for a run that a host ended without sending it, because the host was lost right after."""
+    tree = row.spending.tree
+    outcome = RunCompleted(
+        name=row.name,
+        kind=row.kind,
+        status=cast("Status", row.status),
+        usage=tree.usage if tree.usage != Usage() else None,
+        cost=None if tree.cost_usd is None else Cost(usd=tree.cost_usd, source="row"),
+        duration_ms=row.duration_ms,
+    )
+    return task_completed(host, at, row.id, outcome, row.provider, next_run=None)
 
 
 def offline(record: HostRecord, at: str, takers: dict[str, str | None]) -> FleetEvent:

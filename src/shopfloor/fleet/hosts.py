@@ -71,10 +71,11 @@ class _Started(msgspec.Struct, frozen=True):
     first: RunStarted
 
 
-class _Ended(msgspec.Struct, frozen=True):
+class _Left(msgspec.Struct, frozen=True):
     run_id: str
     at: str
-    outcome: RunCompleted
+    outcome: RunCompleted | None
+    """None if the run was suspended or handed over."""
     provider: str | None
 
 
@@ -126,7 +127,9 @@ class RegisteredHost:
         self._estimates = Estimates(ports.storage.store)
         self._runs: dict[str, _Started] = {}
         """The attempts of this process that are not over, in the order of their start."""
-        self._news: list[_Started | _Ended] = []
+        self._assigned: dict[str, HostRun] = {}
+        """The runs with a stored or pending `worker.task_assigned` whose `worker.task_completed` has to follow."""
+        self._news: list[_Started | _Left] = []
         self._has_news = anyio.Event()
         self._events: list[FleetEvent] = []
         """Events that are not stored yet."""
@@ -166,11 +169,10 @@ class RegisteredHost:
 
     def run_left(self, run_id: str, outcome: RunCompleted | None) -> None:
         started = self._runs.pop(run_id, None)
-        if started is not None and outcome is not None:
-            self._add_news(_Ended(run_id, now(), outcome, host_events.provider_of_run(started.first)))
-        self._has_news.set()
+        if started is not None:
+            self._add_news(_Left(run_id, now(), outcome, host_events.provider_of_run(started.first)))
 
-    def _add_news(self, news: _Started | _Ended) -> None:
+    def _add_news(self, news: _Started | _Left) -> None:
         self._news.append(news)
         self._has_news.set()
 
@@ -261,37 +263,43 @@ class RegisteredHost:
         if self._events:
             await self._store_record()
 
-    async def _find_next_runs(self, news: Sequence[_Started | _Ended]) -> dict[str, str | None]:
+    async def _find_next_runs(self, news: Sequence[_Started | _Left]) -> dict[str, str | None]:
         """Return the run that followed each run that has ended, or will follow it."""
-        if not any(isinstance(item, _Ended) for item in news):
+        if not any(isinstance(item, _Left) for item in news):
             return {}
         following = await self._ports.storage.queue.next_unclaimed(self._offer())
         found: dict[str, str | None] = {}
         for item in reversed(news):
-            if isinstance(item, _Ended):
+            if isinstance(item, _Left):
                 found[item.run_id] = following
             else:
                 following = item.run_id
         return found
 
-    async def _estimate(self, news: Sequence[_Started | _Ended]) -> dict[str, float | None]:
+    async def _estimate(self, news: Sequence[_Started | _Left]) -> dict[str, float | None]:
         names = {item.first.name for item in news if isinstance(item, _Started)}
         return {name: await self._estimates.seconds(name) for name in names}
 
     def _add_events(
-        self, news: Sequence[_Started | _Ended], next_runs: dict[str, str | None], estimates: dict[str, float | None]
+        self, news: Sequence[_Started | _Left], next_runs: dict[str, str | None], estimates: dict[str, float | None]
     ) -> None:
         for item in news:
             match item:
                 case _Started(run_id, at, first):
+                    self._assigned[run_id] = HostRun(run_id=run_id, started_at=at, worker=first.name, progress=None)
                     self._change_status("busy", at, run=run_id)
                     event = host_events.task_assigned(
                         self.id, at, run_id, first, estimated_seconds=estimates[first.name]
                     )
-                case _Ended(run_id, at, outcome, provider):
+                case _Left(run_id, at, outcome, provider):
+                    self._assigned.pop(run_id, None)
+                    if outcome is None:
+                        continue
                     next_run = next_runs[run_id]
                     event = host_events.task_completed(self.id, at, run_id, outcome, provider, next_run=next_run)
             self._events.append(event)
+        # Stored with the events: if this host is lost, others send what is missing of these runs.
+        self._record = replace(self._record, runs=tuple(self._assigned.values()))
 
     def _working_status(self) -> HostStatus:
         return "busy" if self._scheduler.is_executing else "idle"
@@ -327,19 +335,15 @@ class RegisteredHost:
     async def _beat(self) -> None:
         metrics = await _retry(self._ports.machine.measure)
         await self._report()
-        started = list(self._runs.values())
-        items = await self._ports.storage.store.get_runs([run.run_id for run in started])
-        progress = {item.row.id: item.row.progress.fraction for item in items}
-        runs = [
-            HostRun(run_id=run.run_id, started_at=run.at, worker=run.first.name, progress=progress.get(run.run_id))
-            for run in started
-        ]
+        for item in await self._ports.storage.store.get_runs(list(self._assigned)):
+            if (run := self._assigned.get(item.row.id)) is not None:
+                self._assigned[item.row.id] = replace(run, progress=item.row.progress.fraction)
         self._record = replace(
             self._record,
             heartbeat_at=now(),
             metrics=metrics,
             cpu_history=(*self._record.cpu_history, metrics.cpu_percent)[-HOST_CPU_HISTORY:],
-            runs=tuple(runs),
+            runs=tuple(self._assigned.values()),
         )
         await self._store_record()
         if (event := host_events.heartbeat(self._record)) is not None:

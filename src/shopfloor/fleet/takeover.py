@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from datetime import datetime
 
-from shopfloor.fleet.host_events import offline_events
+from shopfloor.fleet.host_events import offline_events, task_completed_by_row
 from shopfloor.fleet.limits import (
     HOST_HEARTBEATS_MISSED,
     OFFLINE_HOSTS_KEPT,
@@ -15,6 +15,7 @@ from shopfloor.fleet.limits import (
 )
 from shopfloor.log import format_timestamp, now
 from shopfloor.ports import Bus, HostLoss, HostRecord, HostRegistry, Hosts, OfflineReason, RunItem, Store
+from shopfloor.views import FleetEvent
 
 
 def _seconds(timestamp: str) -> float:
@@ -93,7 +94,14 @@ class Takeover:
             runs = {item.row.id: item.row.host for item in await self._store.get_runs(loss.orphans)}
             takers = {run: host if (host := runs.get(run)) != record.id else None for run in loss.orphans}
         at = now()
-        if await self._registry.mark_offline(record.id, at, offline_events(record, at, takers)):
+        events = [*await self._missing_outcomes(record, at), *offline_events(record, at, takers)]
+        if await self._registry.mark_offline(record.id, at, events):
             self._bus.notify_fleet()
             before = format_timestamp(int((time.time() - OFFLINE_HOSTS_SECONDS) * 1000))
             await self._registry.forget_offline(before, keep=OFFLINE_HOSTS_KEPT)
+
+    async def _missing_outcomes(self, record: HostRecord, at: str) -> list[FleetEvent]:
+        """Return the events of runs that the host ended, but was lost before it sent them."""
+        runs = await self._store.get_runs([run.run_id for run in record.runs])
+        ended = [item.row for item in runs if item.row.is_ended and item.row.host == record.id]
+        return [task_completed_by_row(record.id, at, row) for row in ended]

@@ -84,6 +84,11 @@ class Masking:
         """Mask a text that was interrupted. An end that may be the start of a secret is masked too."""
         return self.mask_stable_prefix(text) + (MASK if self._stable_chars(text) < len(text) else "")
 
+    def pending_secret_chars(self, text: str) -> int:
+        """Return how many characters at the end of a text that still grows may be the start of a secret."""
+        end = text[-MASK_LOOKBACK_BYTES:]
+        return len(end) - self._stable_chars(end)
+
     def _stable_chars(self, text: str) -> int:
         data = text.encode("utf-8", "surrogatepass")
         # The cut is between two characters, but a text can end with one surrogate of a pair: "ignore" drops it.

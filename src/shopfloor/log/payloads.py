@@ -365,6 +365,11 @@ class ToolResult(_Tool, frozen=True, kw_only=True):
     fidelity: Fidelity
     """The source of the result."""
 
+    @property
+    def is_failure(self) -> bool:
+        """Whether the call failed. A command failed if its exit code is not 0, even if its agent reports no error."""
+        return self.error is not None or bool(self.exit_code)
+
 
 Payload = (
     RunStarted

@@ -128,7 +128,7 @@ def run_facts(run: Mapping[str, Any], link: str) -> dict[str, Any]:
             "seconds": None if run.get("duration_ms") is None else round(run["duration_ms"] / 1000, 1),
             "tool_calls": run.get("tool_calls") or None,
             "cost_usd": run.get("tree_cost_usd"),
-            "questions": question_facts(run) if status == "waiting" else None,
+            "questions": question_facts(run) or None,
             "error": one_line(error_line(error)) if error else None,
             "match": one_line(strip_hit_marks(run["snippet"])) if run.get("snippet") else None,
             "url": link,

@@ -68,6 +68,7 @@ from shopfloor.ports.placement import (
     QueueReason,
     ReasonCode,
     disable_providers,
+    interruption_reason,
     label_problem,
     may_take_over,
     merge_requirements,
@@ -104,11 +105,12 @@ from shopfloor.ports.provider_health import (
     ProviderStatus,
     Records,
     UnavailableReason,
+    disabled_providers,
     disabled_reason,
     observe,
     require_enabled,
 )
-from shopfloor.ports.queue import ANSWER_ID_PREFIX, ControlMessage, Queue, QueuedRun, QueueGroup
+from shopfloor.ports.queue import ANSWER_ID_PREFIX, ControlMessage, Queue, QueuedRun, QueueGroup, session_continued
 from shopfloor.ports.run_service import ApprovalRule, CallResult, RunOrigin, RunRequest, RunService, WorkerInfo
 from shopfloor.ports.store import (
     Channel,
@@ -264,7 +266,9 @@ __all__ = [
     "child_environment",
     "child_on_path_to",
     "disable_providers",
+    "disabled_providers",
     "disabled_reason",
+    "interruption_reason",
     "label_problem",
     "may_take_over",
     "memory_folder",
@@ -276,6 +280,7 @@ __all__ = [
     "queue_reason",
     "require_enabled",
     "run_fields",
+    "session_continued",
     "unoffered_providers",
     "validate_key",
     "validate_name",

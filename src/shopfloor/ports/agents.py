@@ -73,6 +73,8 @@ class PermissionRequest(msgspec.Struct, frozen=True, kw_only=True):
     tool: str
     tool_input: Any
     tool_id: str | None = None
+    other_names: tuple[str, ...] = ()
+    """Further names of the tool, by which a pattern can name it too."""
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
@@ -218,10 +220,6 @@ class SubAgentEnded(msgspec.Struct, frozen=True, kw_only=True):
     status: Status = "completed"
     text: str | None = None
     error: RunError | None = None
-    usage: Usage | None = None
-    """Usage of this sub-agent alone, if known."""
-    models: dict[str, Usage] = {}
-    """`usage` by model, for prices."""
     at: str | None = None
 
 
@@ -339,6 +337,11 @@ class Provider(Protocol):
 
     @property
     def capabilities(self) -> Capabilities: ...
+
+    @property
+    def no_approvals_reason(self) -> str | None:
+        """Why the program cannot ask before it calls a tool; None if it can."""
+        ...
 
     def login(self, env: Mapping[str, str], home: Path) -> str | None:
         """Return the variable or file with the credentials, or None if there are none."""

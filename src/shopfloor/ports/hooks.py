@@ -86,15 +86,24 @@ class Hooks(Protocol):
         ...
 
     async def enqueue(self, hook_id: str, notifications: Sequence[Notification]) -> None:
-        """Store deliveries of these notifications to a hook, as far as it has not got them and they match."""
+        """Store deliveries of these notifications to a hook, as far as it has not got them and they match.
+
+        A notification that is too old is not delivered; the hook of one run is removed then, as nothing follows.
+        """
         ...
 
     async def due(self, now: str, *, limit: int, exclude: Collection[str] = ()) -> list[Delivery]:
-        """Return the oldest deliveries whose next try is at `now` or before, without those of the excluded hooks."""
+        """Return the deliveries of hooks whose oldest delivery is due at `now`, oldest first, without excluded hooks.
+
+        Deliveries wait for earlier ones of their hook, so that each receiver gets its events in order.
+        """
         ...
 
-    async def complete(self, delivery: Delivery, *, at: str, error: str | None = None) -> None:
-        """Remove a delivery that succeeded, or was given up because of `error`. A hook of one run goes with it."""
+    async def complete(self, delivery: Delivery, *, at: str, error: str | None = None, until: str = "") -> None:
+        """Remove a delivery that succeeded, or was given up because of `error`. A hook of one run goes with it.
+
+        If the receiver is down until `until`, the deliveries of the hook that expire before then are given up too.
+        """
         ...
 
     async def postpone(self, delivery: Delivery, *, at: str, until: str, error: str) -> None:

@@ -142,7 +142,7 @@ class HostRecord(msgspec.Struct, frozen=True, kw_only=True):
     cpu_history: tuple[float, ...] = ()
     """The processor usage at the last heartbeats, newest last."""
     runs: tuple[HostRun, ...] = ()
-    """The runs that it executed at the last heartbeat, the oldest first."""
+    """The runs that it was assigned and has not left, by its last report, the oldest first."""
     drain: DrainRequest | None = None
     loss: HostLoss | None = None
     """Set once the host is found gone: from then on other hosts may take over its runs."""

@@ -43,6 +43,10 @@ class HostOffer(msgspec.Struct, frozen=True, kw_only=True):
         """Return whether the host has all labels that a run requires."""
         return all(self.labels.get(name) == value for name, value in required.labels.items())
 
+    def disable(self, providers: Iterable[str]) -> HostOffer:
+        """Return the offer with these providers disabled too."""
+        return msgspec.structs.replace(self, disabled=self.disabled.union(providers))
+
 
 Offers = Callable[[], Sequence[HostOffer]]
 """Returns what each live host offers, including this process if it is one. Does not block."""
@@ -51,7 +55,7 @@ Offers = Callable[[], Sequence[HostOffer]]
 def disable_providers(offers: Iterable[HostOffer], names: Iterable[str]) -> list[HostOffer]:
     """Return the offers without these providers, which are disabled for all hosts of a storage."""
     disabled = frozenset(names)
-    return [msgspec.structs.replace(offer, disabled=disabled) for offer in offers]
+    return [offer.disable(disabled) for offer in offers]
 
 
 WAITS_FOR_SLOT = "waits for a free slot"
@@ -125,6 +129,11 @@ def queue_reason(
     if suitable:
         return QueueReason("other", "every host that can execute it is draining")
     return _label_reason(required, offers) or _provider_reason(required, offers)
+
+
+def interruption_reason(required: Requirements | None, offers: Sequence[HostOffer]) -> QueueReason | None:
+    """Return why no live host resumes an interrupted run; None if a host may, or if there is no host."""
+    return _label_reason(required or NO_REQUIREMENTS, offers) if offers else None
 
 
 def _named(process: str | None) -> str:

@@ -123,6 +123,11 @@ async def require_enabled(health: ProviderHealth, providers: Iterable[str]) -> N
             )
 
 
+def disabled_providers(records: Records) -> frozenset[str]:
+    """Return the names of the providers that a person has disabled."""
+    return frozenset(name for name, record in records.items() if record.disabled is not None)
+
+
 def disabled_reason(record: ProviderRecord) -> str | None:
     """Say who disabled a provider, when and why; None if it is enabled."""
     disabled = record.disabled

@@ -7,6 +7,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from shopfloor.errors import ConflictError
 from shopfloor.log import Requirements, RunStarted
 from shopfloor.ports.placement import HostOffer
 
@@ -17,6 +18,8 @@ class QueuedRun(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str
     started: RunStarted
     """The run's first event; `host` is empty and `attempt` 0 until a host starts it."""
+    is_only_reply: bool = False
+    """Whether the earlier run may have no other reply than this one: its session cannot be copied."""
 
     @property
     def parent_run_id(self) -> str | None:
@@ -35,6 +38,14 @@ class QueueGroup(msgspec.Struct, frozen=True, kw_only=True):
     first: list[QueuedRun]
     """The runs that start next, at most as many as requested."""
     oldest_queued_at: str | None
+
+
+def session_continued(run_id: str, reply_id: str) -> ConflictError:
+    """Return the reason why a run that may have only one reply gets no other."""
+    return ConflictError(
+        f"the session of the run {run_id} continues in the run {reply_id}",
+        hint=f"reply to that run: `shopfloor reply {reply_id[:8]} 'text'`",
+    )
 
 
 ANSWER_ID_PREFIX = "answer:"
@@ -60,14 +71,16 @@ class Queue(Protocol):
         """Store the run and list it as queued, in one transaction. Return the id of the run.
 
         If the idempotency key was used before, return the id of that run, or raise `ConflictError` if the worker or the
-        input differs. Raises `ConflictError` if the run id exists. With `host` the run is claimed by that host from
-        the start.
+        input differs. Raises `ConflictError` if the run id exists, or if there is another reply and this must be the
+        only one. With `host` the run is claimed by that host from the start.
         """
         ...
 
     async def claim(self, host: str, limit: int, offer: HostOffer) -> list[QueuedRun]:
         """Claim unclaimed runs whose requirements `offer` satisfies, at most `limit`.
 
+        Which providers are disabled is read in the same transaction, since the offer may be seconds old: once a
+        provider is disabled, no host claims a run that requires it.
         Runs with the highest priority come first, and among equals the oldest. The time does not depend on the number
         of queued runs, nor on runs that the offer does not satisfy.
         """

@@ -42,6 +42,8 @@ class RunOrigin(msgspec.Struct, frozen=True, kw_only=True):
     """How long each call of a client tool waits for its result; None: without limit."""
     based_on: BasedOn | None = None
     """The earlier run that the new run repeats or continues."""
+    is_only_reply: bool = False
+    """Whether that run may have no other reply."""
 
 
 class CallResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,6 +110,10 @@ class RunService(Protocol):
 
     async def resume(self, run_id: str) -> None:
         """Resume a run that has no host. Raises `RunNotFound`, `RunEnded`, `RunRunning`."""
+        ...
+
+    async def resume_refusal(self, run_id: str) -> str | None:
+        """Return why no server resumes a run without a host, so that a person has to; None if a server does."""
         ...
 
     async def rerun(

@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from shopfloor.errors import ShopfloorError
+from shopfloor.limits import STATS_RUNS
 from shopfloor.views import (
     FleetEvent,
     Notification,
@@ -46,6 +47,11 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
     provider: str | None = None
     """The provider of the newest session or model."""
     error_code: str | None = None
+    has_pending_call: Literal[True] | None = None
+    """Only runs with a call that a person or a client has to answer, in any of their branches, whatever the status."""
+    needs_person_after: str | None = None
+    """Exclusive. Only runs that failed after this time for a reason that only a person can remove, and that wait for
+    a person: they are not dismissed, and no run is based on them."""
     min_cost_usd: float | None = None
     """Inclusive. The cost of the run and its sub-runs; a run without a known cost does not match."""
     max_cost_usd: float | None = None
@@ -78,8 +84,10 @@ class RunItem(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def pending_requests(self) -> list[str] | None:
-        """The questions and calls that the run waits for, one line each; None if the run does not wait."""
-        return self.row.waits.lines(answered=self.answered) if self.row.status == "waiting" else None
+        """The questions and calls that the run waits for, one line each; None if nothing in it waits."""
+        # A branch may wait for a person while another one works.
+        is_waiting = self.row.status == "waiting" or self.row.waiting_since is not None
+        return self.row.waits.lines(answered=self.answered) if is_waiting else None
 
 
 class RunPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,6 +158,10 @@ class StatsDays(msgspec.Struct, frozen=True):
     starts: tuple[int, ...]
     today: tuple[int, int]
     """The first quarter of an hour of today, and of tomorrow."""
+    needs_person_after: str | None = None
+    """Count failures after this time, as `RunFilter.needs_person_after` selects them, as waiting; None: none."""
+    max_runs: int = STATS_RUNS
+    """How many runs statistics with a filter that has no sums are computed from, at most."""
 
 
 class Store(Protocol):
@@ -201,6 +213,10 @@ class Store(Protocol):
 
     async def pin(self, run_id: str, *, pinned: bool) -> bool:
         """Pin or unpin a run. Return False if there is no such run."""
+        ...
+
+    async def dismiss(self, run_id: str) -> bool:
+        """Record that a failed run no longer waits for a person. Return False if there is no such run."""
         ...
 
     async def start_waits(self, since: str, *, limit: int) -> list[float]:
@@ -288,16 +304,20 @@ class Store(Protocol):
     async def truncate_views(self, run_id: str, last_seq: int) -> None:
         """Discard the views of a run whose log was truncated to `last_seq`, if they are past it.
 
-        A pin stays, and so do fleet events, which may have been sent. Those of later events of the log are stored.
+        Pins and dismissals stay, and so do fleet events, which may have been sent. Those of later events of the log are
+        stored.
         """
         ...
 
     async def discard_views(self, run_id: str) -> None:
-        """Discard the views of a run, to make them from its log again. Pin and fleet events stay."""
+        """Discard the views of a run, to make them from its log again. Pin, dismissal and fleet events stay."""
         ...
 
     async def clear_views(self) -> None:
-        """Delete every view and the feed position, for a rebuild. Pins, channels, tombstones and fleet events stay."""
+        """Delete every view and the feed position, for a rebuild.
+
+        Pins, dismissals, channels, tombstones and fleet events stay.
+        """
         ...
 
     async def feed_position(self) -> int:

@@ -29,6 +29,7 @@ from shopfloor.server import (
     runs,
     stats,
     streams,
+    waiting,
 )
 from shopfloor.server.auth import AuthMiddleware, LoginLimiter
 from shopfloor.server.body_limit import BodyLimitMiddleware
@@ -42,6 +43,7 @@ from shopfloor.server.services import Services
 
 _MODULES = (
     runs,
+    waiting,
     stats,
     logs,
     artifact_downloads,

@@ -9,8 +9,8 @@ from shopfloor.ports import ApprovalRule
 from shopfloor.server.audit import audit
 from shopfloor.server.openapi import Operations
 from shopfloor.server.parameters import ApprovalParams, NoParams
+from shopfloor.server.response_models import ApprovalList
 from shopfloor.server.responses import describe_json, get_services, json_response, require_run_service
-from shopfloor.server.run_trail import ApprovalList
 
 operations = Operations()
 

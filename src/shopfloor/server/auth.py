@@ -9,22 +9,30 @@ import math
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import Final
 from urllib.parse import urlsplit
 
+import anyio
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from shopfloor.errors import AccessError, Forbidden, TooManyLogins, Unauthorized
+from shopfloor.errors import AccessError, Forbidden, StorageError, TooManyLogins, Unauthorized
 from shopfloor.ports import Audit, Role
 from shopfloor.server.access import AccessControl, Caller
 from shopfloor.server.audit import audit_scope, client_address, set_caller
 from shopfloor.server.connections import peer_name
 from shopfloor.server.error_handlers import response_for_error
 from shopfloor.server.html_pages import STYLESHEET_PATH
-from shopfloor.server.limits import FAILED_LOGIN_SECONDS, FAILED_LOGINS, LOGIN_ADDRESSES, SESSION_SECONDS
+from shopfloor.server.limits import (
+    FAILED_LOGIN_SECONDS,
+    FAILED_LOGINS,
+    LOGIN_ADDRESSES,
+    REVOCATION_CHECK_SECONDS,
+    SESSION_SECONDS,
+)
 
 
 class LoginLimiter:
@@ -73,7 +81,7 @@ RPC_PATH: Final = "/rpc"
 MCP_PATH: Final = "/mcp"
 TRPC_PATH: Final = "/trpc"
 """The WebSocket of fleet events."""
-_AUTHENTICATOR, _REFUSAL = "authenticator", "refusal"
+_AUTHENTICATOR, _REFUSAL, _IS_KNOWN = "authenticator", "refusal", "is_known"
 _PUBLIC_PATHS: Final = frozenset({LOGIN_PATH, STYLESHEET_PATH})
 """Paths that need no token: the login, and the style sheet of its page."""
 _READER_PATHS: Final = frozenset({LOGOUT_PATH, RPC_PATH, MCP_PATH})
@@ -164,7 +172,7 @@ class AuthMiddleware:
         if scope["path"] in _PUBLIC_PATHS:
             return None
         caller, secret = await self._caller(scope, headers)
-        set_caller(scope, caller)
+        self._set_caller(scope, caller, secret)
         require_role(caller.role, is_read=scope.get("method", "GET") in _READ_METHODS or scope["path"] in _READER_PATHS)
         return secret if caller.expires_soon and await self._access.renew_session(secret) else None
 
@@ -180,9 +188,9 @@ class AuthMiddleware:
         state[_AUTHENTICATOR] = partial(self._authenticate_socket, scope)
         if "authorization" in headers or read_session_cookie(headers, self._access.cookie):
             try:
-                caller, _ = await self._caller(scope, headers)
+                caller, secret = await self._caller(scope, headers)
                 require_role(caller.role, is_read=True)
-                set_caller(scope, caller)
+                self._set_caller(scope, caller, secret)
             except AccessError as error:
                 state[_REFUSAL] = error
 
@@ -192,7 +200,16 @@ class AuthMiddleware:
             await self._record_refusal(scope, "token")
             raise Unauthorized("this token is not known here", hint=_UNKNOWN_HINT)
         require_role(caller.role, is_read=True)
+        self._set_caller(scope, caller, token)
+
+    def _set_caller(self, scope: Scope, caller: Caller, secret: str) -> None:
         set_caller(scope, caller)
+        scope["state"][_IS_KNOWN] = partial(self._is_known, caller, secret)
+
+    async def _is_known(self, caller: Caller, secret: str) -> bool:
+        access = self._access
+        authenticate = access.authenticate_token if caller.kind == "token" else access.authenticate_session
+        return await authenticate(secret) is not None
 
     async def _record_refusal(self, scope: Scope, detail: str) -> None:
         if self._refusals.record_failure(client_address(scope)):
@@ -247,6 +264,16 @@ def get_authenticator(scope: Scope) -> Callable[[str], Awaitable[None]]:
 def get_refusal(scope: Scope) -> AccessError | None:
     """Return why the token or session in a request for a WebSocket is refused, if it is."""
     return scope["state"].get(_REFUSAL)
+
+
+async def wait_until_revoked(scope: Scope) -> None:
+    """Return when the token or session of a request is not valid any more. Streams outlive the check of a request."""
+    while True:
+        await anyio.sleep(REVOCATION_CHECK_SECONDS)
+        is_known = scope.get("state", {}).get(_IS_KNOWN)
+        with suppress(StorageError):
+            if is_known is not None and not await is_known():
+                return
 
 
 def require_role(role: Role, *, is_read: bool) -> None:

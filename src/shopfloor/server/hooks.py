@@ -43,7 +43,7 @@ async def add_hook(request: Request, _: NoParams) -> Response:
     hooks = _hooks(request)
     body = await decode_body(request, _add_decoder)
     _check_url(body.url)
-    if len(await hooks.all()) >= HOOKS_MAX:
+    if sum(status.hook.origin == "api" for status in await hooks.all()) >= HOOKS_MAX:
         raise ConflictError(f"there are already {HOOKS_MAX} hooks", hint="remove one first")
     hook = Hook(
         id=secrets.token_hex(_ID_BYTES),
@@ -54,7 +54,8 @@ async def add_hook(request: Request, _: NoParams) -> Response:
         kinds=tuple(kind for kind in NOTIFICATION_KINDS if kind in body.kinds) or NOTIFICATION_KINDS,
     )
     await hooks.add(hook)
-    await audit(request, "hook.added", detail=f"{hook.id} {body.url}")
+    # The path and the query of such an address are often a secret.
+    await audit(request, "hook.added", detail=f"{hook.id} {urlsplit(body.url).netloc}")
     return json_response(AddedHook(id=hook.id, secret=SECRET_PREFIX + hook.secret))
 
 

@@ -36,7 +36,7 @@ LOG_SETTLE_SECONDS: Final = 0.5
 RUN_PREFIX_MATCHES: Final = 100
 """Runs that are searched for the first characters of a run id in an address."""
 WAITING_RUNS_MAX: Final = 500
-"""Waiting runs whose requests `GET /api/waiting` lists; the newest ones."""
+"""Runs of each kind that `GET /api/waiting` lists: waiting, failed and interrupted; the newest ones."""
 PENDING_CALLS_RUNS_MAX: Final = 100
 """Open sub-runs of a run whose pending calls are listed."""
 
@@ -169,5 +169,7 @@ FAILED_LOGIN_SECONDS: Final = 60.0
 """How long a failed login counts."""
 LOGIN_ADDRESSES: Final = 10_000
 """Addresses whose failed logins are remembered."""
+REVOCATION_CHECK_SECONDS: Final = 5.0
+"""How often the token or session of an open stream is checked."""
 TOKEN_CHARS: Final = 16
 """The shortest token that is accepted."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import suppress
 from typing import Any, cast
 
@@ -27,6 +27,7 @@ from shopfloor.server.sse import closing
 from shopfloor.views import (
     EXPORT_POLICY,
     EXPORT_WRITERS,
+    ExportItem,
     ExportItems,
     ExportWriter,
     LogHit,
@@ -110,18 +111,18 @@ async def _export(logs: LogReader, row: RunRow, writer: ExportWriter) -> AsyncGe
     async with closing(logs.batches(row.id)) as batches:
         async for batch in batches:
             # In a thread: decoding many megabytes would block the event loop.
-            part = await anyio.to_thread.run_sync(_write_items, items, batch, writer)
+            part = await anyio.to_thread.run_sync(lambda batch=batch: _write(writer, items.feed(_decodable(batch))))
             left -= len(part)
             if left < 0:
                 yield writer.tail(f"The run is longer: this document ends after {EXPORT_BYTES:,} bytes.").encode()
                 return
             yield part
-    yield "".join(writer.item(item) for item in items.finish()).encode()
+    yield await anyio.to_thread.run_sync(lambda: _write(writer, items.finish()))
     yield writer.tail("" if row.is_ended else f"The run was {row.status} when this was exported.").encode()
 
 
-def _write_items(items: ExportItems, entries: list[Entry], writer: ExportWriter) -> bytes:
-    return "".join(writer.item(item) for item in items.feed(_decodable(entries))).encode()
+def _write(writer: ExportWriter, items: Iterable[ExportItem]) -> bytes:
+    return "".join([writer.item(item) for item in items]).encode()
 
 
 def _decodable(entries: list[Entry]) -> Iterator[Event]:
@@ -173,14 +174,15 @@ async def run_spans(request: Request, params: RunParams) -> Response:
 
     In a run with very many of them, neighbors are merged into one span.
     """
+    spans = get_span_cache(request)
     try:
-        state = await get_span_cache(request).state(params.run_id)
+        state = await spans.state(params.run_id)
     except RunNotFound:
         run = await get_services(request).store.get_run(params.run_id)
-        if run is None or run.row.status != "queued":
+        if run is None:
             raise
-        # A queued run has no log and therefore no spans yet.
-        state = Spans()
+        # A queued run has no log yet. Another run may have started since its log was looked for.
+        state = Spans() if run.row.status == "queued" else await spans.state(params.run_id)
     figures = state.figures
     return json_response(
         SpanList(

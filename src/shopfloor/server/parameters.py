@@ -93,7 +93,7 @@ class HookParams(Struct, frozen=True, kw_only=True):
 class ApprovalParams(Struct, frozen=True, kw_only=True):
     """A rule of approvals, by its id or the beginning of it in the path."""
 
-    rule_id: Annotated[str, Meta(pattern=r"^[0-9a-f]{1,16}$", description="The rule.")]
+    rule_id: Annotated[_ShortText, Meta(description="The rule.")]
 
 
 class ProviderParams(Struct, frozen=True, kw_only=True):

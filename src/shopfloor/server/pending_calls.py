@@ -46,10 +46,11 @@ async def _open_sub_runs(store: Store, run: RunItem) -> list[RunItem]:
 async def find_own_pending_calls(logs: LogReader, run: RunItem) -> list[Awaited]:
     """Return the calls that the run itself waits for, oldest first.
 
-    The row has the ids of the calls, the log their inputs. The log is read from its end, since a waiting run writes
-    little after its calls.
+    They may be pending in one branch while another works. The row has the ids of the calls, the log their inputs. The
+    log is read from its end, since most runs write little after their pending calls.
     """
-    pending_ids = set(run.row.awaits) if run.row.status == "waiting" else set[str]()
+    # A run whose first line is damaged (attempt 0) cannot be answered.
+    pending_ids = set(run.row.awaits) if run.row.attempt else set[str]()
     found: list[Awaited] = []
     before = MAX_SAFE_INTEGER
     while pending_ids:

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from shopfloor.limits import QUEUE_GROUP_RUNS, QUEUE_WAITS, QUEUE_WAITS_SECONDS
 from shopfloor.log import format_timestamp
-from shopfloor.ports import Queue, QueuedRun, QueueReason, RunItem, queue_reason
+from shopfloor.ports import Queue, QueuedRun, QueueReason, RunItem, interruption_reason, queue_reason
 from shopfloor.server.fleet_models import QueuedItem, QueueGroupItem, QueueOverview
 from shopfloor.server.openapi import Operations
 from shopfloor.server.parameters import NoParams
@@ -29,13 +29,19 @@ async def build_worker_items(services: Services, runs: Sequence[RunItem]) -> lis
 
 
 async def find_queue_reasons(services: Services, runs: Sequence[RunItem]) -> dict[str, str]:
-    """Return why the queued ones of these runs have not started, by run id."""
+    """Return why no host executes those of these runs that are queued or interrupted, by run id."""
     queued = [run.row for run in runs if run.row.status == "queued"]
-    if not queued or services.queue is None:
+    # Checking for a host costs a system call, and only requirements keep hosts from resuming a run.
+    started = [run.row for run in runs if run.row.status == "running" and run.row.requires is not None]
+    if services.queue is None or not (queued or started):
         return {}
     offers, claims = services.offers(), await _find_claims(services.queue, {row.id for row in queued})
     claimed = {run.run_id: reason for run, reason in claims}
     reasons = {row.id: claimed.get(row.id) or queue_reason(row.requires, offers) for row in queued}
+    for row in started:
+        reason = interruption_reason(row.requires, offers)
+        if reason is not None and not await services.logs.has_active_host(row.id, row.host):
+            reasons[row.id] = reason
     return {run_id: reason.message for run_id, reason in reasons.items()}
 
 

@@ -102,7 +102,7 @@ class AddHook(_Body, frozen=True, kw_only=True):
     ] = []
 
 
-class CancelOrder(_Body, frozen=True, kw_only=True):
+class CancelRequest(_Body, frozen=True, kw_only=True):
     """A request to cancel a run."""
 
     reason: Annotated[run_fields.ShortText | None, Meta(description="The reason to record in the run's outcome.")] = (
@@ -110,7 +110,7 @@ class CancelOrder(_Body, frozen=True, kw_only=True):
     )
 
 
-class AnswerOrder(_Body, frozen=True, kw_only=True):
+class AnswerRequest(_Body, frozen=True, kw_only=True):
     """The answer to a call that a run waits for."""
 
     call_id: Annotated[run_fields.ShortText, Meta(description="The `call_id` from the run's `awaits`.")]
@@ -131,16 +131,20 @@ class AnswerOrder(_Body, frozen=True, kw_only=True):
         return CallResult(call_id=self.call_id, result=None if self.answer is UNSET else self.answer, error=self.error)
 
 
-class RerunOrder(_Body, frozen=True, kw_only=True):
+class RerunRequest(_Body, frozen=True, kw_only=True):
     """A request to run a worker again."""
 
-    input: Annotated[dict[str, Any] | None, Meta(description="The inputs to change; the others stay as they were.")] = (
-        None
-    )
+    input: Annotated[
+        dict[str, Any] | None,
+        Meta(
+            description="The inputs to change; the others stay as they were. With null, an input is left out, and its"
+            " default applies."
+        ),
+    ] = None
     idempotency_key: run_fields.IdempotencyKey = None
 
 
-class ReplyOrder(_Body, frozen=True, kw_only=True):
+class ReplyRequest(_Body, frozen=True, kw_only=True):
     """A request to continue the session of an agent."""
 
     text: Annotated[
@@ -149,7 +153,7 @@ class ReplyOrder(_Body, frozen=True, kw_only=True):
     idempotency_key: run_fields.IdempotencyKey = None
 
 
-class ForkOrder(_Body, frozen=True, kw_only=True):
+class ForkRequest(_Body, frozen=True, kw_only=True):
     """A request for a run that starts with a part of another run."""
 
     at: Annotated[int, Meta(ge=1, le=MAX_SAFE_INTEGER, description="The `seq` of the last event to start with.")]
@@ -171,11 +175,11 @@ REQUEST_MODELS = (
     ContinueExecution,
     RunRequest,
     PinRequest,
-    CancelOrder,
-    AnswerOrder,
-    RerunOrder,
-    ReplyOrder,
-    ForkOrder,
+    CancelRequest,
+    AnswerRequest,
+    RerunRequest,
+    ReplyRequest,
+    ForkRequest,
     DrainOrder,
     DisableRequest,
     AddHook,

@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from shopfloor.limits import CONTINUED_RUNS
 from shopfloor.ports import (
+    ApprovalRule,
     LogReader,
     PluginInfo,
     RunItem,
@@ -94,6 +95,13 @@ class RunClient(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     session_id: Annotated[str | None, Meta(description="The program's own id of its session or conversation.")] = None
 
 
+class RunActivity(msgspec.Struct, frozen=True):
+    """A call or step that a run is executing."""
+
+    name: Annotated[str, Meta(description="The tool, the step, or the worker that the run called.")]
+    preview: Annotated[str, Meta(description="The most descriptive part of its input, on one line; may be empty.")]
+
+
 class _Worker(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     task: str
@@ -155,6 +163,10 @@ class _Worker(msgspec.Struct, frozen=True, kw_only=True):
             "those that its definition has. Null if unknown."
         ),
     ]
+    activity: Annotated[
+        RunActivity | None,
+        Meta(description="While the run is running: its newest tool call or step. Null otherwise, or if unknown."),
+    ]
     search_stopped_at: Annotated[
         int | None,
         Meta(
@@ -167,7 +179,9 @@ class _Worker(msgspec.Struct, frozen=True, kw_only=True):
 class WorkerItem(_Worker, frozen=True, kw_only=True):
     """A run in a list."""
 
-    queue_reason: Annotated[str | None, Meta(description="While the run is queued: why it has not started.")]
+    queue_reason: Annotated[
+        str | None, Meta(description="While the run is queued or interrupted: why no host executes it, if known.")
+    ]
     snippet: Annotated[
         str | None, Meta(description="Text around the words that were searched, with each between U+E000 and U+E001.")
     ]
@@ -201,7 +215,9 @@ class ArtifactList(msgspec.Struct, frozen=True):
 class WorkerDetail(_Worker, frozen=True, kw_only=True):
     """A run with its result, transcript and pending calls."""
 
-    queue_reason: Annotated[str | None, Meta(description="While the run is queued: why it has not started.")]
+    queue_reason: Annotated[
+        str | None, Meta(description="While the run is queued or interrupted: why no host executes it, if known.")
+    ]
     result: str | None
     transcript: Annotated[
         list[ArchiveEntry] | None, Meta(description="Null until the run has ended, and if no transcript is stored.")
@@ -325,6 +341,12 @@ class ChannelList(msgspec.Struct, frozen=True):
     """All channels."""
 
     channels: list[ChannelItem]
+
+
+class ApprovalList(msgspec.Struct, frozen=True):
+    """The calls that workers may make without asking, each with the run in which a person approved it."""
+
+    approvals: list[ApprovalRule]
 
 
 class RunAnswer(msgspec.Struct, frozen=True):
@@ -462,5 +484,8 @@ async def _shared_fields(run: RunItem, logs: LogReader) -> dict[str, Any]:
         "interruptions": row.interruptions,
         "priority": row.priority,
         "progress": row.progress.fraction,
+        "activity": RunActivity(row.activity.name, row.activity.preview)
+        if row.status == "running" and row.activity.name
+        else None,
         "search_stopped_at": run.search_stopped_at,
     }

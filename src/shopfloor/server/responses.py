@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from shopfloor.errors import Forbidden
 from shopfloor.ports import ApprovalRule, RunService
-from shopfloor.server import fleet_models, hook_models, host_models, response_models, run_trail, waiting_models
+from shopfloor.server import fleet_models, hook_models, host_models, response_models, waiting_models
 from shopfloor.server.services import Services
 from shopfloor.views import Stats
 
@@ -29,7 +29,7 @@ RESPONSE_MODELS = (
     fleet_models.QueueOverview,
     response_models.FoundEvents,
     response_models.SpanList,
-    run_trail.ApprovalList,
+    response_models.ApprovalList,
     ApprovalRule,
     response_models.ChannelList,
     response_models.Deleted,

@@ -14,12 +14,12 @@ from shopfloor.server.openapi import Operations
 from shopfloor.server.parameters import DeleteParams, NoParams, RunParams
 from shopfloor.server.queue import build_worker_items
 from shopfloor.server.request_models import (
-    AnswerOrder,
-    CancelOrder,
-    ForkOrder,
+    AnswerRequest,
+    CancelRequest,
+    ForkRequest,
     PinRequest,
-    ReplyOrder,
-    RerunOrder,
+    ReplyRequest,
+    RerunRequest,
     decode_body,
 )
 from shopfloor.server.response_models import (
@@ -38,11 +38,11 @@ from shopfloor.server.responses import describe_json, get_services, json_respons
 from shopfloor.server.runs import get_owned_run
 
 _run_decoder = json_decoder(RunRequest)
-_cancel_decoder = json_decoder(CancelOrder)
-_answer_decoder = json_decoder(AnswerOrder)
-_rerun_decoder = json_decoder(RerunOrder)
-_reply_decoder = json_decoder(ReplyOrder)
-_fork_decoder = json_decoder(ForkOrder)
+_cancel_decoder = json_decoder(CancelRequest)
+_answer_decoder = json_decoder(AnswerRequest)
+_rerun_decoder = json_decoder(RerunRequest)
+_reply_decoder = json_decoder(ReplyRequest)
+_fork_decoder = json_decoder(ForkRequest)
 
 operations = Operations()
 
@@ -62,13 +62,13 @@ async def make_run(request: Request, _: NoParams) -> Response:
     "/api/runs/{run_id}/cancel",
     describe_json(CancelAnswer, "The request to cancel is stored; the run ends soon after."),
     RunParams,
-    body=CancelOrder,
+    body=CancelRequest,
     body_required=False,
 )
 async def cancel_run(request: Request, params: RunParams) -> Response:
     """Cancel a run. Its record stays."""
     run_service = require_run_service(request)
-    body = await decode_body(request, _cancel_decoder) if await request.body() else CancelOrder()
+    body = await decode_body(request, _cancel_decoder) if await request.body() else CancelRequest()
     await run_service.cancel(params.run_id, reason=body.reason or "cancelled by request")
     await audit(request, "run.cancelled", run_id=params.run_id, detail=body.reason)
     run = await get_owned_run(get_services(request).store, params.run_id)
@@ -80,7 +80,7 @@ async def cancel_run(request: Request, params: RunParams) -> Response:
     "/api/runs/{run_id}/answer",
     describe_json(RunAnswer, "The answer is stored; the run continues soon after."),
     RunParams,
-    body=AnswerOrder,
+    body=AnswerRequest,
 )
 async def answer_run(request: Request, params: RunParams) -> Response:
     """Answer a call that a run waits for. The first answer counts."""
@@ -111,13 +111,13 @@ async def resume_run(request: Request, params: RunParams) -> Response:
     "/api/runs/{run_id}/rerun",
     describe_json(RunAnswer, "The new run is stored and queued."),
     RunParams,
-    body=RerunOrder,
+    body=RerunRequest,
     body_required=False,
 )
 async def rerun_run(request: Request, params: RunParams) -> Response:
     """Run the worker of a run again, with the same input or with some of it changed."""
     run_service = require_run_service(request)
-    body = await decode_body(request, _rerun_decoder) if await request.body() else RerunOrder()
+    body = await decode_body(request, _rerun_decoder) if await request.body() else RerunRequest()
     run_id = await run_service.rerun(params.run_id, body.input, idempotency_key=body.idempotency_key)
     await audit(request, "run.rerun", run_id=run_id, detail=params.run_id)
     return json_response(RunAnswer(run_id))
@@ -128,7 +128,7 @@ async def rerun_run(request: Request, params: RunParams) -> Response:
     "/api/runs/{run_id}/reply",
     describe_json(RunAnswer, "The new run is stored and queued."),
     RunParams,
-    body=ReplyOrder,
+    body=ReplyRequest,
 )
 async def reply_to_run(request: Request, params: RunParams) -> Response:
     """Continue the session of an agent that has ended: a new run resumes the session with this prompt."""
@@ -144,7 +144,7 @@ async def reply_to_run(request: Request, params: RunParams) -> Response:
     "/api/runs/{run_id}/fork",
     describe_json(RunAnswer, "The new run is stored and queued."),
     RunParams,
-    body=ForkOrder,
+    body=ForkRequest,
 )
 async def fork_run(request: Request, params: RunParams) -> Response:
     """Start a run with the steps and messages of another run up to an event, and continue from there."""

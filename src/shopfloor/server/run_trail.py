@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from shopfloor.limits import CONTINUED_RUNS
 from shopfloor.log import BasedOn
-from shopfloor.ports import ApprovalRule, RunFilter, Store
+from shopfloor.ports import RunFilter, Store
 
 
 class EarlierRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,12 +25,6 @@ class LaterRun(msgspec.Struct, frozen=True, kw_only=True):
 
     run_id: str
     kind: Literal["rerun", "reply", "fork"]
-
-
-class ApprovalList(msgspec.Struct, frozen=True):
-    """The calls that workers may make without asking, each with the run in which a person approved it."""
-
-    approvals: list[ApprovalRule]
 
 
 def to_earlier_run(based_on: BasedOn | None) -> EarlierRun | None:

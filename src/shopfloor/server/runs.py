@@ -10,11 +10,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from shopfloor.errors import InvalidParameter, RunNotFound
-from shopfloor.ports import RunFilter, RunItem, RunPage, Store
+from shopfloor.ports import RunItem, RunPage, Store
 from shopfloor.server.artifacts import find_artifacts
-from shopfloor.server.limits import INTERRUPTED_PAGES, LIST_MAX, TRANSCRIPT_BYTES, WAITING_RUNS_MAX
+from shopfloor.server.limits import INTERRUPTED_PAGES, LIST_MAX, TRANSCRIPT_BYTES
 from shopfloor.server.openapi import Operations
-from shopfloor.server.parameters import CountParams, DetailParams, ListParams, NoParams, TimelineParams
+from shopfloor.server.parameters import CountParams, DetailParams, ListParams, TimelineParams
 from shopfloor.server.pending_calls import find_pending_calls
 from shopfloor.server.queue import build_worker_items, find_queue_reasons
 from shopfloor.server.response_models import (
@@ -30,7 +30,6 @@ from shopfloor.server.response_models import (
 from shopfloor.server.responses import describe_json, get_services, json_response
 from shopfloor.server.run_trail import find_later_runs
 from shopfloor.server.services import Services
-from shopfloor.server.waiting_models import WaitingList, build_waiting_items
 from shopfloor.views import INTERRUPTED
 
 _GZIP = 16 + zlib.MAX_WBITS
@@ -80,15 +79,6 @@ async def count_workers(request: Request, params: CountParams) -> Response:
     counts = await get_services(request).store.count_by_status(wanted)
     by_status = {to_wire_status(status): count for status, count in counts.items()}
     return json_response(WorkerCounts(all=sum(counts.values()), **by_status))
-
-
-@operations("GET", "/api/waiting", describe_json(WaitingList, "The longest wait first."))
-async def list_waiting(request: Request, _: NoParams) -> Response:
-    """List the questions, approvals and tool calls that wait for a person or a client, without those answered."""
-    waiting = RunFilter(statuses=("waiting",))
-    page = await get_services(request).store.list_runs(waiting, limit=WAITING_RUNS_MAX)
-    items = [item for run in page.items for item in build_waiting_items(run)]
-    return json_response(WaitingList(sorted(items, key=lambda item: item.since), len(items)))
 
 
 @operations("GET", "/api/agents/workers/detail", describe_json(WorkerDetail, "The run."), DetailParams)

@@ -11,6 +11,8 @@ import anyio
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from shopfloor.server.auth import wait_until_revoked
+
 HEADERS = {
     "Content-Type": "text/event-stream",
     "Cache-Control": "no-cache, no-transform",
@@ -57,6 +59,7 @@ async def closing(iterator: AsyncIterator[T]) -> AsyncGenerator[AsyncIterator[T]
 class EventStream(Response):
     """Sends the frames of its sources until all sources end, the client disconnects or the server stops.
 
+    The stream also ends when the token or session of the client is revoked.
     A source waits until its frames are sent, so a slow client delays its own sources only. `context` is entered while
     the stream lasts, and exited however the stream ends.
     """
@@ -81,14 +84,15 @@ class EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with self._context:
-            await self._stream(receive, send)
+            await self._stream(scope, receive, send)
 
-    async def _stream(self, receive: Receive, send: Send) -> None:
+    async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         self._sent_at = time.monotonic()
         async with anyio.create_task_group() as watchers:
             watchers.start_soon(self._cancel_on_disconnect, receive, watchers.cancel_scope)
             watchers.start_soon(self._cancel_on_shutdown, watchers.cancel_scope)
+            watchers.start_soon(self._cancel_on_revocation, scope, watchers.cancel_scope)
             watchers.start_soon(self._send_heartbeats, send)
             async with anyio.create_task_group() as senders:
                 for source in self._sources:
@@ -123,3 +127,7 @@ class EventStream(Response):
     async def _cancel_on_shutdown(self, scope: anyio.CancelScope) -> None:
         await self._shutdown_event.wait()
         scope.cancel()
+
+    async def _cancel_on_revocation(self, scope: Scope, cancel_scope: anyio.CancelScope) -> None:
+        await wait_until_revoked(scope)
+        cancel_scope.cancel()

@@ -17,6 +17,7 @@ from shopfloor.server.openapi import Operations
 from shopfloor.server.parameters import StatsParams, to_utc
 from shopfloor.server.response_models import statuses_for_filter, to_wire_status
 from shopfloor.server.responses import describe_json, get_services, json_response
+from shopfloor.server.waiting import needs_person_after
 from shopfloor.views import QUARTER_SECONDS, RankedRun, Stats, StatsRange, build_stats
 
 _OFFSET = re.compile(r"([+-])(\d{2}):?(\d{2})")
@@ -31,11 +32,12 @@ operations = Operations()
 async def get_stats(request: Request, params: StatsParams) -> Response:
     """Return statistics of runs: what happened on each day of a range, and what happens now.
 
-    Spending belongs to the day, the model and the provider that spent it, and each run counts its own. A run is counted
-    on the day it started, a failure on the day the run ended. The sums are kept for all runs, for `worker` and for
+    Spending belongs to the day, the model and the provider that spent it, and each run counts its own. An agent's
+    session counts on the day it ended, for the model of its newest message. A run is counted on the day it started, a
+    failure on the day the run ended. The sums are kept for all runs, for `worker` and for
     `roots`; with any other filter they are computed from the runs that match, which must be at most 20,000.
     """
-    zone = parse_zone(params.tz)
+    zone, zone_name = _parse_zone(params.tz)
     today = datetime.now(zone).date()
     first, last = _range(params, zone, today)
     try:
@@ -44,15 +46,14 @@ async def get_stats(request: Request, params: StatsParams) -> Response:
         days_of_store = StatsDays(
             tuple(at // QUARTER_SECONDS for at in starts),
             (_start_of(today, zone) // QUARTER_SECONDS, _start_of(today + _DAY, zone) // QUARTER_SECONDS),
+            needs_person_after=needs_person_after(),
         )
     except (OverflowError, ValueError) as error:
         raise InvalidParameter(f"since, until: {first} to {last} is not a range of days") from error
     wanted = params.run_filter(statuses=statuses_for_filter(params.status), since=None, until=None)
     stored = await get_services(request).store.stats(wanted, days_of_store)
     stored = replace(stored, costliest=_with_wire_status(stored.costliest), slowest=_with_wire_status(stored.slowest))
-    stats_range = StatsRange(
-        format_timestamp(starts[0] * 1000), format_timestamp(starts[-1] * 1000), params.tz.strip() or "UTC"
-    )
+    stats_range = StatsRange(format_timestamp(starts[0] * 1000), format_timestamp(starts[-1] * 1000), zone_name)
     return json_response(build_stats(stored, stats_range, [day.isoformat() for day in days]))
 
 
@@ -84,21 +85,21 @@ def _start_of(day: date, zone: tzinfo) -> int:
     return int(datetime(day.year, day.month, day.day, tzinfo=zone).timestamp())
 
 
-def parse_zone(text: str) -> tzinfo:
-    """Return the time zone of a name or an offset. Raises `InvalidParameter`."""
+def _parse_zone(text: str) -> tuple[tzinfo, str]:
+    """Return the time zone of a name or an offset, and its name. Raises `InvalidParameter`."""
     # In a query, a plus sign that is not encoded is a space.
     name = f"+{text[1:]}" if text[:1] == " " else text
     if name in ("", "UTC", "Z"):
-        return UTC
+        return UTC, "UTC"
     if found := _OFFSET.fullmatch(name):
         offset = timedelta(hours=int(found[2]), minutes=int(found[3]))
         if offset <= _LARGEST_OFFSET and int(found[3]) % 15 == 0:
-            return timezone(-offset if found[1] == "-" else offset)
+            return timezone(-offset if found[1] == "-" else offset), "".join((found[1], found[2], ":", found[3]))
         raise InvalidParameter(f"tz: {name} is the offset of no time zone", hint=_TZ_HINT)
     from zoneinfo import ZoneInfo
 
     try:
-        return ZoneInfo(name)
+        return ZoneInfo(name), name
     except (OSError, ValueError, KeyError) as error:
         raise InvalidParameter(f"tz: unknown time zone {name!r}", hint=_TZ_HINT) from error
 

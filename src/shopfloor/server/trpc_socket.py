@@ -15,7 +15,7 @@ from uvicorn.protocols.utils import ClientDisconnected
 
 from shopfloor.errors import AccessError, RequestTimeout
 from shopfloor.server.audit import get_caller
-from shopfloor.server.auth import TRPC_PATH, get_authenticator, get_refusal
+from shopfloor.server.auth import TRPC_PATH, get_authenticator, get_refusal, wait_until_revoked
 from shopfloor.server.error_handlers import to_public_error
 from shopfloor.server.fleet_feed import FeedItem, FleetFeed
 from shopfloor.server.limits import WEBSOCKET_AUTH_SECONDS
@@ -50,9 +50,17 @@ async def handle_trpc(socket: WebSocket) -> None:
         return
     await socket.accept()
     async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_close_when_revoked, socket, tasks.cancel_scope)
         with suppress(*_DISCONNECTED):
             await _TrpcSocket(socket, feed, tasks).run()
         tasks.cancel_scope.cancel()
+
+
+async def _close_when_revoked(socket: WebSocket, scope: anyio.CancelScope) -> None:
+    await wait_until_revoked(socket.scope)
+    with suppress(*_DISCONNECTED):
+        await socket.close(POLICY_VIOLATION, "this token or session was revoked")
+    scope.cancel()
 
 
 class _TrpcSocket:
@@ -120,7 +128,9 @@ class _TrpcSocket:
                 self._scopes[action.id] = scope = anyio.CancelScope()
                 self._tasks.start_soon(self._run_subscription, action, scope)
             case Stop(request_id):
-                self._scopes[request_id].cancel()
+                # An earlier request of the same message may have stopped the subscription.
+                if scope := self._scopes.get(request_id):
+                    scope.cancel()
             case Close(code, reason):
                 await self._socket.close(code, reason)
                 return False
@@ -165,7 +175,7 @@ class _TrpcSocket:
                     is_started = True
                 if batch:
                     # Most clients use the same ids, so that a frame is made once for all of them.
-                    await self._connection.send_frames([item.encoded(request.id, encode) for item in batch])
+                    await self._connection.send_frames([item.encoded(("trpc", request.id), encode) for item in batch])
 
 
 ROUTE: Final = WebSocketRoute(TRPC_PATH, handle_trpc)

@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING
 
 from shopfloor.lazy import lazy_getattr as _lazy_getattr
-from shopfloor.views.agent_events import FleetEventState, fleet_event_step
+from shopfloor.views.activity import Activity
+from shopfloor.views.agent_events import FleetEventState, copied_event_step, fleet_event_step
 from shopfloor.views.archive import Archive, ArchiveEntry, TextItem, ToolCallItem, ToolResultItem, archive
 from shopfloor.views.fleet_event_types import (
     EVENT_STREAMS,
@@ -50,6 +51,7 @@ from shopfloor.views.row import (
     provider_of_type,
     queued_row,
     row_fold,
+    title_of_task,
 )
 from shopfloor.views.run_stats import (
     ENDED,
@@ -147,6 +149,7 @@ from shopfloor.views.wait_state import (
     APPROVAL,
     APPROVAL_OPTIONS,
     DEFINITION_CHANGED,
+    ENGINE_CALLS,
     RATE_LIMIT,
     PersonRequest,
     WaitState,
@@ -159,7 +162,14 @@ from shopfloor.views.wait_state import (
 )
 
 if TYPE_CHECKING:
-    from shopfloor.views.export import EXPORT_POLICY, EXPORT_WRITERS, ExportFormat, ExportItems, ExportWriter
+    from shopfloor.views.export import (
+        EXPORT_POLICY,
+        EXPORT_WRITERS,
+        ExportFormat,
+        ExportItem,
+        ExportItems,
+        ExportWriter,
+    )
 
 __all__ = [
     "APPROVAL",
@@ -168,6 +178,7 @@ __all__ = [
     "DEFINITION_CHANGED",
     "DONE",
     "ENDED",
+    "ENGINE_CALLS",
     "EVENT_STREAMS",
     "EXPORT_POLICY",
     "EXPORT_WRITERS",
@@ -192,6 +203,7 @@ __all__ = [
     "TOOL",
     "TOOL_FAILED",
     "UPDATE_SUMMARY",
+    "Activity",
     "Archive",
     "ArchiveEntry",
     "BlockEnd",
@@ -201,6 +213,7 @@ __all__ = [
     "ErrorEvent",
     "EventStream",
     "ExportFormat",
+    "ExportItem",
     "ExportItems",
     "ExportWriter",
     "FailureGroup",
@@ -277,6 +290,7 @@ __all__ = [
     "archive",
     "as_text",
     "build_stats",
+    "copied_event_step",
     "decode_event",
     "definition_wait_message",
     "describe_approval",
@@ -329,6 +343,7 @@ __all__ = [
     "stream_step",
     "strip_hit_marks",
     "timeline_fold",
+    "title_of_task",
     "to_error_event",
     "tree",
     "truncate_bytes",
@@ -340,5 +355,6 @@ __all__ = [
 
 # Loaded on first use: only a server exports runs.
 __getattr__ = _lazy_getattr(
-    __name__, {"export": ("EXPORT_POLICY", "EXPORT_WRITERS", "ExportFormat", "ExportItems", "ExportWriter")}
+    __name__,
+    {"export": ("EXPORT_POLICY", "EXPORT_WRITERS", "ExportFormat", "ExportItem", "ExportItems", "ExportWriter")},
 )

@@ -161,14 +161,14 @@ def tool_call_event(agent: AgentSession, event: Event, call: ToolCall) -> FleetE
 
 
 def tool_result_event(agent: AgentSession, event: Event, result: ToolResult, started_at: str | None) -> FleetEvent:
-    """Build `agent.tool_result`. A command that failed is no success, even if its agent reports no error."""
+    """Build `agent.tool_result`."""
     duration_ms = result.duration_ms
     if duration_ms is None and started_at is not None:
         duration_ms = ms_between(started_at, event.timestamp)
     tool: ToolResultFields = {
         "name": result.name,
         "duration": duration_ms,
-        "success": result.error is None and not result.exit_code,
+        "success": not result.is_failure,
     }
     if result.output is not None:
         tool["output"] = result.output

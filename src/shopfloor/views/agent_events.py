@@ -110,10 +110,10 @@ Step = tuple[FleetEventState, list[FleetEvent]]
 
 def fleet_event_step(state: FleetEventState, event: Event) -> Step:
     """Return the state after the next event of a run, and the fleet events that it causes."""
-    # A session that this event ends has spent what was known before the event.
     if not state.agents and not isinstance(event.payload, _OPENING):
         # Most events of most runs: there is no session that could have an event.
         return state, []
+    # A session that this event ends has spent what was known before the event.
     after, events = _events_of(state, event)
     if not isinstance(event.payload, _RUN_EVENTS):
         spending = spending_step(state.spending, event)
@@ -122,6 +122,20 @@ def fleet_event_step(state: FleetEventState, event: Event) -> Step:
     if len(events) > 1:
         events = [replace(fleet_event, n=n) if n else fleet_event for n, fleet_event in enumerate(events)]
     return after, events
+
+
+def copied_event_step(state: FleetEventState, event: Event) -> FleetEventState:
+    """Return the state after an event that a fork copied: the earlier run has its fleet events.
+
+    A conversation whose step is open continues in the fork, and is spawned there with its first event.
+    """
+    state, _ = fleet_event_step(state, event)
+    agents = {
+        key: replace(agent, spawned=False, tool_calls=0, files=0)
+        for key, agent in state.agents.items()
+        if agent.open_steps
+    }
+    return replace(state, agents=agents, files={})
 
 
 def _events_of(state: FleetEventState, event: Event) -> Step:  # noqa: PLR0911 - one case per kind of event
@@ -382,6 +396,9 @@ def _handle_turn_completed(state: FleetEventState, event: Event, step: StepCompl
     """End a step of a conversation. The conversation ends if this is its only step, or if the step failed for good."""
     step_key = step_key_of(event)
     key = state.turns[step_key]
+    spawned: list[FleetEvent] = []
+    if key in state.agents:
+        state, key, spawned = _find_session(state, event)
     agent = state.agents.get(key)
     # The state keeps the open steps in the spending; from here on, the conversation itself has what this one spent.
     spent = _step_usage(state, step_key)
@@ -391,11 +408,11 @@ def _handle_turn_completed(state: FleetEventState, event: Event, step: StepCompl
     end = end_of_turn(step)
     agent = replace(agent, spent=agent.spent + spent, open_steps=max(0, agent.open_steps - 1))
     if end.decision is not None and end.decision.action == "retry":
-        events = retried_turn_events(agent, event, end)
+        events = spawned + retried_turn_events(agent, event, end)
         return _with_session(state, key, replace(agent, error_code=None, error_note=None)), events
     if end.error is None and not agent.ends_with_step:
-        return _with_session(state, key, agent), []
-    return _without_session(state, key), end_events(agent, event, end, agent.spent)
+        return _with_session(state, key, agent), spawned
+    return _without_session(state, key), spawned + end_events(agent, event, end, agent.spent)
 
 
 def _close_loop(state: FleetEventState, event: Event) -> Step:

@@ -194,7 +194,7 @@ def termination_events(agent: AgentSession, event: Event, spent: UsageTotal, rea
 
 
 def awaited_ready_events(agent: AgentSession, event: Event) -> list[FleetEvent]:
-    """Return `agent.ready` of a session whose size of the context will not come any more."""
+    """Return the `agent.ready` that was delayed for the size of the context, now that the size will not follow."""
     return [ready_event(agent, event)] if agent.ready_at is not None and not agent.ready else []
 
 

@@ -24,10 +24,13 @@ from shopfloor.log import (
     RunStarted,
     StepCompleted,
     StepStarted,
+    StreamBlock,
     TextBlock,
     ThinkingBlock,
     ToolCall,
     ToolResult,
+    ToolResultBlock,
+    ToolUseBlock,
     UserMessage,
 )
 from shopfloor.views.partial_messages import PartialMessages
@@ -62,12 +65,17 @@ class ExportItem(msgspec.Struct, frozen=True):
 
 
 class ExportItems:
-    """The fold from events to items. Chunks of one text become one item."""
+    """The fold from events to items. Chunks of one text become one item.
+
+    Bounded: of a text, at most what its item shows is kept, and one chunk more.
+    """
 
     def __init__(self) -> None:
         self._partial = PartialMessages()
         self._key: tuple[str, str | None] | None = None
         self._parts: list[str] = []
+        self._kept_chars = 0
+        self._dropped_bytes = 0
 
     def feed(self, events: Iterable[Event]) -> Iterator[ExportItem]:
         """Yield the items that these events complete."""
@@ -102,7 +110,11 @@ class ExportItems:
             if key != self._key:
                 yield from self._end_text()
                 self._key = key
-            self._parts.append(block.text)
+            if self._kept_chars < ARCHIVE_RESULT_BYTES:
+                self._parts.append(block.text)
+                self._kept_chars += len(block.text)
+            else:
+                self._dropped_bytes += len(block.text.encode("utf-8", "replace"))
             return
         yield from self._end_text()
         match block:
@@ -112,16 +124,20 @@ class ExportItems:
                 yield _item("thinking", "", block.thinking)
             case CommandBlock():
                 yield _item("command", "", block.command)
-            case _:
+            case StreamBlock():
+                yield _item("output", "unparsed" if block.unparsed else block.tool_name or "stream", block.chunk)
+            case ToolUseBlock() | ToolResultBlock():
                 # Tool calls and results have events of their own.
                 pass
+            case _:
+                yield _item("output", block.type, _json(block.data))
 
     def _end_text(self) -> Iterator[ExportItem]:
         if self._key is not None:
             kind: ItemKind = "output" if self._key[1] in ("stdout", "stderr") else "assistant"
             title = "stderr" if self._key[1] == "stderr" else ""
-            yield _item(kind, title, "".join(self._parts))
-            self._key, self._parts = None, []
+            yield _item(kind, title, "".join(self._parts), dropped_bytes=self._dropped_bytes)
+            self._key, self._parts, self._kept_chars, self._dropped_bytes = None, [], 0, 0
 
 
 def _headline(event: Event) -> Iterator[ExportItem]:
@@ -148,8 +164,11 @@ def _headline(event: Event) -> Iterator[ExportItem]:
             pass
 
 
-def _item(kind: ItemKind, title: str, text: str = "") -> ExportItem:
-    return ExportItem(kind, _clean(title), truncate_bytes(_clean(text), ARCHIVE_RESULT_BYTES))
+def _item(kind: ItemKind, title: str, text: str = "", *, dropped_bytes: int = 0) -> ExportItem:
+    """Return an item with its text shortened. `dropped_bytes`: the size of what followed the text."""
+    text = _clean(text)
+    total_bytes = len(text.encode()) + dropped_bytes if dropped_bytes else None
+    return ExportItem(kind, _clean(title), truncate_bytes(text, ARCHIVE_RESULT_BYTES, total_bytes=total_bytes))
 
 
 def _json(value: Any) -> str:
@@ -196,11 +215,11 @@ def facts_of(row: RunRow) -> list[tuple[str, str]]:
 
 
 def _title_of(row: RunRow) -> str:
-    return " ".join(_clean(row.task).split())[:200] or row.id
+    return " ".join(_clean(row.title).split()) or row.id
 
 
 class MarkdownWriter:
-    """Writes Markdown. Prose of the run stays Markdown, without HTML, images and script links; the rest is code."""
+    """Writes Markdown. Prose of the run stays Markdown, without HTML, images and odd links; the rest is code."""
 
     def head(self, row: RunRow) -> str:
         facts = "\n".join(f"- **{name}**: {_inline_code(value)}" for name, value in facts_of(row))
@@ -218,7 +237,8 @@ class MarkdownWriter:
 
 
 _CODE = re.compile(r"^```([\w+-]*)\n(.*?)\n```$", re.MULTILINE | re.DOTALL)
-_SCRIPT_LINK = re.compile(r"\]\(\s*(javascript|data|vbscript)\s*:", re.IGNORECASE)
+_OTHER_LINK = re.compile(r"\]\((?!\s*(?:https?|mailto):)(?=\s*[^)\s/?#]{0,40}\s*:)", re.IGNORECASE)
+"""The beginning of a link that is neither relative nor of the web or of mail. Its colon may have a backslash."""
 
 
 def _markdown_prose(text: str) -> str:
@@ -235,7 +255,7 @@ def _inert(text: str) -> str:
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace("![", "!\\[")
     # A fence or a definition of a link would change the meaning of what follows.
     text = text.replace("```", "\\`\\`\\`").replace("~~~", "\\~\\~\\~").replace("]:", "]\\:")
-    return _SCRIPT_LINK.sub("]\\\\(", text)
+    return _OTHER_LINK.sub("]\\\\(", text)
 
 
 def _markdown_line(text: str) -> str:

@@ -7,15 +7,14 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from shopfloor.limits import PREVIEW_CHARS, REQUEST_TEXT_CHARS
+from shopfloor.errors import BudgetExceeded
+from shopfloor.limits import REQUEST_TEXT_CHARS
 from shopfloor.log import Event, RunCompleted, ToolCall
 from shopfloor.views.row import RunRow
-from shopfloor.views.wait_state import QUESTION
+from shopfloor.views.wait_state import APPROVAL, QUESTION
 
 NotificationKind = Literal["outcome", "question", "budget"]
 NOTIFICATION_KINDS: Final[tuple[NotificationKind, ...]] = ("outcome", "question", "budget")
-_APPROVAL: Final = "approval"
-_BUDGET_EXCEEDED: Final = "budget_exceeded"
 _SOURCE: Final = "urn:shopfloor"
 
 
@@ -44,13 +43,13 @@ def notifications_of(row: RunRow, events: Sequence[Event]) -> list[Notification]
         match event.payload:
             case RunCompleted() as ended:
                 outcome = outcome_notification(row)
-                if ended.error is not None and ended.error.code == _BUDGET_EXCEEDED:
+                if ended.error is not None and ended.error.code == BudgetExceeded.code:
                     found.append(msgspec.structs.replace(outcome, kind="budget"))
                 if row.parent_run_id is None:
                     found.append(outcome)
             case ToolCall(awaits=awaits, call_id=call_id) if awaits is not None and awaits.kind in (
                 QUESTION,
-                _APPROVAL,
+                APPROVAL,
             ):
                 # An answer that arrived with the same events leaves no request: there is nothing to ask any more.
                 if (request := row.waits.requests.get(call_id)) is not None:
@@ -64,7 +63,8 @@ def notifications_of(row: RunRow, events: Sequence[Event]) -> list[Notification]
 
 def outcome_notification(row: RunRow) -> Notification:
     """Return what to tell about the outcome of a run that has ended. The outcome is the last event of its log."""
-    error = {"code": row.error_code, "message": row.error_message} if row.error_code or row.error_message else None
+    message = None if row.error_message is None else row.error_message[:REQUEST_TEXT_CHARS]
+    error = {"code": row.error_code, "message": message} if row.error_code or message else None
     fields = {
         "status": row.status,
         "completed_at": row.completed_at,
@@ -80,7 +80,7 @@ def _notification(row: RunRow, seq: int, kind: NotificationKind, at: str, fields
         "run_id": row.id,
         "root_run_id": row.root_run_id or row.id,
         "worker": row.name,
-        "title": " ".join(row.task[:PREVIEW_CHARS].split()),
+        "title": row.title,
         "owner": row.agent_id,
         "started_at": row.started_at,
         "cost_usd": row.spending.tree.cost_usd,

@@ -81,7 +81,9 @@ def provider_observations(
 
 
 def _session_provider(state: FleetEventState, event: Event) -> str | None:
-    agent = state.agents.get(step_key_of(event))
+    """Return the provider of the session or conversation that an event belongs to."""
+    step_key = step_key_of(event)
+    agent = state.agents.get(state.turns.get(step_key, step_key))
     return agent.provider if agent is not None else None
 
 

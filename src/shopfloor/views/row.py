@@ -9,6 +9,8 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec.structs import replace
 
+from shopfloor.errors import error_class
+from shopfloor.limits import PREVIEW_CHARS
 from shopfloor.log import (
     AssistantMessage,
     BasedOn,
@@ -26,6 +28,7 @@ from shopfloor.log import (
     UserMessage,
     is_message_chunk,
 )
+from shopfloor.views.activity import NO_ACTIVITY, Activity, activity_fold
 from shopfloor.views.notes import NO_NOTES, Notes, notes_step
 from shopfloor.views.progress import NO_PROGRESS, Progress, progress_step
 from shopfloor.views.spending import Spending, spending_step
@@ -97,12 +100,18 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     """The number of runs that this run has called."""
     notes: Notes = NO_NOTES
     progress: Progress = NO_PROGRESS
+    activity: Activity = NO_ACTIVITY
     waits: WaitState = NO_WAITS
     outside: bool = False
     """True if the run waits and nothing can happen until a client or a person acts: it needs no host until then."""
     wake_at: str | None = None
     """When the first of its waits ends by itself; empty if that may be at any time."""
     last_seq: int = 0
+
+    @property
+    def title(self) -> str:
+        """The start of the task, on one line."""
+        return title_of_task(self.task)
 
     @property
     def awaits(self) -> tuple[str, ...]:
@@ -118,6 +127,15 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     def waiting_since(self) -> str | None:
         """Since when the run waits for a person, in any of its branches; None if it does not."""
         return self.waits.person_since if self.attempt and not self.is_ended else None
+
+    @property
+    def needs_person_since(self) -> str | None:
+        """When the run failed for a reason that only a person can remove; None otherwise.
+
+        The root of a tree stands for its sub-runs.
+        """
+        is_failed_root = self.status == "failed" and self.parent_run_id is None and self.error_code is not None
+        return self.completed_at if is_failed_root and error_class(self.error_code or "").needs_person else None
 
     @property
     def is_ended(self) -> bool:
@@ -173,6 +191,7 @@ def row_fold(row: RunRow, events: Sequence[Event]) -> RunRow:
         model=model,
         notes=notes,
         progress=progress,
+        activity=NO_ACTIVITY if row.is_ended else activity_fold(row.activity, events),
         spending=reduce(
             spending_step, [event for event in events if type(event.payload) not in _FREE_PAYLOADS], row.spending
         ),
@@ -190,6 +209,11 @@ def queued_row(run_id: str, started: RunStarted) -> RunRow:
     parent = None if started.parent is None else started.parent["run_id"]
     row = RunRow(id=run_id, parent_run_id=parent, status="queued", started_at=started.queued_at or "")
     return replace(row, **_first_attempt_fields(row, started))
+
+
+def title_of_task(task: str) -> str:
+    """Return the start of a task on one line."""
+    return " ".join(task[: 4 * PREVIEW_CHARS].split())[:PREVIEW_CHARS]
 
 
 def provider_of_type(worker_type: str | None) -> str | None:

@@ -1,8 +1,9 @@
 """The statistics of a run: what started, ended, failed and was spent in it, per quarter of an hour.
 
-The fold yields changes that a store adds up. Time zones differ by multiples of a quarter of an hour, so the quarters of
-a day add up to that day in every time zone. Money is counted in billionths of a dollar: integers can be added and
-subtracted again without rounding.
+The fold yields changes that a store adds up. `views/spending.py` decides how much a run has spent; this fold decides
+which model, provider and time each difference belongs to. Time zones differ by multiples of a quarter of an hour, so
+the quarters of a day add up to that day in every time zone. Money is counted in billionths of a dollar: integers can be
+added and subtracted again without rounding.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from msgspec.structs import replace
 from shopfloor.limits import PREVIEW_CHARS, STATS_CELLS
 from shopfloor.log import (
     AssistantMessage,
-    CallCompleted,
     Cost,
     Event,
     RunCompleted,
@@ -33,8 +33,8 @@ from shopfloor.log import (
     Usage,
 )
 from shopfloor.views.row import provider_of_type
-from shopfloor.views.spending import SESSION_KINDS
-from shopfloor.views.wait_state import keep_newest, step_key_of
+from shopfloor.views.spending import SESSION_KINDS, Spending, spending_step
+from shopfloor.views.wait_state import ENGINE_CALLS, keep_newest, step_key_of
 
 QUARTER_SECONDS: Final = 900
 NANO: Final = 1_000_000_000
@@ -48,8 +48,6 @@ TOOL_FAILED: Final = "tool_failed"
 SPENDING: Final = "spending"
 """The label is the model, the detail the provider, the amount billionths of a dollar."""
 _LARGEST: Final = 2**50
-_LEAST_DIFFERENCE: Final = 1_000
-"""A millionth of a dollar: smaller differences between two sums come from rounding."""
 _NUMBERS: Final = re.compile(r"\b[0-9a-f]{8}[0-9a-f-]*\b|\d{4,}")
 """Ids and long numbers. Short numbers are often the error itself, such as an exit code."""
 
@@ -97,9 +95,7 @@ class _OpenStep(msgspec.Struct, frozen=True, omit_defaults=True):
     provider: str = ""
     model: str = ""
     cells: tuple[_Cell, ...] = ()
-    """What the messages of the current session reported, oldest first."""
-    fixed: _Amount = _NOTHING
-    """The sum of cells that are no longer kept."""
+    """What the messages of the current session reported, oldest first: the newest `STATS_CELLS`."""
 
 
 _NO_STEP: Final = _OpenStep()
@@ -114,10 +110,9 @@ class StatsState(msgspec.Struct, frozen=True, omit_defaults=True):
     provider: str = ""
     """The provider that the run was handed to, or of its newest session."""
     model: str = ""
-    own: _Amount = _NOTHING
-    """What the run has spent, as far as known."""
-    sub_agents: _Amount = _NOTHING
-    """What sub-agents with a log of their own have spent since an agent's last total."""
+    spending: Spending = Spending()
+    booked: _Amount = _NOTHING
+    """The part of the run's own spending that the changes so far add up to; without the tokens that have no price."""
     steps: dict[str, _OpenStep] = {}
 
 
@@ -126,7 +121,7 @@ def stats_fold(state: StatsState, events: Sequence[Event]) -> tuple[StatsState, 
     fold = _Fold(state)
     for event in events:
         fold.feed(event)
-    return fold.state, fold.changes
+    return fold.state(), fold.changes
 
 
 def quarter_of(timestamp: str) -> int | None:
@@ -157,19 +152,36 @@ class _Fold:
     """The state during a fold, and the changes so far."""
 
     def __init__(self, state: StatsState) -> None:
-        self.state = state
         self.changes: list[StatChange] = []
         self._seq = 0
-        self._quarter: int = state.quarter
+        self._has_started = state.has_started
+        self._quarter = state.quarter
+        self._provider = state.provider
+        self._model = state.model
+        self._spending = state.spending
+        self._booked = state.booked
+        self._steps = dict(state.steps)
+
+    def state(self) -> StatsState:
+        return StatsState(
+            has_started=self._has_started,
+            quarter=self._quarter,
+            provider=self._provider,
+            model=self._model,
+            spending=self._spending,
+            booked=self._booked,
+            steps=self._steps,
+        )
 
     def feed(self, event: Event) -> None:
         payload = event.payload
         match payload:
             case ToolCall():
-                self._enter(event)
-                self._add(TOOL, payload.name[:PREVIEW_CHARS])
+                if payload.name not in ENGINE_CALLS:
+                    self._enter(event)
+                    self._add(TOOL, payload.name[:PREVIEW_CHARS])
             case ToolResult():
-                if payload.error is not None:
+                if payload.is_failure and payload.name not in ENGINE_CALLS:
                     self._enter(event)
                     self._add(TOOL_FAILED, payload.name[:PREVIEW_CHARS])
             case AssistantMessage():
@@ -178,15 +190,8 @@ class _Fold:
                 self._feed_step_started(event, payload)
             case StepCompleted():
                 self._feed_step_completed(event, payload)
-            case CallCompleted(kind="agent"):
-                spent = self.state.sub_agents + _amount(payload.usage, payload.cost)
-                self.state = replace(self.state, sub_agents=spent)
             case RunStarted():
-                self._enter(event)
-                if not self.state.has_started:
-                    self._add(STARTED)
-                    self.state = replace(self.state, provider=provider_of_type(payload.worker_type) or "")
-                self.state = replace(self.state, has_started=True, steps={})
+                self._feed_run_started(event, payload)
             case RunCompleted():
                 self._feed_outcome(event, payload)
             case _:
@@ -199,91 +204,92 @@ class _Fold:
             return
         self._enter(event)
         key = step_key_of(event)
-        step = self.state.steps.get(key, _NO_STEP)
-        if has_model and (message.model != step.model or message.model != self.state.model):
-            step = replace(step, model=(message.model or "")[:PREVIEW_CHARS])
-            self.state = replace(self.state, model=step.model)
+        step = self._steps.get(key, _NO_STEP)
+        if has_model and (message.model != step.model or message.model != self._model):
+            self._model = (message.model or "")[:PREVIEW_CHARS]
+            step = replace(step, model=self._model)
             self._keep_step(key, step)
         if message.provider is not None and message.provider != step.provider:
             step = replace(step, provider=message.provider[:PREVIEW_CHARS])
             self._keep_step(key, step)
         if not has_spent:
             return
-        spent = _amount(message.usage, message.cost)
+        unpriced = _unpriced_tokens(message.usage, message.cost)
+        difference = self._difference(event)
         if message.note is not None and message.note.kind == "left":
             # The message has the total of a session that was left open.
-            self._settle(key, spent)
+            self._settle(key, difference, unpriced)
         else:
-            self._spend(key, spent)
+            self._spend(key, replace(difference, unpriced=unpriced) if unpriced else difference)
+
+    def _feed_run_started(self, event: Event, started: RunStarted) -> None:
+        self._enter(event)
+        if not self._has_started:
+            self._add(STARTED)
+            self._provider = provider_of_type(started.worker_type) or ""
+        self._has_started = True
+        self._spending = spending_step(self._spending, event)
+        self._steps.clear()
 
     def _feed_step_started(self, event: Event, started: StepStarted) -> None:
         key, session = step_key_of(event), started.session
         # Another try: the log may not have the end of the one before.
-        self._drop_step(key)
+        self._spending = spending_step(self._spending, event)
+        self._steps.pop(key, None)
         # The session of a plugin is its job: a plugin is no provider.
         if session is not None and started.kind != "plugin":
-            provider = session.provider[:PREVIEW_CHARS]
-            self.state = replace(self.state, provider=provider)
-            self._keep_step(key, _OpenStep(provider=provider))
+            self._provider = session.provider[:PREVIEW_CHARS]
+            self._keep_step(key, _OpenStep(provider=self._provider))
 
     def _feed_step_completed(self, event: Event, ended: StepCompleted) -> None:
         key = step_key_of(event)
-        is_session = ended.kind in SESSION_KINDS
-        has_total = is_session and (ended.usage is not None or ended.cost is not None)
+        has_total = ended.kind in SESSION_KINDS and (ended.usage is not None or ended.cost is not None)
         has_sub_agents = ended.sub_usage is not None or ended.sub_cost is not None
         if has_total or has_sub_agents:
             self._enter(event)
         if has_total:
-            total = _amount(ended.usage, ended.cost)
-            if ended.covers == "own_and_sub_agents":
-                # The logs of the sub-agents have their part already.
-                total = _not_negative(total - self.state.sub_agents)
-            self._settle(key, total)
+            self._settle(key, self._difference(event), _unpriced_tokens(ended.usage, ended.cost))
+        else:
+            self._spending = spending_step(self._spending, event)
         if has_sub_agents:
             # These sub-agents have no log of their own.
-            self._book(self._cell(key, _amount(ended.sub_usage, ended.sub_cost)))
-        self._drop_step(key)
-        if is_session and self.state.sub_agents != _NOTHING:
-            self.state = replace(self.state, sub_agents=_NOTHING)
+            spent = _amount(ended.sub_usage, ended.sub_cost)
+            self._book(self._cell(key, replace(spent, unpriced=_unpriced_tokens(ended.sub_usage, ended.sub_cost))))
+        self._steps.pop(key, None)
 
     def _feed_outcome(self, event: Event, ended: RunCompleted) -> None:
         self._enter(event)
-        rest = self._missing(ended)
-        if rest != _NOTHING:
-            self._spend("", rest)
+        # The total of the run may have a part that no event before had.
+        rest = self._difference(event)
+        is_priced = ended.cost is not None and ended.cost.usd is not None
+        self._book(self._cell("", replace(rest, unpriced=0 if is_priced else max(rest.tokens, 0))))
         self._add(ENDED, ended.status)
         if ended.status == "failed":
             error = ended.error
             code, message = ("", "") if error is None else (error.code[:PREVIEW_CHARS], failure_key(error.message))
             self._add(FAILURE, code, message)
-        self.state = replace(self.state, steps={})
+        self._steps.clear()
 
-    def _missing(self, ended: RunCompleted) -> _Amount:
-        """Return the part of the run's total that no event before its outcome had."""
-        own, total = self.state.own, _amount(ended.usage, ended.cost)
-        if ended.covers == "own_and_sub_agents" and own != _NOTHING:
-            return _NOTHING
-        has_price = ended.cost is not None and ended.cost.usd is not None
-        tokens = total.tokens - own.tokens if ended.usage is not None else 0
-        nano_usd = total.nano_usd - own.nano_usd if has_price else 0
-        nano_usd = nano_usd if abs(nano_usd) >= _LEAST_DIFFERENCE else 0
-        return _Amount(nano_usd, tokens, tokens if tokens > 0 and not has_price else 0)
+    def _difference(self, event: Event) -> _Amount:
+        """Apply an event to the spending of the run. Return what its own spending has that is not booked yet."""
+        self._spending = spending_step(self._spending, event)
+        own, booked = self._spending.own, self._booked
+        self._booked = _amount(own.usage, own.cost)
+        return self._booked - booked
 
     def _enter(self, event: Event) -> None:
         """Make the event the one that the next changes belong to."""
         self._seq = event.seq
         quarter = quarter_of(event.timestamp)
-        if quarter is not None and quarter != self._quarter:
+        if quarter is not None:
             self._quarter = quarter
-            self.state = replace(self.state, quarter=quarter)
 
     def _add(self, metric: str, label: str = "", detail: str = "") -> None:
         self.changes.append(StatChange(self._seq, self._quarter, metric, label, detail, 1))
 
     def _cell(self, key: str, spent: _Amount) -> _Cell:
-        step = self.state.steps.get(key, _NO_STEP)
-        provider = step.provider or self.state.provider
-        return _Cell(self._quarter, step.model or self.state.model, provider, spent)
+        step = self._steps.get(key, _NO_STEP)
+        return _Cell(self._quarter, step.model or self._model, step.provider or self._provider, spent)
 
     def _book(self, cell: _Cell) -> None:
         spent = cell.spent
@@ -303,51 +309,46 @@ class _Fold:
 
     def _spend(self, key: str, spent: _Amount) -> None:
         """Book what a message reports, and keep it in case that a total replaces it."""
-        step, cell = self.state.steps.get(key, _NO_STEP), self._cell(key, spent)
+        step, cell = self._steps.get(key, _NO_STEP), self._cell(key, spent)
         self._book(cell)
         last = step.cells[-1] if step.cells else None
         if last is not None and (last.quarter, last.model, last.provider) == (cell.quarter, cell.model, cell.provider):
             cells = (*step.cells[:-1], replace(last, spent=last.spent + spent))
         else:
             cells = (*step.cells, cell)
-        fixed = step.fixed
-        if len(cells) > STATS_CELLS:
-            fixed, cells = fixed + cells[0].spent, cells[1:]
-        self.state = replace(self.state, own=self.state.own + spent)
-        self._keep_step(key, replace(step, cells=cells, fixed=fixed))
+        self._keep_step(key, replace(step, cells=cells[-STATS_CELLS:]))
 
-    def _settle(self, key: str, total: _Amount) -> None:
-        """Replace what the messages of a session reported by the session's total, in the same proportions."""
-        step = self.state.steps.get(key, _NO_STEP)
+    def _settle(self, key: str, difference: _Amount, unpriced: int) -> None:
+        """Replace what the messages of a session reported by the session's total, in the same proportions.
+
+        `difference` is the total without what the messages reported, `unpriced` the tokens of the total without price.
+        """
+        step = self._steps.get(key, _NO_STEP)
         cells = step.cells or (self._cell(key, _NOTHING),)
         before = [cell.spent for cell in cells]
-        for cell, old, new in zip(cells, before, _divide(total - step.fixed, before), strict=True):
+        total = replace(sum(before, difference), unpriced=unpriced)
+        for cell, old, new in zip(cells, before, _divide(total, before), strict=True):
             self._book(replace(cell, spent=new - old))
-        reported = sum(before, step.fixed)
-        self.state = replace(self.state, own=self.state.own - reported + total)
-        self._keep_step(key, replace(step, cells=(), fixed=_NOTHING))
+        self._keep_step(key, replace(step, cells=()))
 
     def _keep_step(self, key: str, step: _OpenStep) -> None:
-        self.state = replace(self.state, steps=keep_newest({**self.state.steps, key: step}))
-
-    def _drop_step(self, key: str) -> None:
-        if key in self.state.steps:
-            self.state = replace(
-                self.state, steps={name: step for name, step in self.state.steps.items() if name != key}
-            )
+        self._steps[key] = step
+        self._steps = keep_newest(self._steps)
 
 
 def _amount(usage: Usage | None, cost: Cost | None) -> _Amount:
-    tokens = 0 if usage is None else usage.input + usage.output + usage.cache_read + usage.cache_write
-    tokens = max(0, min(tokens, _LARGEST))
     usd = None if cost is None else cost.usd
-    if usd is None:
-        return _Amount(0, tokens, tokens)
-    return _Amount(round(max(-1.0, min(usd * NANO / _LARGEST, 1.0)) * _LARGEST) if isfinite(usd) else 0, tokens)
+    nano_usd = round(max(-1.0, min(usd * NANO / _LARGEST, 1.0)) * _LARGEST) if usd is not None and isfinite(usd) else 0
+    return _Amount(nano_usd, _count_tokens(usage))
 
 
-def _not_negative(amount: _Amount) -> _Amount:
-    return _Amount(max(amount.nano_usd, 0), max(amount.tokens, 0), max(amount.unpriced, 0))
+def _unpriced_tokens(usage: Usage | None, cost: Cost | None) -> int:
+    return _count_tokens(usage) if cost is None or cost.usd is None else 0
+
+
+def _count_tokens(usage: Usage | None) -> int:
+    tokens = 0 if usage is None else usage.input + usage.output + usage.cache_read + usage.cache_write
+    return max(0, min(tokens, _LARGEST))
 
 
 def _divide(total: _Amount, parts: list[_Amount]) -> list[_Amount]:

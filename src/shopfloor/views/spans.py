@@ -133,7 +133,7 @@ class _Fold:
                 self._close_span(_step_key(event, step.try_), event, step.duration_ms, failed=step.error is not None)
             case ToolResult() as result:
                 self._figures = _count_result(self._figures, result)
-                self._close_span(f"call {result.call_id}", event, result.duration_ms, failed=result.error is not None)
+                self._close_span(f"call {result.call_id}", event, result.duration_ms, failed=result.is_failure)
             case AssistantMessage(usage=usage) if usage is not None:
                 tokens = usage.input + usage.cache_read + usage.cache_write
                 self._figures = replace(self._figures, context_tokens=tokens)
@@ -169,8 +169,7 @@ class _Fold:
 
 def _count_result(figures: Figures, result: ToolResult) -> Figures:
     """Add the files that a call changed, and whether it failed."""
-    failed = result.error is not None or bool(result.exit_code)
-    if not failed and not result.files:
+    if not result.is_failure and not result.files:
         return figures
     changes = result.files or []
     files = figures.files | {change.path for change in changes}
@@ -179,7 +178,7 @@ def _count_result(figures: Figures, result: ToolResult) -> Figures:
         files=files if len(files) <= FIGURE_FILES else figures.files,
         lines_added=figures.lines_added + sum(change.lines_added or 0 for change in changes),
         lines_removed=figures.lines_removed + sum(change.lines_removed or 0 for change in changes),
-        calls_failed=figures.calls_failed + failed,
+        calls_failed=figures.calls_failed + result.is_failure,
     )
 
 

@@ -38,12 +38,15 @@ class UsageTotal(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def plus(self, usage: Usage | None, cost: Cost | None) -> UsageTotal:
         """Return the total with `usage` and `cost` added."""
-        is_priced = usage is None or (cost is not None and cost.usd is not None)
-        return self + UsageTotal(usage or Usage(), cost, is_priced)
+        if usage is None and cost is None:
+            return self
+        is_priced = self.is_priced and (usage is None or (cost is not None and cost.usd is not None))
+        return UsageTotal(add_usage(self.usage, usage), add_costs(self.cost, cost), is_priced)
 
     def __add__(self, other: UsageTotal) -> UsageTotal:
-        if other == NO_USAGE:
-            return self
+        # Most sums have one summand.
+        if other is NO_USAGE or self is NO_USAGE:
+            return self if other is NO_USAGE else other
         is_priced = self.is_priced and other.is_priced
         return UsageTotal(add_usage(self.usage, other.usage), add_costs(self.cost, other.cost), is_priced)
 
@@ -101,8 +104,8 @@ def spending_step(state: Spending, event: Event) -> Spending:
                 # The message has the total of a session that was left open.
                 return _settle(state, step_key, usage, cost)
             step = state.of_step(step_key)
-            step = replace(step, reported=step.reported.plus(usage, cost))
-            return replace(state, steps=keep_newest({**state.steps, step_key: step}))
+            step = StepSpending(step.before, step.reported.plus(usage, cost))
+            return Spending(state.settled, keep_newest({**state.steps, step_key: step}), state.sub)
         case StepStarted():
             # Another try: the log may not have the end of the one before.
             return _end_step(state, step_key_of(event))

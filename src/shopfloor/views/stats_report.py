@@ -57,7 +57,7 @@ class StoredStats(msgspec.Struct, frozen=True, kw_only=True):
     """What a store knows for statistics."""
 
     lines: Lines
-    """The sums per day of the range."""
+    """The sums per day of the range. A day may have several lines of the same metric, worker, label and detail."""
     today: Lines
     """The sums of today; `day` is 0."""
     unpriced_today: int
@@ -143,7 +143,7 @@ class StatsTotals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NamedSum(msgspec.Struct, frozen=True, kw_only=True):
-    """The spending and runs of one model, provider or worker over the range."""
+    """The spending of one model, provider or worker over the range."""
 
     name: str
     cost_usd: float | None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
@@ -32,9 +32,11 @@ RATE_LIMIT = "rate_limit"
 """The kind of a wait that ends by itself, at the time that the provider has announced."""
 DEFINITION_CHANGED = "definition_changed"
 """The kind of a wait that holds the whole run, because its worker's definition changed since the run started."""
+ENGINE_CALLS = frozenset({APPROVAL, DEFINITION_CHANGED, RATE_LIMIT})
+"""The names of the calls by which the engine waits. They are recorded as calls, and are no calls of a tool."""
 
 _RUN_KIND = "run"
-_WITHOUT_PERSON = (RATE_LIMIT, DEFINITION_CHANGED)
+_WITHOUT_ANSWER = (RATE_LIMIT, DEFINITION_CHANGED)
 """The kinds of waits that no answer ends."""
 
 
@@ -102,8 +104,8 @@ class WaitState(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def person_since(self) -> str | None:
-        """Since when the first of the calls waits that a person or a client has to answer; None if there is none."""
-        waits = [at for call, at in self.since.items() if self.kinds.get(call) not in _WITHOUT_PERSON]
+        """Since when the first of the calls waits for which a person or a client has to act; None if there is none."""
+        waits = [at for call, at in self.since.items() if self.kinds.get(call) != RATE_LIMIT]
         return min(waits, default=None)
 
     @property
@@ -158,7 +160,7 @@ def wait_state_step(state: WaitState, event: Event) -> WaitState:
                     {**state.asks, call_id: describe_pending_call(event.payload.name, awaits.kind, event.payload.input)}
                 ),
                 requests=state.requests
-                if awaits.kind in (RATE_LIMIT, DEFINITION_CHANGED)
+                if awaits.kind in _WITHOUT_ANSWER
                 else keep_newest({**state.requests, call_id: _person_request(event, event.payload, awaits.kind)}),
                 since=keep_newest({**state.since, call_id: event.timestamp}),
                 announced=(*others, step_key) if awaits.more else others,
@@ -218,21 +220,38 @@ def _shorten(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
+_APPROVAL_DETAILS: Final = ("command", "file_path", "notebook_path", "path", "url", "query")
+"""The fields of a call that say most about it, the first that the call has."""
+_APPROVAL_OMITTED: Final = frozenset({"variables", "old_string", "new_string", "description", "cwd"})
+"""The fields that are shown elsewhere, or that do not change what the call does."""
+
+
 def describe_approval(arguments: Any) -> str:
-    """Return what a person is asked to approve: the tool, and its command, path or input."""
+    """Return what a person is asked to approve: the tool, and its command with the values in it, path or input."""
     fields = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else {}
-    tool_input: Any = fields.get("input")
-    inner = cast("dict[str, Any]", tool_input) if isinstance(tool_input, dict) else {}
-    names = ("command", "file_path", "notebook_path", "path", "url", "query")
-    detail = next((str(inner[name]) for name in names if inner.get(name)), None)
-    return f"approval of {fields.get('tool')}: {detail if detail is not None else as_text(tool_input)}"
+    inner, name = _approval_detail(fields)
+    detail = as_text(fields.get("input")) if name is None else str(inner[name])
+    variables: Any = inner.get("variables")
+    values = cast("dict[str, Any]", variables) if isinstance(variables, dict) else {}
+    with_values = f" with {', '.join(f'{key}={as_text(value)}' for key, value in values.items())}" if values else ""
+    return f"approval of {fields.get('tool')}: {detail}{with_values}"
 
 
 def approval_question(arguments: Any) -> str:
-    """Return what a person is asked to approve, with the difference that an edit makes."""
+    """Return what a person is asked to approve, with the other fields of the call and the difference of an edit."""
     fields = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else {}
-    diff = fields.get("diff")
-    return f"{describe_approval(fields)}\n{diff}" if diff else describe_approval(fields)
+    inner, name = _approval_detail(fields)
+    omitted = {name, *_APPROVAL_OMITTED}
+    others = {} if name is None else {key: value for key, value in inner.items() if key not in omitted}
+    lines = [describe_approval(fields), *(f"{key}: {as_text(value)}" for key, value in others.items())]
+    return "\n".join([*lines, *([str(fields["diff"])] if fields.get("diff") else [])])
+
+
+def _approval_detail(fields: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
+    """Return the input of a call to approve, and the name of the field that says most about it."""
+    tool_input: Any = fields.get("input")
+    inner = cast("dict[str, Any]", tool_input) if isinstance(tool_input, dict) else {}
+    return inner, next((name for name in _APPROVAL_DETAILS if inner.get(name)), None)
 
 
 def definition_wait_message(arguments: Any) -> str:

@@ -10,7 +10,7 @@ import anyio
 
 from shopfloor.errors import UnsupportedOption
 from shopfloor.log import Masking
-from shopfloor.ports import HostOffer, disable_providers
+from shopfloor.ports import HostOffer, disable_providers, disabled_providers
 from shopfloor.record import Storage, require_private_folder
 from shopfloor.wiring.engine import local_engine
 from shopfloor.wiring.settings import WorkerSettings
@@ -116,8 +116,7 @@ async def _live_offers(backend: StorageBackend) -> list[HostOffer]:
     from shopfloor.fleet import live_offers
 
     offers = await live_offers(await backend.host_registry.all(), backend.hosts)
-    providers = (await backend.provider_health.read()).values()
-    return disable_providers(offers, (record.name for record in providers if record.disabled is not None))
+    return disable_providers(offers, disabled_providers(await backend.provider_health.read()))
 
 
 async def _update_rows(backend: StorageBackend) -> None:

@@ -5,7 +5,7 @@ import { type MergedPages, type Pages, mergeRows, withoutRuns } from "./runPages
 import type { RunFilter } from "./requests";
 import type { LogEvent, Run, RunDetail, WaitingList } from "./types";
 
-/** How soon a list is fetched again when a changed row leaves its total or order unknown; a search waits longer. */
+/** How soon a list is fetched again when a changed row leaves its total or order unknown; a search or another order waits longer. */
 const REFETCH_MS = 5_000;
 const SEARCH_REFETCH_MS = 10_000;
 
@@ -22,15 +22,15 @@ export function patchRuns(queries: QueryClient, changed: readonly Run[]): void {
   refetchCountsSoon(queries);
   refetchWaiting(
     queries,
-    (id) => newest.has(id),
-    changed.some(({ status }) => status === "waiting"),
+    (id) => newest.has(id) || changed.some(({ based_on: earlier }) => earlier?.run_id === id),
+    changed.some(({ status, asks }) => status === "waiting" || status === "failed" || asks !== null),
   );
 }
 
-/** Fetch again what waits for a person, if one of the changed runs waits or has waited. */
-function refetchWaiting(queries: QueryClient, isChanged: (runId: string) => boolean, isWaiting = false): void {
+/** Fetch again what waits for a person, if one of the changed runs may wait or has waited. */
+function refetchWaiting(queries: QueryClient, isChanged: (runId: string) => boolean, mayWait = false): void {
   const known = queries.getQueryData<WaitingList>(["waiting"]);
-  if (isWaiting || known?.items.some(({ run_id }) => isChanged(run_id)))
+  if (mayWait || known?.items.some(({ run_id }) => isChanged(run_id)))
     void queries.invalidateQueries({ queryKey: ["waiting"] });
 }
 
@@ -93,13 +93,13 @@ const scheduledRefetches = new WeakSet<Query>();
 function refetchSoon(queries: QueryClient, query: Query): void {
   if (scheduledRefetches.has(query)) return;
   scheduledRefetches.add(query);
-  const isSearch = (query.queryKey[1] as RunFilter).q !== undefined;
+  const { q, sort } = query.queryKey[1] as RunFilter;
   setTimeout(
     () => {
       scheduledRefetches.delete(query);
       void queries.invalidateQueries({ queryKey: query.queryKey, exact: true });
     },
-    isSearch ? SEARCH_REFETCH_MS : REFETCH_MS,
+    q !== undefined || sort !== undefined ? SEARCH_REFETCH_MS : REFETCH_MS,
   );
 }
 

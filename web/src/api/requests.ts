@@ -5,6 +5,9 @@ import { LIST_PAGE, type Pages, pageSize, mergeWithKnown, unchangeablePage } fro
 import { isRecord } from "@/views/json";
 import type { Status, TimelineRow } from "./types";
 
+/** The order of a list; without it, the newest run is first. */
+export type Sort = "oldest" | "cost" | "duration";
+
 /** Filter of a list of runs; a missing field does not filter. */
 export interface RunFilter {
   owner?: string | undefined;
@@ -18,6 +21,13 @@ export interface RunFilter {
   /** Only runs started after, or before, this time. */
   since?: string | undefined;
   until?: string | undefined;
+  /** Only runs that cost at least, or at most, this with their sub-runs, in US dollars. */
+  minCost?: number | undefined;
+  maxCost?: number | undefined;
+  /** Only runs that took at least, or at most, this long. */
+  minDurationMs?: number | undefined;
+  maxDurationMs?: number | undefined;
+  sort?: Sort | undefined;
   /** Only runs that no other run called. */
   roots?: boolean | undefined;
   parent?: string | undefined;
@@ -63,16 +73,9 @@ const fetchRuns = (
     client.GET("/api/agents/workers", {
       params: {
         query: withoutUndefined({
-          agent_id: filter.owner,
-          q: filter.q || undefined,
+          ...filterParams(filter),
           status: filter.status,
-          worker: filter.worker,
-          channel_id: filter.channel,
-          model: filter.model,
-          provider: filter.provider,
-          error: filter.error,
-          since: filter.since,
-          until: filter.until,
+          sort: filter.sort,
           roots: filter.roots || undefined,
           parent: filter.parent,
           ...range,
@@ -82,21 +85,32 @@ const fetchRuns = (
     }),
   );
 
+/** Return the parameters that lists, counts and statistics have in common. */
+export const filterParams = (filter: RunFilter) => ({
+  agent_id: filter.owner,
+  q: filter.q || undefined,
+  worker: filter.worker,
+  channel_id: filter.channel,
+  model: filter.model,
+  provider: filter.provider,
+  error: filter.error,
+  since: filter.since,
+  until: filter.until,
+  min_cost: filter.minCost,
+  max_cost: filter.maxCost,
+  min_duration_ms: filter.minDurationMs,
+  max_duration_ms: filter.maxDurationMs,
+});
+
 /** The numbers of runs by status, of all that match a filter but for its status. */
-export const countsQuery = ({ status: _, ...filter }: RunFilter) =>
+export const countsQuery = ({ status: _, sort: __, ...filter }: RunFilter) =>
   queryOptions({
     queryKey: ["counts", filter],
     queryFn: ({ signal }) =>
       dataOf(
         client.GET("/api/agents/workers/counts", {
           params: {
-            query: withoutUndefined({
-              agent_id: filter.owner,
-              q: filter.q || undefined,
-              worker: filter.worker,
-              channel_id: filter.channel,
-              roots: filter.roots || undefined,
-            }),
+            query: withoutUndefined({ ...filterParams(filter), roots: filter.roots || undefined }),
           },
           signal,
         }),
@@ -207,6 +221,10 @@ export const dispatch = (body: RunRequest) =>
 
 export const cancelRun = (id: string) =>
   dataOf(client.POST("/api/runs/{run_id}/cancel", { params: { path: { run_id: id } }, body: {} }));
+
+/** Let a failed run no longer wait for a person. */
+export const dismissRun = (id: string) =>
+  dataOf(client.POST("/api/runs/{run_id}/dismiss", { params: { path: { run_id: id } } }));
 
 export const answerCall = (id: string, callId: string, answer: unknown) =>
   dataOf(

@@ -46,14 +46,14 @@ export function mergeRows(pages: Pages, filter: RunFilter, newest: ReadonlyMap<s
         removedCount += 1;
         return [];
       }
-      const stays = filter.q !== undefined || changed.started_at === run.started_at;
+      const stays = !isByTime(filter) || changed.started_at === run.started_at;
       if (!stays) movedRuns.push(changed);
       return stays ? [{ ...changed, snippet: run.snippet }] : [];
     });
     return { ...page, workers };
   });
   const unknownRuns = [...newest.values()].filter((run) => !known.has(run.id));
-  if (filter.q !== undefined)
+  if (!isByTime(filter))
     return { pages: withTotal(pages, updated, -removedCount), needsRefetch: unknownRuns.length > 0 };
   for (const run of movedRuns) insertByTime(updated, run);
   const addedCount = unknownRuns.filter((run) => matchesFilter(run, filter) && insertByTime(updated, run)).length;
@@ -62,6 +62,9 @@ export function mergeRows(pages: Pages, filter: RunFilter, newest: ReadonlyMap<s
     needsRefetch: unknownRuns.some((run) => isOlderThanLoaded(pages, run)),
   };
 }
+
+/** Whether the newest run is first. Otherwise only the server knows where a run is: by relevance, cost or duration. */
+const isByTime = (filter: RunFilter) => filter.q === undefined && filter.sort === undefined;
 
 /** Return the pages without deleted runs. */
 export function withoutRuns(pages: Pages, deletedIds: ReadonlySet<string>): Pages {
@@ -86,13 +89,22 @@ export function matchesFilter(run: Run, filter: RunFilter): boolean {
     (filter.error === undefined || run.error?.code === filter.error) &&
     (filter.since === undefined || Date.parse(run.started_at) >= Date.parse(filter.since)) &&
     (filter.until === undefined || Date.parse(run.started_at) < Date.parse(filter.until)) &&
+    isBetween(run.tree_cost_usd, filter.minCost, filter.maxCost) &&
+    isBetween(run.completed_at === null ? null : run.duration_ms, filter.minDurationMs, filter.maxDurationMs) &&
     (filter.parent === undefined || run.parent_run_id === filter.parent) &&
     (!filter.roots || run.parent_run_id === null)
   );
 }
 
+/** Whether a number is in a range. An unknown number is in no range that has a bound. */
+const isBetween = (value: number | null, min: number | undefined, max: number | undefined) =>
+  (min === undefined || (value !== null && value >= min)) && (max === undefined || (value !== null && value <= max));
+
 /** From this page on, a filtered list is not refetched for runs that began to match. */
 const REFETCHED_PAGES = 5;
+
+/** The filters that a run begins to match while it is executed, and the orders in which it moves. */
+const GROWING = ["q", "status", "sort", "model", "provider", "error", "minCost", "minDurationMs"] as const;
 
 /** Return a known page whose runs have all ended: the page cannot change and need not be fetched again. */
 export function unchangeablePage(
@@ -102,7 +114,7 @@ export function unchangeablePage(
 ): RunList | undefined {
   const index = known && cursor !== null ? known.pageParams.indexOf(cursor) : -1;
   const page = known?.pages[index];
-  const canGrow = filter.status !== undefined || filter.q !== undefined;
+  const canGrow = GROWING.some((name) => filter[name] !== undefined);
   if (!page || (canGrow && index < REFETCHED_PAGES)) return undefined;
   return page.workers.every((run) => run.completed_at !== null) ? page : undefined;
 }

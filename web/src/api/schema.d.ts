@@ -45,26 +45,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/waiting": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * List waiting
-         * @description List the questions, approvals and tool calls that wait for a person or a client, without those answered.
-         */
-        get: operations["list_waiting"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/agents/workers/detail": {
         parameters: {
             query?: never;
@@ -105,6 +85,49 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/waiting": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List waiting
+         * @description List what waits for a person or a client.
+         *
+         *     These are unanswered questions, approvals and tool calls; runs of the last 7 days that failed for a reason that only
+         *     a person can remove, until they are rerun, replied to, forked or dismissed; and runs that nothing resumes by itself.
+         */
+        get: operations["list_waiting"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/runs/{run_id}/dismiss": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Dismiss run
+         * @description Dismiss a failed run, so that it no longer waits for a person. Its record stays.
+         */
+        post: operations["dismiss_run"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/stats": {
         parameters: {
             query?: never;
@@ -116,8 +139,9 @@ export interface paths {
          * Get stats
          * @description Return statistics of runs: what happened on each day of a range, and what happens now.
          *
-         *     Spending belongs to the day, the model and the provider that spent it, and each run counts its own. A run is counted
-         *     on the day it started, a failure on the day the run ended. The sums are kept for all runs, for `worker` and for
+         *     Spending belongs to the day, the model and the provider that spent it, and each run counts its own. An agent's
+         *     session counts on the day it ended, for the model of its newest message. A run is counted on the day it started, a
+         *     failure on the day the run ended. The sums are kept for all runs, for `worker` and for
          *     `roots`; with any other filter they are computed from the runs that match, which must be at most 20,000.
          */
         get: operations["get_stats"];
@@ -1050,9 +1074,11 @@ export interface components {
             priority: number;
             /** @description How far the run is, from 0 to 1: what its worker reports, or else its completed steps of those that its definition has. Null if unknown. */
             progress: number | null;
+            /** @description While the run is running: its newest tool call or step. Null otherwise, or if unknown. */
+            activity: components["schemas"]["RunActivity"] | null;
             /** @description The `seq` of the event from which on the text of the run is not searchable, because the run has more text than is indexed; null if all of it is. */
             search_stopped_at: number | null;
-            /** @description While the run is queued: why it has not started. */
+            /** @description While the run is queued or interrupted: why no host executes it, if known. */
             queue_reason: string | null;
             /** @description Text around the words that were searched, with each between U+E000 and U+E001. */
             snippet: string | null;
@@ -1105,6 +1131,16 @@ export interface components {
             message: string | null;
             /** @description What to do about it; omitted if nothing is known. */
             hint?: string;
+        };
+        /**
+         * RunActivity
+         * @description A call or step that a run is executing.
+         */
+        RunActivity: {
+            /** @description The tool, the step, or the worker that the run called. */
+            name: string;
+            /** @description The most descriptive part of its input, on one line; may be empty. */
+            preview: string;
         };
         /**
          * WorkerCounts
@@ -1181,9 +1217,11 @@ export interface components {
             priority: number;
             /** @description How far the run is, from 0 to 1: what its worker reports, or else its completed steps of those that its definition has. Null if unknown. */
             progress: number | null;
+            /** @description While the run is running: its newest tool call or step. Null otherwise, or if unknown. */
+            activity: components["schemas"]["RunActivity"] | null;
             /** @description The `seq` of the event from which on the text of the run is not searchable, because the run has more text than is indexed; null if all of it is. */
             search_stopped_at: number | null;
-            /** @description While the run is queued: why it has not started. */
+            /** @description While the run is queued or interrupted: why no host executes it, if known. */
             queue_reason: string | null;
             result: string | null;
             /** @description Null until the run has ended, and if no transcript is stored. */
@@ -1329,7 +1367,7 @@ export interface components {
         };
         /**
          * WaitingItem
-         * @description A question, an approval or a tool call that waits for a person or a client.
+         * @description A question, an approval, a tool call, a failure or a held run that waits for a person or a client.
          */
         WaitingItem: {
             /** @description The run that waits. */
@@ -1339,12 +1377,18 @@ export interface components {
             /** @description The task of the run, on one line. */
             title: string;
             worker: string;
-            /** @description `question`, `approval` or `client_tool`. */
+            /** @description `question`, `approval` or `client_tool` for a call. `failure` for a run that failed for a reason that only a person can remove, `definition_changed` for a run that is held because its worker changed, `interrupted` for a run that no server resumes. */
             kind: string;
-            /** @description The id to send with an answer. */
-            call_id: string;
-            /** @description The question, or the tool and its input; shortened if it is very long. */
+            /** @description The id to send with an answer; null if there is no call. */
+            call_id: string | null;
+            /** @description The question, the tool and its input, or the reason; shortened if it is very long. */
             text: string;
+            /** @description For a failure, the code of the error. Null otherwise. */
+            error_code: string | null;
+            /** @description What to do about it; null if nothing is known. */
+            hint: string | null;
+            /** @description What can be done with requests to `/api/runs/{run_id}/…`, the most useful first. */
+            actions: ("answer" | "cancel" | "dismiss" | "rerun")[];
             /** @description The answers to choose from; null for any text. */
             options: string[] | null;
             /** @description When the run began to wait for this. */
@@ -1993,7 +2037,7 @@ export interface components {
         };
         /**
          * NamedSum
-         * @description The spending and runs of one model, provider or worker over the range.
+         * @description The spending of one model, provider or worker over the range.
          */
         NamedSum: {
             name: string;
@@ -2252,10 +2296,10 @@ export interface components {
             pinned: boolean;
         };
         /**
-         * CancelOrder
+         * CancelRequest
          * @description A request to cancel a run.
          */
-        CancelOrder: {
+        CancelRequest: {
             /**
              * @description The reason to record in the run's outcome.
              * @default null
@@ -2263,10 +2307,10 @@ export interface components {
             reason?: string | null;
         };
         /**
-         * AnswerOrder
+         * AnswerRequest
          * @description The answer to a call that a run waits for.
          */
-        AnswerOrder: {
+        AnswerRequest: {
             /** @description The `call_id` from the run's `awaits`. */
             call_id: string;
             /** @description The answer, as the call's tool or question expects it. */
@@ -2278,12 +2322,12 @@ export interface components {
             error?: string | null;
         };
         /**
-         * RerunOrder
+         * RerunRequest
          * @description A request to run a worker again.
          */
-        RerunOrder: {
+        RerunRequest: {
             /**
-             * @description The inputs to change; the others stay as they were.
+             * @description The inputs to change; the others stay as they were. With null, an input is left out, and its default applies.
              * @default null
              */
             input?: Record<string, unknown> | null;
@@ -2294,10 +2338,10 @@ export interface components {
             idempotency_key?: string | null;
         };
         /**
-         * ReplyOrder
+         * ReplyRequest
          * @description A request to continue the session of an agent.
          */
-        ReplyOrder: {
+        ReplyRequest: {
             /** @description The new prompt: what the agent should do next. */
             text: string;
             /**
@@ -2307,10 +2351,10 @@ export interface components {
             idempotency_key?: string | null;
         };
         /**
-         * ForkOrder
+         * ForkRequest
          * @description A request for a run that starts with a part of another run.
          */
-        ForkOrder: {
+        ForkRequest: {
             /** @description The `seq` of the last event to start with. */
             at: number;
             /**
@@ -3282,35 +3326,6 @@ export interface operations {
             };
         };
     };
-    list_waiting: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description The longest wait first. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["WaitingList"];
-                };
-            };
-            /** @description An error. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ProblemAnswer"];
-                };
-            };
-        };
-    };
     worker_detail: {
         parameters: {
             query: {
@@ -3372,6 +3387,67 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["WorkerEvents"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    list_waiting: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The longest wait first. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WaitingList"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    dismiss_run: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the run. */
+                run_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The run no longer waits. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunAnswer"];
                 };
             };
             /** @description An error. */
@@ -3742,7 +3818,7 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": components["schemas"]["CancelOrder"];
+                "application/json": components["schemas"]["CancelRequest"];
             };
         };
         responses: {
@@ -3778,7 +3854,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["AnswerOrder"];
+                "application/json": components["schemas"]["AnswerRequest"];
             };
         };
         responses: {
@@ -3875,7 +3951,7 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": components["schemas"]["RerunOrder"];
+                "application/json": components["schemas"]["RerunRequest"];
             };
         };
         responses: {
@@ -3911,7 +3987,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["ReplyOrder"];
+                "application/json": components["schemas"]["ReplyRequest"];
             };
         };
         responses: {
@@ -3947,7 +4023,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["ForkOrder"];
+                "application/json": components["schemas"]["ForkRequest"];
             };
         };
         responses: {

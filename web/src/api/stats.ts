@@ -3,7 +3,7 @@ import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { rangeStart } from "@/views/overview";
 import type { Range } from "@/views/overviewParameters";
 import { client, dataOf } from "./http";
-import { type RunFilter, withoutUndefined } from "./requests";
+import { filterParams, type RunFilter, withoutUndefined } from "./requests";
 
 /** How often the overview is requested while it is shown. */
 const STATS_POLL_MS = 5_000;
@@ -17,16 +17,9 @@ export const statsQuery = (filter: RunFilter, range: Range) =>
         client.GET("/api/stats", {
           params: {
             query: withoutUndefined({
-              agent_id: filter.owner,
-              q: filter.q || undefined,
+              ...filterParams(filter),
               status: filter.status,
-              worker: filter.worker,
-              channel_id: filter.channel,
-              model: filter.model,
-              provider: filter.provider,
-              error: filter.error,
               since: filter.since ?? rangeStart(range, Date.now()),
-              until: filter.until,
               tz: Intl.DateTimeFormat().resolvedOptions().timeZone,
             }),
           },

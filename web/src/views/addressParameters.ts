@@ -1,9 +1,13 @@
 /** The parameters of the page's address, and the filter of the list that follows from them. */
-import type { RunFilter, Status } from "@/api";
+import type { RunFilter, Sort, Status } from "@/api";
 
+/** Orders of a list other than the newest run first. */
+export const SORTS: readonly Sort[] = ["oldest", "cost", "duration"];
 export const STATUSES: readonly Status[] = ["running", "waiting", "queued", "done", "failed", "cancelled"];
 /** The `$agentId` that stands for all owners. */
 export const ALL_OWNERS = "all";
+
+const AMOUNTS = ["minCost", "maxCost", "minSeconds", "maxSeconds"] as const;
 
 /** The query parameters of the address. */
 export interface AddressParams {
@@ -25,6 +29,13 @@ export interface AddressParams {
   /** Only runs started from this time on, and before this time. */
   since?: string;
   until?: string;
+  /** Only runs that cost at least, or at most, this many US dollars. */
+  minCost?: number;
+  maxCost?: number;
+  /** Only runs that took at least, or at most, this many seconds. */
+  minSeconds?: number;
+  maxSeconds?: number;
+  sort?: Sort;
   /** Whether sub-runs are listed like all other runs, and not below the run that called them. */
   flat?: boolean;
 }
@@ -51,6 +62,12 @@ export function paramsOf(raw: Record<string, unknown>): AddressParams {
   if (textOf(raw.error)) params.error = textOf(raw.error);
   if (timeOf(raw.since)) params.since = timeOf(raw.since);
   if (timeOf(raw.until)) params.until = timeOf(raw.until);
+  for (const name of AMOUNTS) {
+    const amount = amountOf(raw[name]);
+    if (amount !== undefined) params[name] = amount;
+  }
+  const sort = SORTS.find((candidate) => candidate === raw.sort);
+  if (sort) params.sort = sort;
   if (raw.flat === true || raw.flat === "true") params.flat = true;
   return params;
 }
@@ -64,6 +81,11 @@ function textOf(value: unknown): string {
 function timeOf(value: unknown): string {
   const time = typeof value === "string" ? Date.parse(value) : NaN;
   return Number.isNaN(time) ? "" : new Date(time).toISOString();
+}
+
+function amountOf(value: unknown): number | undefined {
+  const amount = typeof value === "number" || (typeof value === "string" && value.trim()) ? Number(value) : NaN;
+  return amount >= 0 && amount <= Number.MAX_SAFE_INTEGER / 1_000 ? amount : undefined;
 }
 
 function seqOf(value: unknown): number | undefined {
@@ -85,6 +107,8 @@ export function withChange(
 /** Return the change that selects a run, or none. Selected from search results, the run opens at its first hit. */
 export const selectRun = (runId?: string, q?: string) => ({ worker: runId, event: undefined, find: q });
 
+const toMs = (seconds: number | undefined) => (seconds === undefined ? undefined : Math.round(seconds * 1_000));
+
 /** A search covers all runs, also sub-runs; otherwise the list has the runs that no other run called. */
 export const filterOf = (address: Address): RunFilter => ({
   owner: address.owner,
@@ -97,6 +121,11 @@ export const filterOf = (address: Address): RunFilter => ({
   error: address.error,
   since: address.since,
   until: address.until,
+  minCost: address.minCost,
+  maxCost: address.maxCost,
+  minDurationMs: toMs(address.minSeconds),
+  maxDurationMs: toMs(address.maxSeconds),
+  sort: address.sort,
   roots: address.flat || address.q ? undefined : true,
 });
 
@@ -111,8 +140,12 @@ export const NO_FILTER = {
   error: undefined,
   since: undefined,
   until: undefined,
+  minCost: undefined,
+  maxCost: undefined,
+  minSeconds: undefined,
+  maxSeconds: undefined,
 };
 
 /** Whether the list is filtered by more than its owner. */
 export const isFiltered = (address: Address): boolean =>
-  Object.keys(NO_FILTER).some((name) => Boolean(address[name as keyof typeof NO_FILTER]));
+  Object.keys(NO_FILTER).some((name) => (address[name as keyof typeof NO_FILTER] ?? "") !== "");

@@ -1,12 +1,14 @@
-/** The filters of a list that have no control of their own, as words. */
-import type { Address } from "@/views/addressParameters";
-import { dayBounds, formatDay } from "@/views/overview";
+/** The filters of a list, as words. */
+import type { Address, AddressParams } from "@/views/addressParameters";
+import { formatMoney } from "@/views/amounts";
+import { dayBounds, formatDay, localDay } from "@/views/days";
+import { formatShort } from "@/views/time";
 
 export interface FilterChip {
   readonly key: string;
   readonly text: string;
   /** The change of the address that removes the filter. */
-  readonly change: Partial<Record<"since" | "until" | "model" | "provider" | "error", undefined>>;
+  readonly change: Partial<Record<keyof AddressParams, undefined>>;
 }
 
 const momentFormat = new Intl.DateTimeFormat("en-GB", {
@@ -16,12 +18,28 @@ const momentFormat = new Intl.DateTimeFormat("en-GB", {
   minute: "2-digit",
 });
 
-export function filterChips({ since, until, model, provider, error }: Address): readonly FilterChip[] {
+export function filterChips(address: Address): readonly FilterChip[] {
+  const { of, since, until, model, provider, error } = address;
   const time = timeText(since, until);
+  const cost = rangeText(address.minCost, address.maxCost, formatMoney);
+  const duration = rangeText(address.minSeconds, address.maxSeconds, formatSeconds);
   return [
+    ...(of === undefined ? [] : [{ key: "worker", text: `Worker is ${of}`, change: { of: undefined } }]),
     ...(time === null ? [] : [{ key: "time", text: time, change: { since: undefined, until: undefined } }]),
     ...(model === undefined ? [] : [{ key: "model", text: model, change: { model: undefined } }]),
     ...(provider === undefined ? [] : [{ key: "provider", text: provider, change: { provider: undefined } }]),
+    ...(cost === null
+      ? []
+      : [{ key: "cost", text: `Cost ${cost}`, change: { minCost: undefined, maxCost: undefined } }]),
+    ...(duration === null
+      ? []
+      : [
+          {
+            key: "duration",
+            text: `Duration ${duration}`,
+            change: { minSeconds: undefined, maxSeconds: undefined },
+          },
+        ]),
     ...(error === undefined ? [] : [{ key: "error", text: error, change: { error: undefined } }]),
   ];
 }
@@ -42,8 +60,12 @@ function momentText(at: string): string {
   return dayBounds(day).since === at ? formatDay(day) : momentFormat.format(new Date(at));
 }
 
-function localDay(at: string): string {
-  const time = new Date(at);
-  const pad = (number: number) => String(number).padStart(2, "0");
-  return `${time.getFullYear()}-${pad(time.getMonth() + 1)}-${pad(time.getDate())}`;
+/** Return a range in words: `at least $1.00`, `$0.10 – $1.00`; null if it has no bound. */
+export function rangeText(min: number | undefined, max: number | undefined, format: (value: number) => string) {
+  if (min !== undefined && max !== undefined) return `${format(min)} – ${format(max)}`;
+  if (min !== undefined) return `at least ${format(min)}`;
+  return max === undefined ? null : `at most ${format(max)}`;
 }
+
+export const formatSeconds = (seconds: number) =>
+  seconds < 60 ? `${seconds} s` : formatShort(seconds * 1_000).replace(/ 0+[sm]$|(?<=h) 0m$/, "");

@@ -1,6 +1,8 @@
 /** What the overview shows: days as stacked bars, tiles in words, and links to the runs behind each number. */
 import type { FailureGroup, RankedRun, Stats, StatsDay } from "@/api";
 import { type Address, type AddressParams, isFiltered, withChange } from "@/views/addressParameters";
+import { dayBounds, dayStart, formatDay } from "@/views/days";
+import { filterChips } from "@/views/filterChips";
 import { axisTicks } from "@/views/charts";
 import type { Range, Stack } from "@/views/overviewParameters";
 import { formatShort } from "@/views/time";
@@ -17,27 +19,7 @@ export function rangeStart(range: Range, now: number): string {
   return day.toISOString();
 }
 
-/** Return the beginning of the day in the reader's time zone. */
-export function dayStart(now: number): string {
-  const day = new Date(now);
-  day.setHours(0, 0, 0, 0);
-  return day.toISOString();
-}
-
-/** Return the first moment of a calendar day such as `2026-11-06` and of the next day, in the reader's time zone. */
-export function dayBounds(day: string): { since: string; until: string } {
-  const [year = 0, month = 1, date = 1] = day.split("-").map(Number);
-  const at = (offset: number) => new Date(year, month - 1, date + offset).toISOString();
-  return { since: at(0), until: at(1) };
-}
-
-const dayFormat = new Intl.DateTimeFormat("en-GB", { weekday: "short", day: "numeric", month: "short" });
 const longFormat = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "long" });
-
-/** Format a calendar day: `Fri 6 Nov`. */
-export const formatDay = (day: string) => dayFormat.format(new Date(dayBounds(day).since)).replace(",", "");
-/** Return the number of a day in its month. */
-export const dayNumber = (day: string) => String(Number(day.split("-")[2]));
 
 /** Format the range that the days cover: `5 – 18 November`, `30 October – 12 November`. */
 export function formatRange(days: readonly StatsDay[]): string {
@@ -138,7 +120,6 @@ export const barLabel = ({ day, total, runs, failed, parts }: DayBar): string =>
 
 export interface TileTexts {
   readonly running: string;
-  readonly waiting: string;
   readonly failed: string;
   readonly spent: string;
 }
@@ -155,7 +136,6 @@ export function tileTexts({ tiles, days }: Stats, now: number): TileTexts {
     running: tiles.queued
       ? joined(`${tiles.queued.toLocaleString("en")} queued`, since(tiles.oldest_queued_at, "oldest"))
       : "none queued",
-    waiting: tiles.waiting ? since(tiles.longest_waiting_since, "longest") : "nothing waits",
     failed: tiles.ended_today
       ? joined(
           `of ${tiles.ended_today.toLocaleString("en")} · ${today ?? ""}`,
@@ -175,7 +155,6 @@ function filtersOf({ owner, worker, event, find, ...filters }: Address): Address
 
 export interface OverviewLinks {
   readonly running: AddressParams;
-  readonly waiting: AddressParams;
   readonly failedToday: AddressParams;
   readonly today: AddressParams;
   readonly failures: AddressParams;
@@ -192,7 +171,6 @@ export function overviewLinks(address: Address, since: string, now: number): Ove
   const link = (change: AddressParams) => withChange(filters, { flat: true, ...change });
   return {
     running: link({ status: "running" }),
-    waiting: link({ status: "waiting" }),
     failedToday: link({ status: "failed", since: dayStart(now) }),
     today: link({ since: dayStart(now) }),
     failures: link({ status: "failed", since }),
@@ -206,8 +184,8 @@ export function overviewLinks(address: Address, since: string, now: number): Ove
 /** Describe the filters in a few words: `all workers`, `repair · failed`. */
 export function filterText(address: Address): string {
   if (!isFiltered(address)) return "all workers";
-  const { of, status, channel, model, provider, error, q } = address;
-  return [of, status, model, provider, error, channel, q && `“${q}”`].filter(Boolean).join(" · ");
+  const { status, channel, q } = address;
+  return [status, ...filterChips(address).map(({ text }) => text), channel, q && `“${q}”`].filter(Boolean).join(" · ");
 }
 
 /** Return the share of failed calls: `6.1 %`. */

@@ -14,13 +14,32 @@ export function questionOf({ kind, input }: Pick<PendingCall, "kind" | "input">)
 }
 
 const DETAILS = ["command", "file_path", "notebook_path", "path", "url", "query"] as const;
+/** Fields of a call that are shown elsewhere, or that do not change what the call does. */
+const OMITTED: readonly string[] = ["variables", "old_string", "new_string", "description", "cwd"];
 
-/** Return what a person is asked to approve: a question, the command, path or input, and the difference of an edit. */
-export function approvalOf(input: unknown): { question: string; detail: string; diff: string | null } {
+/**
+ * Return what a person is asked to approve: a question, the command, path or input, its other fields and the values in
+ * the command, and the difference of an edit.
+ */
+export function approvalOf(input: unknown): {
+  question: string;
+  detail: string;
+  others: string | null;
+  diff: string | null;
+} {
   const fields = isRecord(input) ? input : {};
-  const detail = textIn(fields["input"], DETAILS) ?? asText(fields["input"]);
+  const call = isRecord(fields["input"]) ? fields["input"] : {};
+  const detail = textIn(call, DETAILS);
+  const values = isRecord(call["variables"]) ? call["variables"] : {};
+  const rest = Object.entries(call).filter(([name, value]) => !OMITTED.includes(name) && value !== detail);
+  const others = detail === null ? [] : [...Object.entries(values), ...rest];
   const diff = fields["diff"];
-  return { question: `Allow ${asText(fields["tool"])}?`, detail, diff: isText(diff) && diff !== "" ? diff : null };
+  return {
+    question: `Allow ${asText(fields["tool"])}?`,
+    detail: detail ?? asText(fields["input"]),
+    others: others.length ? others.map(([name, value]) => `${name}: ${asText(value)}`).join("\n") : null,
+    diff: isText(diff) && diff !== "" ? diff : null,
+  };
 }
 
 /** Return the first of these fields that has text. */

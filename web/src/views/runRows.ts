@@ -96,8 +96,8 @@ export interface CardNote {
 }
 
 /**
- * Return what the run asks, why it has not started, or why it failed; otherwise what executes it. Where it came from
- * is last.
+ * Return what the run asks, why it has not started, why it failed, or what it does now; otherwise what executes it.
+ * Where it came from is last.
  */
 export function cardNote(run: Run, owner: string | null): CardNote {
   const tone = run.status === "failed" || run.status === "waiting" ? run.status : null;
@@ -118,9 +118,17 @@ function reasonOf(run: Run): string | null {
       return oneLine(run.error?.message ?? run.error?.code ?? "") || null;
     case "cancelled":
       return run.error?.message ? oneLine(run.error.message) : null;
+    case "running":
+      return run.interrupted ? run.queue_reason : activityText(run);
     default:
       return null;
   }
+}
+
+/** Return what a run does now. A step with the name of the run, such as that of an agent, says nothing. */
+function activityText({ activity, name }: Run): string | null {
+  if (activity === null || (activity.name === name && !activity.preview)) return null;
+  return oneLine(`${activity.name} ${activity.preview}`);
 }
 
 /** Whether the card shows how long the run has taken, and not how long ago it started. */

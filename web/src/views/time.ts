@@ -18,6 +18,15 @@ export function formatAgo(at: string, now: number): string {
   return "just now";
 }
 
+/** Format when something happens: `in 23h`, `in 5m`, `now`. */
+export function formatIn(at: string, now: number): string {
+  const seconds = Math.round((Date.parse(at) - now) / 1000);
+  for (const [unit, length] of UNITS) {
+    if (seconds >= length) return relativeFormat.format(Math.floor(seconds / length), unit);
+  }
+  return seconds > 0 ? "in less than a minute" : "now";
+}
+
 const AGE_UNITS: readonly [string, number][] = [
   ["y", 31_536_000],
   ["d", 86_400],

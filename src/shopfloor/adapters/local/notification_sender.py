@@ -87,7 +87,8 @@ class NotificationSender:
                     status = response.status_code
         except TimeoutError:
             return f"no answer within {self._timeout_seconds:g} s"
-        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+        except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
+            # A name that IDNA does not allow is a ValueError.
             return f"{type(error).__name__}: {error}"[:200]
         return None if _FIRST_SUCCESS <= status < _FIRST_REDIRECT else f"answered with status {status}"
 
@@ -104,7 +105,7 @@ class NotificationSender:
                 env=environment,
                 start_new_session=True,
             )
-        except OSError as error:
+        except (OSError, ValueError) as error:
             return f"cannot start the command: {error}"
         try:
             with anyio.fail_after(self._command_seconds):

@@ -35,6 +35,9 @@ class MemoryHooks:
             )
 
     async def remove(self, hook_id: str) -> bool:
+        return self._remove(hook_id)
+
+    def _remove(self, hook_id: str) -> bool:
         for stored in self._of(hook_id):
             del self._deliveries[stored.delivery.number]
         return self._hooks.pop(hook_id, None) is not None
@@ -49,7 +52,7 @@ class MemoryHooks:
 
     def insert(self, notifications: Sequence[Notification]) -> None:
         """Store a delivery for each hook that wants a notification."""
-        for status in self._hooks.values():
+        for status in [*self._hooks.values()]:
             self._enqueue(status.hook, notifications)
 
     async def enqueue(self, hook_id: str, notifications: Sequence[Notification]) -> None:
@@ -60,7 +63,11 @@ class MemoryHooks:
         at, oldest_at, expires_at = timestamp(), timestamp(-hook.retry_seconds), timestamp(hook.retry_seconds)
         for notification in notifications:
             known = any(stored.delivery.event_id == notification.id for stored in self._of(hook.id))
-            if known or not hook.matches(notification) or notification.at < oldest_at:
+            if known or not hook.matches(notification):
+                continue
+            if notification.at < oldest_at:
+                if hook.origin == "run":
+                    self._remove(hook.id)
                 continue
             self._last += 1
             body = encode_cloud_event(notification)
@@ -86,19 +93,19 @@ class MemoryHooks:
             )
 
     async def due(self, now: str, *, limit: int, exclude: Collection[str] = ()) -> list[Delivery]:
-        due = [
-            stored
-            for stored in self._deliveries.values()
-            if stored.next_at <= now and stored.delivery.hook.id not in exclude
-        ]
-        due.sort(key=lambda stored: (stored.next_at, stored.delivery.number))
         hooks = self._hooks
+        waiting = {hook_id for hook_id in hooks if any(stored.next_at > now for stored in self._of(hook_id)[:1])}
+        skipped = waiting.union(exclude)
+        due = [stored for stored in self._deliveries.values() if stored.delivery.hook.id not in skipped]
         return [
             msgspec.structs.replace(stored.delivery, hook=hooks[stored.delivery.hook.id].hook) for stored in due[:limit]
         ]
 
-    async def complete(self, delivery: Delivery, *, at: str, error: str | None = None) -> None:
+    async def complete(self, delivery: Delivery, *, at: str, error: str | None = None, until: str = "") -> None:
         self._finish(delivery, delivered=error is None, dropped=error is not None)
+        for stored in self._of(delivery.hook.id):
+            if stored.delivery.expires_at < until:
+                self._finish(stored.delivery, dropped=1)
         self._note(delivery, at, error)
         if delivery.hook.origin == "run":
             await self.remove(delivery.hook.id)

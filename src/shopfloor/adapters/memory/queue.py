@@ -9,8 +9,19 @@ import msgspec
 
 from shopfloor.adapters.memory.store import MemoryStore
 from shopfloor.errors import ConflictError
+from shopfloor.limits import CONTINUED_RUNS
 from shopfloor.log import Requirements
-from shopfloor.ports import NO_REQUIREMENTS, ControlMessage, HostOffer, QueuedRun, QueueGroup, ViewUpdate
+from shopfloor.ports import (
+    NO_REQUIREMENTS,
+    ControlMessage,
+    HostOffer,
+    QueuedRun,
+    QueueGroup,
+    RunFilter,
+    ViewUpdate,
+    disabled_providers,
+    session_continued,
+)
 from shopfloor.views import queued_row
 
 
@@ -48,6 +59,12 @@ class MemoryQueue:
             return previous_run_id
         if queued_run.run_id in await self._store.known_runs():
             raise ConflictError(f"run {queued_run.run_id} already exists", hint="use a new id for each run")
+        if queued_run.is_only_reply and started.based_on is not None:
+            earlier = started.based_on.run_id
+            page = await self._store.list_runs(RunFilter(based_on=earlier), limit=CONTINUED_RUNS)
+            replies = [item.row.id for item in page.items if item.row.based_on and item.row.based_on.kind == "reply"]
+            if replies:
+                raise session_continued(earlier, replies[0])
         if key is not None:
             self._keys[key] = (queued_run.run_id, requested)
         self._runs[queued_run.run_id] = _Claim(queued_run, host)
@@ -55,7 +72,7 @@ class MemoryQueue:
         return queued_run.run_id
 
     async def claim(self, host: str, limit: int, offer: HostOffer) -> list[QueuedRun]:
-        claimable = [claim for claim in self._unclaimed() if offer.satisfies(_required(claim))][:limit]
+        claimable = self._claimable(offer)[:limit]
         for claim in claimable:
             claim.host = host
         return [claim.queued for claim in claimable]
@@ -75,6 +92,11 @@ class MemoryQueue:
             for runs in groups.values()
         ]
 
+    def _claimable(self, offer: HostOffer) -> list[_Claim]:
+        """Return the runs that a host with this offer may claim, in the order in which they start."""
+        offer = offer.disable(disabled_providers(self._store.providers))
+        return [claim for claim in self._unclaimed() if offer.satisfies(_required(claim))]
+
     def _unclaimed(self) -> list[_Claim]:
         """Return the unclaimed runs in the order in which they start."""
         unclaimed = [claim for claim in self._runs.values() if claim.host is None]
@@ -92,8 +114,7 @@ class MemoryQueue:
         return None if claim is None else claim.queued
 
     async def next_unclaimed(self, offer: HostOffer) -> str | None:
-        claimable = (claim for claim in self._unclaimed() if offer.satisfies(_required(claim)))
-        return next((claim.queued.run_id for claim in claimable), None)
+        return next((claim.queued.run_id for claim in self._claimable(offer)), None)
 
     async def mark_started(self, run_ids: Sequence[str]) -> None:
         for run_id in run_ids:

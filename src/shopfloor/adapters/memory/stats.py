@@ -7,14 +7,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from shopfloor.adapters.limits import STATS_TOP_RUNS
-from shopfloor.errors import InvalidParameter
-from shopfloor.limits import PREVIEW_CHARS, STATS_RUNS
-from shopfloor.log import format_timestamp
+from shopfloor.adapters.stats import check_run_count, has_sums, time_of, time_range
+from shopfloor.limits import PREVIEW_CHARS
 from shopfloor.ports import RunFilter, StatsDays
 from shopfloor.views import (
     ENDED,
     FAILURE,
-    QUARTER_SECONDS,
     SPENDING,
     STARTED,
     TOOL,
@@ -33,21 +31,22 @@ from shopfloor.views import (
 RunStats = tuple[RunRow, list[tuple[str, bool, StatChange]]]
 """The row of a run, and its changes with the name of its worker and whether it is a root."""
 _METRICS = (STARTED, ENDED, FAILURE, TOOL, TOOL_FAILED, SPENDING)
-_SUMMED_FIELDS = ("name", "roots")
 
 
-def compute_stats(runs: Sequence[RunStats], wanted: RunFilter, days: StatsDays) -> StoredStats:
-    """Return the sums for statistics of these runs, which match the filter."""
-    has_other_filter = any(
-        getattr(wanted, name) is not None for name in RunFilter.__struct_fields__ if name not in _SUMMED_FIELDS
-    )
-    if has_other_filter and len(runs) > STATS_RUNS:
-        raise InvalidParameter(f"more than {STATS_RUNS:,} runs match these filters in this range")
+def compute_stats(
+    runs: Sequence[RunStats], wanted: RunFilter, days: StatsDays, failed: Sequence[RunRow]
+) -> StoredStats:
+    """Return the sums for statistics of these runs, which match the filter. `failed` are those that need a person."""
+    if not has_sums(wanted):
+        runs = [(row, changes) for row, changes in runs if _is_in_range(row, days)]
+        failed = [row for row in failed if _is_in_range(row, days)]
+        check_run_count(len(runs), days)
     lines = {metric: _lines(runs, metric, days.starts, wanted) for metric in _METRICS}
     rows = [row for row, _ in runs]
-    waits = [row.waiting_since for row in rows if row.waiting_since is not None]
+    since = [*(row.waiting_since for row in rows), *(row.needs_person_since for row in failed)]
+    waits = [at for at in since if at is not None]
     queued = [row.started_at for row in rows if row.status == "queued"]
-    first, end = _time(days.starts[0]), _time(days.starts[-1])
+    first, end = time_of(days.starts[0]), time_of(days.starts[-1])
     wants_roots = wanted.roots is None and wanted.parent_run_id is None
     in_range = [
         row for row in rows if first <= row.started_at < end and not (wants_roots and row.parent_run_id is not None)
@@ -108,7 +107,7 @@ def _top(rows: list[RunRow], values: Sequence[float | None]) -> list[RankedRun]:
     return [
         RankedRun(
             run_id=row.id,
-            title=" ".join(row.task[: 4 * PREVIEW_CHARS].split())[:PREVIEW_CHARS],
+            title=row.title,
             worker=row.name,
             status=row.status,
             cost_usd=row.spending.tree.cost_usd,
@@ -118,5 +117,6 @@ def _top(rows: list[RunRow], values: Sequence[float | None]) -> list[RankedRun]:
     ]
 
 
-def _time(quarter: int) -> str:
-    return format_timestamp(quarter * QUARTER_SECONDS * 1000)
+def _is_in_range(row: RunRow, days: StatsDays) -> bool:
+    first, end = time_range(days)
+    return row.started_at < end and (row.completed_at is None or row.completed_at >= first)

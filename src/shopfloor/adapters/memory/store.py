@@ -87,6 +87,7 @@ class MemoryStore:
         self._runs: dict[str, _StoredRun] = {}
         self._channels: dict[str, str | None] = {}
         self._pinned: set[str] = set()
+        self._dismissed: set[str] = set()
         self._tombstones: set[str] = set()
         self._feed_position = 0
         self._fleet_positions: dict[str, int] = {}
@@ -124,14 +125,21 @@ class MemoryStore:
 
     def _matching(self, wanted: RunFilter) -> list[_StoredRun]:
         search = None if wanted.search is None else _parse_search(wanted.search)
-        return [run for run in self._runs.values() if _matches_filter(run, wanted, search)]
+        after = wanted.needs_person_after
+        return [
+            run
+            for run in self._runs.values()
+            if _matches_filter(run, wanted, search) and (after is None or self._needs_person(run.row, after))
+        ]
 
     async def count_by_status(self, wanted: RunFilter) -> dict[str, int]:
         matches = self._matching(msgspec.structs.replace(wanted, statuses=None))
         return {status: sum(run.row.status == status for run in matches) for status in get_args(RunState)}
 
     async def stats(self, wanted: RunFilter, days: StatsDays) -> StoredStats:
-        return compute_stats([(run.row, run.stats) for run in self._matching(wanted)], wanted, days)
+        matches, after = self._matching(wanted), days.needs_person_after
+        failed = [run.row for run in matches if after is not None and self._needs_person(run.row, after)]
+        return compute_stats([(run.row, run.stats) for run in matches], wanted, days, failed)
 
     def ancestors(self, run_id: str) -> tuple[str, ...]:
         """Return the runs above a run, the parent first."""
@@ -169,6 +177,21 @@ class MemoryStore:
             return False
         (self._pinned.add if pinned else self._pinned.discard)(run_id)
         return True
+
+    async def dismiss(self, run_id: str) -> bool:
+        if run_id not in self._runs:
+            return False
+        self._dismissed.add(run_id)
+        return True
+
+    def _needs_person(self, row: RunRow, after: str) -> bool:
+        """Return whether a run failed after this time and waits for a person."""
+        return (
+            row.needs_person_since is not None
+            and row.needs_person_since > after
+            and row.id not in self._dismissed
+            and not any(run.row.based_on and run.row.based_on.run_id == row.id for run in self._runs.values())
+        )
 
     # Maintenance of the views.
 
@@ -227,6 +250,7 @@ class MemoryStore:
         self._fleet_positions.pop(run_id, None)
         self.fleet_events.delete_run(run_id)
         self._pinned.discard(run_id)
+        self._dismissed.discard(run_id)
 
     async def drop_archive(self, run_id: str) -> None:
         if run := self._runs.get(run_id):
@@ -345,6 +369,7 @@ def _matches_filter(run: _StoredRun, wanted: RunFilter, search: _Search | None) 
         and (wanted.model is None or row.model == wanted.model)
         and (wanted.provider is None or row.provider == wanted.provider)
         and (wanted.error_code is None or row.error_code == wanted.error_code)
+        and (wanted.has_pending_call is None or row.waiting_since is not None)
         and _is_between(row.spending.tree.cost_usd, wanted.min_cost_usd, wanted.max_cost_usd)
         and _is_between(row.duration_ms, wanted.min_duration_ms, wanted.max_duration_ms)
         and (search is None or search.matches(run))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -9,13 +10,13 @@ import signal
 import subprocess
 import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import cast
+from typing import ClassVar, cast
 
 from shopfloor.adapters.limits import AGENT_VERSION_SECONDS, PROVIDER_STATUS_SECONDS
 from shopfloor.errors import ProviderNotFound, ShopfloorError
@@ -51,8 +52,6 @@ _LOGIN_STATUS = {
 that is asked: an older one might take the command for a prompt."""
 _REJECTED_KEY, _SERVER_ERRORS = (401, 403), range(500, 600)
 _SIGNED_OUT = re.compile(r'not logged in|"loggedIn":\s*false', re.IGNORECASE)
-_probed_groups: set[int] = set()
-"""The process groups of the programs that are being asked."""
 _VERSION = re.compile(r"\d+\.\d+\.\d+[\w.+-]*")
 
 
@@ -120,24 +119,89 @@ def discover_providers(
     def inspect(name: str) -> ProviderInfo:
         if name in API_KEYS:
             return _api_info(name, env, asks=asks)
-        return _agent_info(provider(name), env, home, asks=asks, timeout_seconds=timeout_seconds)
+        return _agent_info(provider(name), env, home, probes, asks=asks)
 
     names = (*PROVIDER_NAMES, *API_KEYS)
-    with ThreadPoolExecutor(len(names)) as threads:
+    with _Probes(env, timeout_seconds).opened() as probes, ThreadPoolExecutor(len(names)) as threads:
         return list(threads.map(inspect, names))
 
 
-def _agent_info(
-    agent: Provider, env: Mapping[str, str], home: Path, *, asks: bool, timeout_seconds: float | None
-) -> ProviderInfo:
+class _Probes:
+    """Programs that are being asked, in threads. `kill` kills them and lets no other start."""
+
+    open_probes: ClassVar[set[_Probes]] = set()
+
+    def __init__(self, env: Mapping[str, str], timeout_seconds: float | None) -> None:
+        self._env = env
+        self._timeout_seconds = timeout_seconds
+        self._lock = threading.Lock()
+        self._groups: set[int] = set()
+        self._is_killed = False
+
+    @contextmanager
+    def opened(self) -> Generator[_Probes]:
+        """Let `kill_probed_programs` find these probes meanwhile."""
+        _Probes.open_probes.add(self)
+        try:
+            yield self
+        finally:
+            _Probes.open_probes.discard(self)
+
+    def ask(self, argv: list[str], default_timeout_seconds: float) -> tuple[int | None, str]:
+        """Return the exit code and the output of a program; without an exit code, why the program has none."""
+        timeout = self._timeout_seconds or default_timeout_seconds
+        try:
+            with self._start(argv) as process:
+                try:
+                    output, _ = process.communicate(timeout=timeout)
+                except subprocess.TimeoutExpired:
+                    _kill_group(process.pid)
+                    return None, f"`{' '.join(argv)}` did not answer in {timeout:g} s"
+                finally:
+                    self._groups.discard(process.pid)
+                return process.returncode, output.decode(errors="replace")
+        except OSError as error:
+            return None, f"`{argv[0]}` cannot be started: {error.strerror or error}"
+
+    def _start(self, argv: list[str]) -> subprocess.Popen[bytes]:
+        """Start a program in a group of its own: one that hangs is killed with the processes that it started."""
+        with self._lock:
+            if self._is_killed:
+                raise OSError(errno.ECANCELED, os.strerror(errno.ECANCELED))
+            process = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env=child_environment(self._env),
+                process_group=0,
+            )
+            self._groups.add(process.pid)
+            return process
+
+    def kill(self) -> None:
+        """Kill the programs that are being asked, and let no other start."""
+        with self._lock:
+            self._is_killed = True
+            for group in [*self._groups]:
+                _kill_group(group)
+
+
+def kill_probed_programs() -> None:
+    """Kill the programs that are being asked, before this process ends: they must not outlive it."""
+    for probes in [*_Probes.open_probes]:
+        probes.kill()
+
+
+def _agent_info(agent: Provider, env: Mapping[str, str], home: Path, probes: _Probes, *, asks: bool) -> ProviderInfo:
     path = shutil.which(agent.program, path=env.get("PATH"))
-    version, problem = _probe_version(path, env, timeout_seconds) if path else (None, None)
+    version, problem = _probe_version(path, probes) if path else (None, None)
     login, answers = agent.login(env, home), None
     # A login by variable is not the program's own, and its command knows nothing of that.
     if asks and path and version and login and Path(login).is_absolute() and agent.name in _LOGIN_STATUS:
         arguments, oldest = _LOGIN_STATUS[agent.name]
         if _version_numbers(version) >= oldest:
-            answers, problem = _ask_program([path, *arguments], env, timeout_seconds)
+            answers, problem = _ask_program([path, *arguments], probes)
     return ProviderInfo(
         name=agent.name,
         kind="agent",
@@ -161,9 +225,9 @@ def _access_mode(agent: Provider, env: Mapping[str, str]) -> AccessMode | None:
         return None
 
 
-def _probe_version(path: str, env: Mapping[str, str], timeout_seconds: float | None) -> tuple[str | None, str | None]:
+def _probe_version(path: str, probes: _Probes) -> tuple[str | None, str | None]:
     """Return the version that the program prints, or the problem with the program."""
-    code, output = _output_of([path, "--version"], env, timeout_seconds or AGENT_VERSION_SECONDS)
+    code, output = probes.ask([path, "--version"], AGENT_VERSION_SECONDS)
     if code is None:
         return None, output
     match = _VERSION.search(output)
@@ -176,47 +240,14 @@ def _version_numbers(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
 
 
-def _ask_program(
-    argv: list[str], env: Mapping[str, str], timeout_seconds: float | None
-) -> tuple[bool | None, str | None]:
+def _ask_program(argv: list[str], probes: _Probes) -> tuple[bool | None, str | None]:
     """Return whether the program says that it is logged in, and the problem. Any other output says nothing."""
-    code, output = _output_of(argv, env, timeout_seconds or PROVIDER_STATUS_SECONDS)
+    code, output = probes.ask(argv, PROVIDER_STATUS_SECONDS)
     if code is None:
         return False, output
     if code and _SIGNED_OUT.search(output):
         return False, f"`{' '.join(argv)}` says that it is not logged in"
     return (None if code else True), None
-
-
-def _output_of(argv: list[str], env: Mapping[str, str], timeout_seconds: float) -> tuple[int | None, str]:
-    """Return the exit code and the output of a program; without an exit code, why the program has none."""
-    try:
-        # In a group of its own, so that a program that hangs is killed with the processes that it started.
-        with subprocess.Popen(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env=child_environment(env),
-            process_group=0,
-        ) as process:
-            _probed_groups.add(process.pid)
-            try:
-                output, _ = process.communicate(timeout=timeout_seconds)
-            except subprocess.TimeoutExpired:
-                _kill_group(process.pid)
-                return None, f"`{' '.join(argv)}` did not answer in {timeout_seconds:g} s"
-            finally:
-                _probed_groups.discard(process.pid)
-            return process.returncode, output.decode(errors="replace")
-    except OSError as error:
-        return None, f"`{argv[0]}` cannot be started: {error.strerror or error}"
-
-
-def kill_probed_programs() -> None:
-    """Kill the programs that are being asked, before this process ends: they must not outlive it."""
-    for group in [*_probed_groups]:
-        _kill_group(group)
 
 
 def _kill_group(group: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from sqlite3 import Connection
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -34,9 +34,19 @@ _TRIM: Final = (
 )
 _DUE: Final = (
     "SELECT deliveries.num, hooks.body, event_id, deliveries.body, tries, expires_at FROM deliveries"
-    " JOIN hooks ON hooks.id = hook_id WHERE next_at <= ? AND hook_id NOT IN {hooks} ORDER BY next_at, deliveries.num"
-    " LIMIT ?"
+    " JOIN hooks ON hooks.id = hook_id WHERE deliveries.num IN"
+    # The numbers are chosen in an index, so that only the bodies that are returned are read.
+    " (SELECT pending.num FROM hooks AS receiver CROSS JOIN deliveries AS pending ON pending.hook_id = receiver.id"
+    " WHERE receiver.id NOT IN {hooks}"
+    " AND (SELECT next_at FROM deliveries WHERE hook_id = receiver.id ORDER BY num LIMIT 1) <= ?"
+    " ORDER BY pending.num LIMIT ?) ORDER BY deliveries.num"
 )
+
+
+def due_query(now: str, *, limit: int, exclude: Collection[str] = ()) -> tuple[str, list[Any]]:
+    """Return the query of `SqliteHooks.due`, and its parameters."""
+    ids = [*exclude]
+    return _DUE.format(hooks=placeholders(ids)), [*ids, now, limit]
 
 
 def insert_deliveries(connection: Connection, notifications: Sequence[Notification]) -> None:
@@ -50,12 +60,16 @@ def insert_deliveries(connection: Connection, notifications: Sequence[Notificati
 def _enqueue(connection: Connection, hook: Hook, notifications: Sequence[Notification]) -> None:
     at, oldest, expires_at = now(), now(-hook.retry_seconds), now(hook.retry_seconds)
     for notification in notifications:
-        if hook.matches(notification) and notification.at >= oldest:
+        if not hook.matches(notification):
+            continue
+        if notification.at >= oldest:
             body = encode_cloud_event(notification)
             inserted = connection.execute(_INSERT, (hook.id, notification.id, body, at, expires_at)).rowcount
             dropped = connection.execute(_TRIM, (hook.id, HOOK_PENDING_MAX)).rowcount if inserted else 0
             if dropped:
                 connection.execute("UPDATE hooks SET dropped = dropped + ? WHERE id = ?", (dropped, hook.id))
+        elif hook.origin == "run":
+            connection.execute("DELETE FROM hooks WHERE id = ?", (hook.id,))
 
 
 class SqliteHooks:
@@ -102,28 +116,34 @@ class SqliteHooks:
         await self._store.write(job)
 
     async def due(self, now: str, *, limit: int, exclude: Collection[str] = ()) -> list[Delivery]:
-        ids = [*exclude]
-        query = _DUE.format(hooks=placeholders(ids))
+        query, parameters = due_query(now, limit=limit, exclude=exclude)
 
         def job(connection: Connection) -> list[Delivery]:
             return [
                 Delivery(
                     number=number, hook=_decode(hook), event_id=event_id, body=body, tries=tries, expires_at=expires_at
                 )
-                for number, hook, event_id, body, tries, expires_at in connection.execute(query, (now, *ids, limit))
+                for number, hook, event_id, body, tries, expires_at in connection.execute(query, parameters)
             ]
 
         return await self._store.read(job)
 
-    async def complete(self, delivery: Delivery, *, at: str, error: str | None = None) -> None:
-        column = "delivered" if error is None else "dropped"
+    async def complete(self, delivery: Delivery, *, at: str, error: str | None = None, until: str = "") -> None:
+        hook = delivery.hook
 
         def job(connection: Connection) -> None:
             connection.execute("DELETE FROM deliveries WHERE num = ?", (delivery.number,))
-            text = f"UPDATE hooks SET {column} = {column} + 1, last_error = ?, last_at = ? WHERE id = ?"
-            connection.execute(text, (error, at, delivery.hook.id))
-            if delivery.hook.origin == "run":
-                connection.execute("DELETE FROM hooks WHERE id = ?", (delivery.hook.id,))
+            dropped = int(error is not None)
+            if until:
+                text = "DELETE FROM deliveries WHERE hook_id = ? AND expires_at < ?"
+                dropped += connection.execute(text, (hook.id, until)).rowcount
+            text = (
+                "UPDATE hooks SET delivered = delivered + ?, dropped = dropped + ?, last_error = ?, last_at = ?"
+                " WHERE id = ?"
+            )
+            connection.execute(text, (int(error is None), dropped, error, at, hook.id))
+            if hook.origin == "run":
+                connection.execute("DELETE FROM hooks WHERE id = ?", (hook.id,))
 
         await self._store.write(job)
 

@@ -1,7 +1,7 @@
 """The intake: acknowledged dispatches and control messages that no log has yet, in a file beside the database.
 
-If the database is lost, `shopfloor rebuild` restores every acknowledged dispatch, control message and pin from this
-file; `LogLookup` tells which of them the logs already have. See docs/adr/0017-intake.md.
+If the database is lost, `shopfloor rebuild` restores every acknowledged dispatch, control message and mark (a pin or a
+dismissal) from this file; `LogLookup` tells which of them the logs already have. See docs/adr/0017-intake.md.
 
 Lines are appended and the file is compacted only inside a write transaction of the database, whose lock excludes other
 processes. The first line names the file. The database stores the name of the file whose lines it has: a database with
@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Literal, Protocol, get_args
 from uuid import uuid4
 
 import msgspec
@@ -29,6 +29,10 @@ from shopfloor.errors import FileMissing, InvalidEvent, StorageError
 from shopfloor.log import Payload, RunCompleted, RunStarted, ToolResult, UnknownPayload, decode
 from shopfloor.ports import ControlMessage, QueuedRun
 from shopfloor.record import Storage, force_to_disk, open_for_append, read, write_private
+
+Mark = Literal["pin", "unpin", "dismiss"]
+"""What a person has decided about a run, and no log has."""
+MARKS: Final[tuple[Mark, ...]] = get_args(Mark)
 
 
 class LogLookup(Protocol):
@@ -92,6 +96,13 @@ class IntakeLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     pin: str | None = None
     """The id of a run that retention does not delete."""
     unpin: str | None = None
+    dismiss: str | None = None
+    """The id of a failed run that no longer waits for a person."""
+
+    @property
+    def mark(self) -> tuple[Mark, str] | None:
+        """The mark and the run that gets it; None if the line has none."""
+        return next(((mark, run_id) for mark in MARKS if (run_id := getattr(self, mark)) is not None), None)
 
 
 class IntakeMark(msgspec.Struct, frozen=True, array_like=True):
@@ -117,9 +128,9 @@ def message_line(body: bytes) -> bytes:
     return b'{"message":' + body + b"}\n"
 
 
-def pin_line(run_id: str, *, pinned: bool) -> bytes:
-    """Return the line that pins or unpins a run."""
-    return _encode(IntakeLine(pin=run_id) if pinned else IntakeLine(unpin=run_id)) + b"\n"
+def mark_line(mark: Mark, run_id: str) -> bytes:
+    """Return the line that marks a run."""
+    return _encode({mark: run_id}) + b"\n"
 
 
 class Intake:
@@ -244,7 +255,7 @@ class Intake:
         return None if first is None else first.intake
 
     def lines(self) -> list[IntakeLine]:
-        """Return the dispatches, messages and pins of runs that are not deleted. Skips torn and unreadable lines."""
+        """Return the dispatches, messages and marks of runs that are not deleted. Skips torn and unreadable lines."""
         data = self._read_bytes()
         lines = list(_decode_lines(data[: data.rfind(b"\n") + 1].split(b"\n")))
         last_deleted = {line.deleted: number for number, line in enumerate(lines) if line.deleted}
@@ -287,7 +298,9 @@ def _header(name: str) -> bytes:
 def _run_id_of(line: IntakeLine) -> str | None:
     if line.dispatch is not None:
         return line.dispatch.run_id
-    return line.message.run_id if line.message is not None else line.pin or line.unpin
+    if line.message is not None:
+        return line.message.run_id
+    return None if line.mark is None else line.mark[1]
 
 
 def _decode_lines(lines: list[bytes]) -> Iterable[IntakeLine]:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 import msgspec
 
 from shopfloor.adapters.limits import SORTED_RUNS
+from shopfloor.adapters.sqlite.intake import Mark
 from shopfloor.adapters.sqlite.rows import row_columns
 from shopfloor.decoding import decode_json
 from shopfloor.errors import InvalidParameter
@@ -33,8 +34,18 @@ _JOINED: Final = (
     " LEFT JOIN channels ON channels.id = worker_runs.channel_id"
     " LEFT JOIN pins ON pins.worker_id = worker_runs.id"
 )
-PIN: Final = "INSERT INTO pins (worker_id) VALUES (?) ON CONFLICT DO NOTHING"
-UNPIN: Final = "DELETE FROM pins WHERE worker_id = ?"
+MARK_STATEMENTS: Final[dict[Mark, str]] = {
+    "pin": "INSERT INTO pins (worker_id) VALUES (?) ON CONFLICT DO NOTHING",
+    "unpin": "DELETE FROM pins WHERE worker_id = ?",
+    "dismiss": "INSERT INTO dismissals (worker_id) VALUES (?) ON CONFLICT DO NOTHING",
+}
+_NEEDS_PERSON: Final = (
+    "worker_runs.needs_person_since > ?"
+    " AND NOT EXISTS (SELECT 1 FROM dismissals WHERE dismissals.worker_id = worker_runs.id)"
+    # As in the index; without the `+`, the affinity of the column would exclude the index.
+    " AND NOT EXISTS (SELECT 1 FROM worker_runs AS later WHERE later.based_on IS NOT NULL"
+    " AND json_extract(later.based_on, '$.run_id') = +worker_runs.id)"
+)
 _SELECT_LISTED: Final = f"SELECT {row_columns(listed=True)}, {_JOINED}"
 _SELECT_FULL: Final = f"SELECT {row_columns(listed=False)}, {_JOINED}"
 
@@ -48,6 +59,9 @@ class Query(NamedTuple):
 
 Condition = tuple[str, Sequence[Any]]
 """An SQL condition with its parameters."""
+
+
+HAS_PENDING_CALL: Final[Condition] = ("worker_runs.waiting_since IS NOT NULL", ())
 
 
 def placeholders(values: Sequence[Any]) -> str:
@@ -95,6 +109,8 @@ def list_query(
     is_by_number = is_search and order == "newest"
     join = " JOIN found ON found.num = worker_runs.num" if is_search else ""
     by_index = ORDERS[order].has_text_key or (not is_search and matches > SORTED_RUNS)
+    # Few runs wait for a person, and their index finds them.
+    by_index = by_index and run_filter.needs_person_after is None and run_filter.has_pending_call is None
     order_by = "found.num DESC" if is_by_number else ORDERS[order].clause(by_index=by_index)
     # The indexes of the filters would lead to a sort of all matches.
     filters = conditions(run_filter, by_index=ORDERS[order].has_text_key or not by_index)
@@ -134,6 +150,10 @@ def conditions(run_filter: RunFilter, *, by_index: bool = True) -> list[Conditio
         # As in the index.
         text = "worker_runs.based_on IS NOT NULL AND json_extract(worker_runs.based_on, '$.run_id') = ?"
         filters.append((text, (run_filter.based_on,)))
+    if run_filter.has_pending_call is not None:
+        filters.append(HAS_PENDING_CALL)
+    if run_filter.needs_person_after is not None:
+        filters.append(needs_person_condition(run_filter.needs_person_after))
     if (statuses := run_filter.statuses) is not None:
         comparison = "= ?" if len(statuses) == 1 else f"IN {placeholders(statuses)}"
         filters.append((f"{column}status {comparison}", statuses))
@@ -150,6 +170,11 @@ def conditions(run_filter: RunFilter, *, by_index: bool = True) -> list[Conditio
                 # Below 0 are the runs whose cost or duration is unknown.
                 filters.append((f"{expression} >= 0", ()))
     return filters
+
+
+def needs_person_condition(after: str) -> Condition:
+    """Return the condition that a run failed after this time and waits for a person."""
+    return _NEEDS_PERSON, (after,)
 
 
 def where_clause(filters: Sequence[Condition]) -> tuple[str, list[Any]]:

@@ -18,17 +18,26 @@ from shopfloor.adapters.sqlite.intake import (
     IntakeMark,
     LogLookup,
     dispatch_line,
+    mark_line,
     message_line,
-    pin_line,
 )
-from shopfloor.adapters.sqlite.queries import PIN, UNPIN, placeholders
+from shopfloor.adapters.sqlite.provider_health import read_records
+from shopfloor.adapters.sqlite.queries import MARK_STATEMENTS, placeholders
 from shopfloor.adapters.sqlite.rows import RUN_COLUMNS, run_column_values
 from shopfloor.adapters.sqlite.search import UPSERT_TASK, task_text
 from shopfloor.adapters.sqlite.store import SqliteStore
 from shopfloor.decoding import json_decoder
 from shopfloor.errors import ConflictError
 from shopfloor.log import Requirements, RunStarted
-from shopfloor.ports import NO_REQUIREMENTS, ControlMessage, HostOffer, QueuedRun, QueueGroup
+from shopfloor.ports import (
+    NO_REQUIREMENTS,
+    ControlMessage,
+    HostOffer,
+    QueuedRun,
+    QueueGroup,
+    disabled_providers,
+    session_continued,
+)
 from shopfloor.views import queued_row
 
 T = TypeVar("T")
@@ -53,6 +62,10 @@ _CHANNEL: Final = (
 )
 _INSERT_DISPATCHES: Final = "INSERT INTO dispatches (run_id, host, body, needs, rank) VALUES "
 _SELECT_KEY: Final = "SELECT run_id, asked FROM dispatch_keys WHERE key = ?"
+_SELECT_REPLY: Final = (
+    "SELECT id FROM worker_runs WHERE based_on IS NOT NULL AND json_extract(based_on, '$.run_id') = ?"
+    " AND json_extract(based_on, '$.kind') = 'reply' LIMIT 1"
+)
 _INSERT_KEY: Final = "INSERT INTO dispatch_keys (key, run_id, asked) VALUES (?, ?, ?)"
 # Each step seeks the next group in the index, so that the runs of a group are not scanned.
 _GROUPS: Final = (
@@ -78,9 +91,12 @@ _QUEUED: Final = "SELECT body FROM dispatches ORDER BY num"
 _QUEUED_WITH_HOST: Final = "SELECT host, body FROM dispatches ORDER BY num"
 _SELECT_MARK: Final = "SELECT value FROM settings WHERE name = 'intake'"
 _UPSERT_MARK: Final = "INSERT OR REPLACE INTO settings (name, value) VALUES ('intake', ?)"
-_COUNT: Final = "SELECT (SELECT count(*) FROM dispatches) + (SELECT count(*) FROM orders) + (SELECT count(*) FROM pins)"
+_COUNT: Final = (
+    "SELECT (SELECT count(*) FROM dispatches) + (SELECT count(*) FROM orders)"
+    " + (SELECT count(*) FROM pins) + (SELECT count(*) FROM dismissals)"
+)
 _ANY_RUN: Final = "SELECT 1 FROM worker_runs LIMIT 1"
-_PINNED: Final = "SELECT worker_id FROM pins"
+_MARKED: Final = "SELECT 'pin', worker_id FROM pins UNION ALL SELECT 'dismiss', worker_id FROM dismissals"
 _DELETED: Final = "SELECT worker_id FROM tombstones"
 _RESTORE_DISPATCH: Final = f"{_INSERT_DISPATCHES}(?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
 _RESTORE_KEY: Final = f"{_INSERT_KEY} ON CONFLICT DO NOTHING"
@@ -237,8 +253,15 @@ class SqliteQueue:
 
 def _claimable(database: sqlite3.Connection, offer: HostOffer, limit: int) -> list[int]:
     """Return the numbers of the runs that a host with this offer claims next, the first one first."""
-    groups = [needs for (needs,) in database.execute(_GROUPS) if offer.satisfies(_decode_needs(needs))]
-    heads = [head for needs in groups for head in database.execute(_GROUP_HEAD, (needs, limit))]
+    groups = {needs: _decode_needs(needs) for (needs,) in database.execute(_GROUPS).fetchall()}
+    if any(required.providers for required in groups.values()):
+        offer = offer.disable(disabled_providers(read_records(database)))
+    heads = [
+        head
+        for needs, required in groups.items()
+        if offer.satisfies(required)
+        for head in database.execute(_GROUP_HEAD, (needs, limit))
+    ]
     return [number for _, number in sorted(heads)[:limit]]
 
 
@@ -251,8 +274,9 @@ def _recover(database: sqlite3.Connection, lines: Sequence[IntakeLine], log_look
     deleted_run_ids = {run_id for (run_id,) in database.execute(_DELETED)}
     recovered = 0
     for line in lines:
-        if (pin := line.pin or line.unpin) is not None and pin not in deleted_run_ids:
-            database.execute(PIN if line.pin else UNPIN, (pin,))
+        if line.mark is not None and line.mark[1] not in deleted_run_ids:
+            mark, run_id = line.mark
+            database.execute(MARK_STATEMENTS[mark], (run_id,))
         if (entry := line.dispatch or line.message) is None or entry.run_id in deleted_run_ids or log_lookup.has(entry):
             continue
         if isinstance(entry, ControlMessage):
@@ -274,8 +298,8 @@ def _live_lines(database: sqlite3.Connection) -> Iterator[bytes]:
         yield dispatch_line(body, host)
     for _, body in database.execute(_SELECT_MESSAGES, (0,)):
         yield message_line(body)
-    for (run_id,) in database.execute(_PINNED):
-        yield pin_line(run_id, pinned=True)
+    for mark, run_id in database.execute(_MARKED):
+        yield mark_line(mark, run_id)
 
 
 class _PreparedRun(NamedTuple):
@@ -290,6 +314,8 @@ class _PreparedRun(NamedTuple):
     channel: tuple[str | None, str | None]
     key: str | None
     request_hash: bytes
+    continued: str | None
+    """The run that may have no other reply than this one."""
     needs: str
     """The requirements as text; equal requirements have the same text."""
     rank: int
@@ -311,6 +337,7 @@ def _prepare(queued: QueuedRun, host: str | None) -> _PreparedRun:
         channel=(row.channel_id, row.channel_name),
         key=key,
         request_hash=b"" if key is None else _hash_request(queued.started),
+        continued=queued.started.based_on.run_id if queued.is_only_reply and queued.started.based_on else None,
         needs=_encode_needs(queued.started.requires),
         rank=-queued.started.priority,
     )
@@ -351,18 +378,21 @@ def _dispatch_all(database: sqlite3.Connection, runs: list[_PreparedRun]) -> lis
     A conflict is returned, not raised: it writes nothing, so the other writes of the transaction need not be repeated.
     """
     results: list[str | ConflictError] = []
-    # Runs with a key are inserted one by one: the next run may have the same key.
-    for has_key, group in groupby(runs, lambda run: run.key is not None):
-        for batch in ([run] for run in group) if has_key else _batches(list(group)):
-            previous = _previous_dispatch(database, batch[0]) if has_key else None
+    # Runs with a key are inserted one by one: the next run may have the same key. So are replies to the same run.
+    for is_single, group in groupby(runs, lambda run: (run.key, run.continued) != (None, None)):
+        for batch in ([run] for run in group) if is_single else _batches(list(group)):
+            previous = _previous_dispatch(database, batch[0]) if is_single else None
             results += [previous] if previous is not None else _insert_dispatches(database, batch)
     return results
 
 
 def _previous_dispatch(database: sqlite3.Connection, run: _PreparedRun) -> str | ConflictError | None:
-    """Return the id of the run dispatched with the same key, or the conflict if it was another request."""
+    """Return the id of the run dispatched with the same key, or the conflict with an earlier request."""
     previous = database.execute(_SELECT_KEY, (run.key,)).fetchone()
-    return None if previous is None else _compare_requests(str(run.key), run.request_hash, previous)
+    if previous is not None:
+        return _compare_requests(str(run.key), run.request_hash, previous)
+    reply = database.execute(_SELECT_REPLY, (run.continued,)).fetchone() if run.continued is not None else None
+    return None if reply is None else session_continued(str(run.continued), reply[0])
 
 
 def _insert_dispatches(database: sqlite3.Connection, runs: list[_PreparedRun]) -> list[str | ConflictError]:

@@ -11,15 +11,15 @@ import msgspec
 from shopfloor.decoding import json_decoder
 from shopfloor.log import BasedOn, ClientInfo, Requirements
 from shopfloor.ports import RunItem, TimelineItem
-from shopfloor.views import Notes, Progress, RunRow, Spending, WaitState
+from shopfloor.views import Activity, Notes, Progress, RunRow, Spending, WaitState
 
-_JSON = ("spending", "notes", "waits", "client", "based_on", "requires", "progress")
+_JSON = ("spending", "notes", "waits", "client", "based_on", "requires", "progress", "activity")
 _PLAIN = tuple(name for name in RunRow.__struct_fields__ if name not in (*_JSON, "channel_name"))
 """The fields that are stored unchanged."""
 _LISTED = tuple(name for name in _PLAIN if name != "result")
 """The fields of a list: without the result, which can be long."""
-_DERIVED = ("cost_usd", "waiting_since")
-"""Columns for filters and orders, which other columns have as JSON. `cost_usd` is the cost with sub-runs."""
+_DERIVED = ("cost_usd", "waiting_since", "needs_person_since")
+"""Columns for filters and orders, which follow from other columns. `cost_usd` is the cost with sub-runs."""
 _ITEM_FIELDS = ("event_count", "has_transcript", "search_stopped_at")
 RUN_COLUMNS = (*_PLAIN, *_JSON, *_DERIVED, *_ITEM_FIELDS)
 """The columns of `worker_runs`, except `num`, which SQLite assigns. A test compares them with the table."""
@@ -33,6 +33,7 @@ _decode_client = json_decoder(ClientInfo).decode
 _decode_based_on = json_decoder(BasedOn).decode
 _decode_requires = json_decoder(Requirements).decode
 _decode_progress = json_decoder(Progress).decode
+_decode_activity = json_decoder(Activity).decode
 
 
 def run_column_values(row: RunRow, *item_values: Any) -> tuple[Any, ...]:
@@ -47,8 +48,10 @@ def run_column_values(row: RunRow, *item_values: Any) -> tuple[Any, ...]:
         None if row.based_on is None else _encode(row.based_on).decode(),
         None if row.requires is None else _encode(row.requires).decode(),
         None if row.progress == _NO_PROGRESS else _encode(row.progress).decode(),
+        None if row.activity == _NO_ACTIVITY else _encode(row.activity).decode(),
         None if spending == _NO_SPENDING else spending.tree.cost_usd,
         None if waits == _NO_WAITS else row.waiting_since,
+        row.needs_person_since,
         *item_values,
     )
 
@@ -62,10 +65,8 @@ def row_columns(*, listed: bool) -> str:
 def decode_run_item(db_row: Sequence[Any], *, listed: bool) -> RunItem:
     """Decode a row of `row_columns`, followed by the channel's name and the pin."""
     names = _LISTED if listed else _PLAIN
-    spending, notes, waits, client, based_on, requires, progress, number, *item, channel_name, pinned = db_row[
-        len(names) :
-    ]
-    events, archived, stopped_at = item
+    spending, notes, waits, client, based_on, requires, progress, activity, *rest = db_row[len(names) :]
+    number, events, archived, stopped_at, channel_name, pinned = rest
     values: dict[str, Any] = dict(zip(names, db_row, strict=False))
     values["outside"] = bool(values["outside"])
     row = RunRow(
@@ -78,6 +79,7 @@ def decode_run_item(db_row: Sequence[Any], *, listed: bool) -> RunItem:
         based_on=_decode_based_on(based_on) if based_on else None,
         requires=_decode_requires(requires) if requires else None,
         progress=_decode_progress(progress) if progress else _NO_PROGRESS,
+        activity=_decode_activity(activity) if activity else _NO_ACTIVITY,
     )
     return RunItem(
         row=row,
@@ -93,6 +95,7 @@ def decode_run_item(db_row: Sequence[Any], *, listed: bool) -> RunItem:
 _NO_SPENDING = Spending()
 _NO_NOTES = Notes()
 _NO_PROGRESS = Progress()
+_NO_ACTIVITY = Activity()
 _NO_WAITS = WaitState()
 
 

@@ -1,7 +1,8 @@
 """Statistics: the sums that are kept with the rows, and the queries that read them.
 
-`run_stats` has what happened in each run per quarter of an hour, `stats` the sums over all runs per hour. Parts of
-hours at the ends of days, in time zones that are not whole hours from UTC, are read from `run_stats`.
+`run_stats` has what happened in each run per quarter of an hour, `stats` the sums over all runs per hour. Each sum has
+columns for the first one, two and three quarters of its hour: days begin within an hour in time zones that are not
+whole hours from UTC.
 """
 
 from __future__ import annotations
@@ -17,22 +18,21 @@ import msgspec
 
 from shopfloor.adapters.limits import SORTED_RUNS, STATS_TOP_RUNS
 from shopfloor.adapters.sqlite.queries import (
+    HAS_PENDING_CALL,
     ORDERS,
     Condition,
     conditions,
     count_query,
-    fields_of,
+    needs_person_condition,
     placeholders,
     where_clause,
 )
-from shopfloor.errors import InvalidParameter
-from shopfloor.limits import PREVIEW_CHARS, STATS_RUNS
-from shopfloor.log import format_timestamp
+from shopfloor.adapters.stats import check_run_count, has_sums, time_of, time_range
+from shopfloor.limits import PREVIEW_CHARS
 from shopfloor.ports import RunFilter, RunOrder, StatsDays, ViewUpdate
 from shopfloor.views import (
     ENDED,
     FAILURE,
-    QUARTER_SECONDS,
     SPENDING,
     STARTED,
     TOOL,
@@ -43,14 +43,15 @@ from shopfloor.views import (
     StatLine,
     StoredStats,
     most_frequent_failures,
+    title_of_task,
 )
 
 _RUN_STATS_KEY: Final = ("num", "quarter", "metric", "label", "detail", "worker", "root")
 _STATS_KEY: Final = ("metric", "hour", "worker", "root", "label", "detail")
 _AMOUNTS: Final = ("amount", "tokens", "unpriced")
 _QUARTERS: Final = 4
-_SUMMED_FIELDS: Final = frozenset({"name", "roots"})
-"""The filters for which sums are kept."""
+_FIRST_QUARTERS: Final = tuple(f"{name}_{count}" for name in _AMOUNTS for count in range(1, _QUARTERS))
+"""The columns of `stats` with the sums of the first quarters of the hour."""
 _GROUPED_BY: Final = {
     STARTED: (),
     ENDED: ("label",),
@@ -72,15 +73,15 @@ _NEWEST_FAILURE: Final = (
 _NOTHING: Final = (0, 0, 0)
 
 
-def _upsert(table: str, key: tuple[str, ...]) -> str:
-    columns = (*key, *_AMOUNTS)
-    added = ", ".join([f"{name} = {name} + excluded.{name}" for name in _AMOUNTS])
+def _upsert(table: str, key: tuple[str, ...], amounts: tuple[str, ...]) -> str:
+    columns = (*key, *amounts)
+    added = ", ".join([f"{name} = {name} + excluded.{name}" for name in amounts])
     into = f"INSERT INTO {table} ({', '.join(columns)}) VALUES {placeholders(columns)}"
     return f"{into} ON CONFLICT ({', '.join(key)}) DO UPDATE SET {added}"
 
 
-_ADD_RUN_STATS: Final = _upsert("run_stats", _RUN_STATS_KEY)
-_ADD_STATS: Final = _upsert("stats", _STATS_KEY)
+_ADD_RUN_STATS: Final = _upsert("run_stats", _RUN_STATS_KEY, _AMOUNTS)
+_ADD_STATS: Final = _upsert("stats", _STATS_KEY, (*_AMOUNTS, *_FIRST_QUARTERS))
 Rows = list[tuple[Any, ...]]
 
 
@@ -98,7 +99,7 @@ def add_stats(connection: Connection, changes: Sequence[tuple[ViewUpdate, int | 
 def _stat_rows(changes: Iterable[tuple[ViewUpdate, int | None]], numbers: dict[str, int]) -> tuple[Rows, Rows]:
     """Return the rows to add to `run_stats` and to `stats`, for updates of runs that are stored up to a `seq`."""
     by_run: Rows = []
-    by_hour: dict[tuple[Any, ...], tuple[int, int, int]] = {}
+    by_hour: dict[tuple[Any, ...], list[int]] = {}
     for update, last_seq in changes:
         row, number, stored_seq = update.row, numbers[update.row.id], last_seq or 0
         worker, root = row.name, row.parent_run_id is None
@@ -111,10 +112,24 @@ def _stat_rows(changes: Iterable[tuple[ViewUpdate, int | None]], numbers: dict[s
                 sums[key] = (known[0] + change.amount, known[1] + change.tokens, known[2] + change.unpriced)
         for (quarter, metric, label, detail), (amount, tokens, unpriced) in sums.items():
             by_run.append((number, quarter, metric, label, detail, worker, root, amount, tokens, unpriced))
-            hour = (metric, quarter // _QUARTERS, worker, root, label, detail)
-            known = by_hour.get(hour, _NOTHING)
-            by_hour[hour] = (known[0] + amount, known[1] + tokens, known[2] + unpriced)
+            hour, place = divmod(quarter, _QUARTERS)
+            key = (metric, hour, worker, root, label, detail)
+            _add_to_hour(by_hour.setdefault(key, [0] * _HOUR_COLUMNS), place, (amount, tokens, unpriced))
     return by_run, [(*key, *amounts) for key, amounts in by_hour.items()]
+
+
+_HOUR_COLUMNS: Final = len(_AMOUNTS) + len(_FIRST_QUARTERS)
+
+
+def _add_to_hour(hour: list[int], quarter: int, amounts: tuple[int, int, int]) -> None:
+    """Add amounts of a quarter, from 0, to the columns of its hour: the sums, then those of its first quarters."""
+    column = len(amounts)
+    for place, amount in enumerate(amounts):
+        if amount:
+            hour[place] += amount
+            for later in range(quarter, _QUARTERS - 1):
+                hour[column + later] += amount
+        column += _QUARTERS - 1
 
 
 class _Selection(NamedTuple):
@@ -132,9 +147,13 @@ def read_stats(connection: Connection, run_filter: RunFilter, days: StatsDays) -
     lines = {metric: _lines(connection, selection, metric, days.starts) for metric in _GROUPED_BY}
     runs = sum(line.amount for line in lines[STARTED])
     queued, oldest_queued_at = _count_and_oldest(connection, selection, ("status = 'queued'", ()), "started_at")
-    waiting, waiting_since = _count_and_oldest(
-        connection, selection, ("waiting_since IS NOT NULL", ()), "waiting_since"
-    )
+    waiting, waiting_since = _count_and_oldest(connection, selection, HAS_PENDING_CALL, "waiting_since")
+    if days.needs_person_after is not None:
+        failed, failed_since = _count_and_oldest(
+            connection, selection, needs_person_condition(days.needs_person_after), "needs_person_since"
+        )
+        waiting += failed
+        waiting_since = min((at for at in (waiting_since, failed_since) if at is not None), default=None)
     return StoredStats(
         lines=lines,
         today={metric: _lines(connection, selection, metric, days.today) for metric in (ENDED, SPENDING)},
@@ -151,7 +170,7 @@ def read_stats(connection: Connection, run_filter: RunFilter, days: StatsDays) -
 
 
 def _select(connection: Connection, run_filter: RunFilter, days: StatsDays) -> _Selection:
-    if fields_of(run_filter) <= _SUMMED_FIELDS:
+    if has_sums(run_filter):
         filters: list[Condition] = []
         if run_filter.name is not None:
             filters.append(("worker = ?", (run_filter.name,)))
@@ -164,23 +183,19 @@ def _select(connection: Connection, run_filter: RunFilter, days: StatsDays) -> _
 
 def _collect_runs(connection: Connection, run_filter: RunFilter, days: StatsDays) -> None:
     """Insert the matching runs into `found`. Raises `InvalidParameter` if there are too many."""
-    first, end = min(days.starts[0], days.today[0]), max(days.starts[-1], days.today[1])
+    first, end = time_range(days)
     is_in_range: list[Condition] = [
-        ("worker_runs.started_at < ?", (_time(end),)),
-        ("(worker_runs.completed_at IS NULL OR worker_runs.completed_at >= ?)", (_time(first),)),
+        ("worker_runs.started_at < ?", (end,)),
+        ("(worker_runs.completed_at IS NULL OR worker_runs.completed_at >= ?)", (first,)),
     ]
     where, parameters = where_clause([*conditions(run_filter), *is_in_range])
     if run_filter.search is not None:
         connection.execute(f"DELETE FROM temp.found WHERE num NOT IN (SELECT num FROM worker_runs{where})", parameters)
     else:
         connection.execute(
-            f"INSERT INTO temp.found SELECT num FROM worker_runs{where} LIMIT {STATS_RUNS + 1}", parameters
+            f"INSERT INTO temp.found SELECT num FROM worker_runs{where} LIMIT {days.max_runs + 1}", parameters
         )
-    if connection.execute("SELECT count(*) FROM temp.found").fetchone()[0] > STATS_RUNS:
-        raise InvalidParameter(
-            f"more than {STATS_RUNS:,} runs match these filters in this range",
-            hint="choose fewer days or another filter; without one, by worker or for roots there is no such limit",
-        )
+    check_run_count(connection.execute("SELECT count(*) FROM temp.found").fetchone()[0], days)
 
 
 def _lines(connection: Connection, selection: _Selection, metric: str, starts: Sequence[int]) -> list[StatLine]:
@@ -192,34 +207,58 @@ def _lines(connection: Connection, selection: _Selection, metric: str, starts: S
     if selection.in_found:
         return _lines_of_found(connection, selection, metric, starts, selected)
     grouped = ", ".join(["day", *columns])
-    spans = list(pairwise(starts))
-    hours = [(day, -(-first // _QUARTERS), end // _QUARTERS) for day, (first, end) in enumerate(spans)]
-    query, parameters = _sums("stats", "hour", metric, hours, selection.filters)
-    edges = [
-        (day, *edge)
-        for day, (first, end) in enumerate(spans)
-        for edge in ((first, -(-first // _QUARTERS) * _QUARTERS), (end // _QUARTERS * _QUARTERS, end))
-        if edge[0] < edge[1]
-    ]
-    if edges:
-        more, values = _sums("run_stats", "quarter", metric, edges, selection.filters)
-        query, parameters = f"{query} UNION ALL {more}", [*parameters, *values]
-    found = connection.execute(f"SELECT day, {selected}, {_SUMS} FROM ({query}) GROUP BY {grouped}", parameters)
-    return [StatLine(*line) for line in found]
+    lines: list[StatLine] = []
+    # A query each, not a union: SQLite would copy the rows of a union before it adds them up.
+    for part, spans in _hour_spans(starts).items():
+        query, parameters = _sums(metric, part, spans, selection.filters)
+        found = connection.execute(f"SELECT day, {selected}, {_SUMS} FROM ({query}) GROUP BY {grouped}", parameters)
+        lines += [StatLine(*line) for line in found]
+    return lines
+
+
+_Part = tuple[int, int]
+"""A part of an hour: the quarter at which it begins and the one at which it ends, from 0 to 4."""
+_WHOLE: Final = (0, _QUARTERS)
+
+
+def _hour_spans(starts: Sequence[int]) -> dict[_Part, list[tuple[int, int, int]]]:
+    """Return the hours of each day, as a span of whole hours and the parts of hours at its ends.
+
+    The spans have the number of the day, the first hour, and the hour after the last. `starts` are quarters.
+    """
+    spans: dict[_Part, list[tuple[int, int, int]]] = {_WHOLE: []}
+    for day, (first, end) in enumerate(pairwise(starts)):
+        (first_hour, begin), (last_hour, rest) = divmod(first, _QUARTERS), divmod(end, _QUARTERS)
+        if first_hour == last_hour:
+            # No day of the calendar is that short, but a time zone may skip one: its range is empty.
+            spans.setdefault((begin, rest), []).append((day, first_hour, first_hour + 1))
+            continue
+        if begin:
+            spans.setdefault((begin, _QUARTERS), []).append((day, first_hour, first_hour + 1))
+        spans[_WHOLE].append((day, first_hour + bool(begin), last_hour))
+        if rest:
+            spans.setdefault((0, rest), []).append((day, last_hour, last_hour + 1))
+    return {part: found for part, found in spans.items() if found}
 
 
 def _sums(
-    table: str, column: str, metric: str, spans: list[tuple[int, int, int]], filters: list[Condition]
+    metric: str, part: _Part, spans: list[tuple[int, int, int]], filters: list[Condition]
 ) -> tuple[str, list[Any]]:
-    """Return the query for the rows of a metric in spans of days, each with its day."""
+    """Return the query for the rows of a metric in spans of hours, or in the same part of each hour, with their day."""
     values = ", ".join(["(?, ?, ?)"] * len(spans))
     where, parameters = where_clause([("metric = ?", (metric,)), *filters])
+    amounts = ", ".join(f"{_up_to(name, part[1])} - {_up_to(name, part[0])} AS {name}" for name in _AMOUNTS)
     text = (
-        f"SELECT day, worker, label, detail, amount, tokens, unpriced"
+        f"SELECT day, worker, label, detail, {amounts if part != _WHOLE else ', '.join(_AMOUNTS)}"
         f" FROM (SELECT column1 AS day, column2 AS first, column3 AS last FROM (VALUES {values}))"
-        f" CROSS JOIN {table}{where} AND {column} >= first AND {column} < last"
+        f" CROSS JOIN stats{where} AND hour >= first AND hour < last"
     )
     return text, [*(value for span in spans for value in span), *parameters]
+
+
+def _up_to(name: str, quarter: int) -> str:
+    """Return the column with the sum of an hour up to a quarter."""
+    return "0" if quarter == 0 else name if quarter == _QUARTERS else f"{name}_{quarter}"
 
 
 def _lines_of_found(
@@ -314,7 +353,7 @@ def _top_runs(
     # If many runs started on the days, the first runs in the index of the order are probably among them.
     column = "+worker_runs." if by_index else "worker_runs."
     filters: list[Condition] = [
-        (f"{column}started_at >= ? AND {column}started_at < ?", (_time(starts[0]), _time(starts[-1]))),
+        (f"{column}started_at >= ? AND {column}started_at < ?", (time_of(starts[0]), time_of(starts[-1]))),
         (f"{'' if by_index else '+'}{key} > 0", ()),
     ]
     run_filter = selection.run_filter
@@ -331,7 +370,7 @@ def _top_runs(
     return [
         RankedRun(
             run_id=run_id,
-            title=" ".join(task[: 4 * PREVIEW_CHARS].split())[:PREVIEW_CHARS],
+            title=title_of_task(task),
             worker=worker,
             status=status,
             cost_usd=cost_usd,
@@ -339,7 +378,3 @@ def _top_runs(
         )
         for run_id, task, worker, status, cost_usd, duration_ms in found
     ]
-
-
-def _time(quarter: int) -> str:
-    return format_timestamp(quarter * QUARTER_SECONDS * 1000)

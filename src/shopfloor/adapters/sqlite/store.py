@@ -29,9 +29,9 @@ from shopfloor.adapters.sqlite.database import (
 from shopfloor.adapters.sqlite.fleet_events import insert_fleet_events
 from shopfloor.adapters.sqlite.health import Health
 from shopfloor.adapters.sqlite.hooks import insert_deliveries
-from shopfloor.adapters.sqlite.intake import Intake, pin_line
+from shopfloor.adapters.sqlite.intake import Intake, Mark, mark_line
 from shopfloor.adapters.sqlite.provider_health import store_observations
-from shopfloor.adapters.sqlite.queries import PIN, UNPIN, Query, placeholders
+from shopfloor.adapters.sqlite.queries import MARK_STATEMENTS, Query, placeholders
 from shopfloor.adapters.sqlite.rows import (
     RUN_COLUMNS,
     TIMELINE_COLUMNS,
@@ -399,11 +399,17 @@ class SqliteStore:
         await self.write(job)
 
     async def pin(self, run_id: str, *, pinned: bool) -> bool:
+        return await self._mark(run_id, "pin" if pinned else "unpin")
+
+    async def dismiss(self, run_id: str) -> bool:
+        return await self._mark(run_id, "dismiss")
+
+    async def _mark(self, run_id: str, mark: Mark) -> bool:
         def job(connection: Connection) -> bool:
             if connection.execute("SELECT num FROM worker_runs WHERE id = ?", (run_id,)).fetchone() is None:
                 return False
-            connection.execute(PIN if pinned else UNPIN, (run_id,))
-            self.intake.add(pin_line(run_id, pinned=pinned))
+            connection.execute(MARK_STATEMENTS[mark], (run_id,))
+            self.intake.add(mark_line(mark, run_id))
             return True
 
         return await self.write(job)
@@ -419,8 +425,9 @@ class SqliteStore:
     async def delete(self, run_id: str) -> None:
         # Cascades and triggers delete timeline, archive and search index of the run.
         tables = {"worker_runs": "id", "fleet_events": "run_id", "fleet_positions": "run_id"}
+        tables |= {"pins": "worker_id", "dismissals": "worker_id"}
         deletes = [Query(f"DELETE FROM {table} WHERE {column} = ?", (run_id,)) for table, column in tables.items()]
-        await self._execute(*deletes, Query(UNPIN, (run_id,)))
+        await self._execute(*deletes)
 
     async def drop_archive(self, run_id: str) -> None:
         await self._execute(

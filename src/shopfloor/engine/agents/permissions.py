@@ -10,7 +10,7 @@ import anyio
 from shopfloor.engine.approvals import ApprovalGate
 from shopfloor.engine.attempt import Attempt
 from shopfloor.engine.replay_state import StepKey
-from shopfloor.engine.workers.approval_patterns import find_pattern
+from shopfloor.engine.workers.approval_patterns import matching_patterns
 from shopfloor.errors import ShopfloorError
 from shopfloor.ports import Child, Launch, PermissionRequest
 
@@ -61,16 +61,20 @@ class AgentPermissions:
 
     async def _find_denial(self, request: PermissionRequest) -> str | None:
         """Return why the agent may not call the tool; None if it may."""
-        gate, tool, tool_input = self._gate, request.tool, request.tool_input
-        if gate is None or find_pattern(gate.patterns, tool, tool_input) is None:
+        gate, tool_input = self._gate, request.tool_input
+        names = (request.tool, *request.other_names)
+        matching = [name for name in names if gate and matching_patterns(gate.patterns, name, tool_input)]
+        if gate is None or not matching:
             is_allowed = self._launch.is_preapproved is not None and self._launch.is_preapproved(request)
-            return None if is_allowed else f"this run has no permission to use {tool} for this"
+            return None if is_allowed else f"this run has no permission to use {request.tool} for this"
         async with AsyncExitStack() as stack:
             if not self._waiting_count:
                 # Of several calls at once, the first one releases the slot of the agent.
                 await stack.enter_async_context(self._attempt.slot_usage.release_held_slot())
             self._waiting_count += 1
             stack.callback(self._end_wait)
+            unapproved = [name for name in matching if await gate.find_pattern(name, tool_input) is not None]
+            tool = (unapproved or matching)[0]
             return await gate.check_agent_call(self._step_key, _call_key(request), tool, tool_input)
 
     def _end_wait(self) -> None:

@@ -78,10 +78,10 @@ class AgentRuntime(msgspec.Struct, frozen=True, kw_only=True):
 
     def check_approvals(self, definition: Definition, approve: Sequence[str]) -> None:
         """Raise `UnsupportedOption` if an agent of a YAML worker cannot ask for the approvals it needs."""
-        executed_here = {COMMAND_TOOL, *definition.tools, *BUILTIN_TOOL_NAMES}
         for step in all_steps(definition.steps):
             if not isinstance(step, Agent) or "{{" in step.provider:
                 continue
+            executed_here = {COMMAND_TOOL, *definition.tools, *BUILTIN_TOOL_NAMES} - {*step.own_tools}
             wanted = [
                 pattern
                 for pattern in (*approve, *definition.approve, *step.approve)
@@ -140,10 +140,11 @@ def build_launch(provider: Provider, request: AgentRequest, *, prices: Prices, e
 
 def reject_approvals(provider: Provider, patterns: Sequence[str]) -> None:
     """Raise `UnsupportedOption` if an agent cannot ask before it calls a tool."""
-    if not provider.capabilities.approvals:
+    reason = provider.no_approvals_reason
+    if reason is not None:
         raise UnsupportedOption(
-            f"{provider.name} cannot ask for an approval before it calls a tool: {', '.join(patterns)}",
-            hint="use claude-code, which can, or remove `approve`",
+            f"{provider.name} cannot ask for an approval before it calls a tool: {', '.join(patterns)}; {reason}",
+            hint="use claude-code or claude-sdk, which can, or remove `approve`",
         )
 
 

@@ -173,8 +173,6 @@ class Transcriber:
                 run_id=run_id, path=path, sub_agent_count=sub_agent_count, calls=dict.fromkeys(open_calls)
             )
         }
-        self._sub_cost_usd = 0.0
-        self._sub_usage = Usage()
         self._usage_by_model: dict[str | None, Usage] = {}
         self._partial: dict[tuple[str, str], PartialMessage] = {}
         """Incomplete messages, by agent and message id."""
@@ -251,8 +249,7 @@ class Transcriber:
                 ended, usage=_total_usage(list(self._usage_by_model.values())), includes_sub_agents=True
             )
             sub_usage = sub_cost = None
-        self._sub_cost_usd += (sub_cost and sub_cost.usd) or 0.0
-        cost, covers = self._own_cost(ended), None
+        cost, covers = self._own_cost(ended, (sub_cost and sub_cost.usd) or 0.0), None
         if ended.usage is not None or cost is not None:
             covers = "own_and_sub_agents" if ended.includes_sub_agents else "own"
         return events, AgentEnd(ended=ended, cost=cost, sub_usage=sub_usage, sub_cost=sub_cost, covers=covers)
@@ -261,18 +258,14 @@ class Transcriber:
         """Return whether the sub-agents' share of the agent's total cost is known."""
         if ended.usage is None or not self._usage_by_model:
             return True
-        rest = _subtract_usage_or_none(
-            _total_usage(list(self._usage_by_model.values())), add_usage(ended.usage, self._sub_usage)
-        )
+        rest = _subtract_usage_or_none(_total_usage(list(self._usage_by_model.values())), ended.usage)
         return rest is not None and (rest == Usage() or (sub_cost is not None and sub_cost.usd is not None))
 
     def _unreported_usage(self, ended: SessionEnded) -> Usage | None:
         """Return the total usage minus what the session and its sub-agents reported themselves."""
         if ended.usage is None or len(self._agents) == 1:
             return None
-        rest = _subtract_usage_or_none(
-            _total_usage(list(self._usage_by_model.values())), add_usage(ended.usage, self._sub_usage)
-        )
+        rest = _subtract_usage_or_none(_total_usage(list(self._usage_by_model.values())), ended.usage)
         return None if rest is None or rest == Usage() else rest
 
     def _unreported_by_model(self, ended: SessionEnded) -> dict[str, Usage]:
@@ -380,9 +373,6 @@ class Transcriber:
         agent = self._agents.get(ended.agent)
         if agent is None or agent.parent is None or agent.is_ended:
             return []
-        cost = self._cost(ended.models, ended.usage)
-        self._sub_cost_usd += (cost and cost.usd) or 0.0
-        self._sub_usage = add_usage(self._sub_usage, ended.usage)
         error = ended.error.message if ended.error else None
         step = StepCompleted(
             name=agent.name,
@@ -391,8 +381,6 @@ class Transcriber:
             error=error,
             error_code=ended.error.code if ended.error else None,
             result={"text": ended.text} if ended.text is not None else None,
-            usage=ended.usage,
-            cost=cost,
         )
         outcome = RunCompleted(
             name=agent.name,
@@ -400,12 +388,8 @@ class Transcriber:
             status=ended.status,
             error=ended.error,
             result=ended.text,
-            usage=ended.usage,
-            cost=cost,
         )
-        call = CallCompleted(
-            name=agent.name, kind="agent", try_=1, error=error, usage=ended.usage, cost=cost, result=ended.text
-        )
+        call = CallCompleted(name=agent.name, kind="agent", try_=1, error=error, result=ended.text)
         events = [self._event(agent, step, at=ended.at), self._event_in(agent, outcome, path="", at=ended.at)]
         if not agent.parent.is_ended:
             # If the parent ended first, its log keeps a call without a result; the sub-agent's own log has the outcome.
@@ -416,10 +400,10 @@ class Transcriber:
         agent.is_ended = True
         return events
 
-    def _own_cost(self, ended: SessionEnded) -> Cost | None:
+    def _own_cost(self, ended: SessionEnded, sub_cost_usd: float = 0.0) -> Cost | None:
         """Return the agent's total minus the known cost of its sub-agents, else the cost by our prices."""
         if ended.cost_usd is not None:
-            return Cost(usd=round(max(0.0, ended.cost_usd - self._sub_cost_usd), 10), source="agent")
+            return Cost(usd=round(max(0.0, ended.cost_usd - sub_cost_usd), 10), source="agent")
         return self._cost(ended.models, ended.usage)
 
     def _cost(self, models: dict[str, Usage], usage: Usage | None) -> Cost | None:

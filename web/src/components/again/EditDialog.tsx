@@ -67,7 +67,7 @@ function EditForm({ run, worker, isAgent, input, onClose }: EditFormProps) {
         isAgent={isAgent}
         draft={draft}
         onDraft={setDraft}
-        // The new run has the folder and the owner of this one; an input that was emptied is sent as null.
+        // The new run has the folder and the owner of this one. Null leaves an input out, so that its default applies.
         start={(request) => rerunRun(run.id, { ...emptied(input, request.input), ...request.input })}
         onDispatched={(runId) => {
           onClose();
@@ -79,7 +79,7 @@ function EditForm({ run, worker, isAgent, input, onClose }: EditFormProps) {
   );
 }
 
-/** The inputs that the run had and that the form has no more. */
+/** Null for each input that the run had and that was emptied in the form. */
 const emptied = (before: Record<string, unknown>, after: Record<string, unknown>) =>
   Object.fromEntries(
     Object.entries(before)

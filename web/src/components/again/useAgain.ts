@@ -1,6 +1,6 @@
 /** Actions that make a new run from a run, and then show the new run. */
 import { useMutation } from "@tanstack/react-query";
-import { useCallback } from "react";
+import { useCallback, useRef } from "react";
 import { forkRun, type RunDetail, replyToRun, rerunRun } from "@/api";
 import { enterZone } from "@/shortcuts";
 import { useCanAct } from "@/useCanAct";
@@ -30,12 +30,22 @@ export interface Again {
 export function useAgain(run: RunDetail): Again | null {
   const canAct = useCanAct();
   const showRun = useShowRun();
+  const isStartingRef = useRef(false);
   const { mutate, isPending, error } = useMutation({
     mutationFn: (seq: number | null) => (seq === null ? rerunRun(run.id, null) : forkRun(run.id, seq)),
     onSuccess: ({ run_id }) => showRun(run_id),
+    onSettled: () => void (isStartingRef.current = false),
   });
-  const fork = useCallback((seq: number) => mutate(seq), [mutate]);
-  return canAct ? { rerun: () => isPending || mutate(null), fork, isPending, error } : null;
+  // A key that is pressed twice starts one run.
+  const start = useCallback(
+    (seq: number | null) => {
+      if (isStartingRef.current) return;
+      isStartingRef.current = true;
+      mutate(seq);
+    },
+    [mutate],
+  );
+  return canAct ? { rerun: () => start(null), fork: start, isPending, error } : null;
 }
 
 /** Continue the session of the run's agent with a new prompt. */

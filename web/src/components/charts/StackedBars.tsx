@@ -2,15 +2,8 @@ import clsx from "clsx";
 import { useRoving } from "@/components/charts/useRoving";
 import { ListLink } from "@/components/overview/ListLink";
 import type { AddressParams } from "@/views/addressParameters";
-import {
-  barLabel,
-  type DayBar,
-  dayNumber,
-  formatCents,
-  formatDay,
-  formatDollars,
-  type SpendChart,
-} from "@/views/overview";
+import { barLabel, type DayBar, formatCents, formatDollars, type SpendChart } from "@/views/overview";
+import { dayNumber, formatDay } from "@/views/days";
 
 interface StackedBarsProps {
   chart: SpendChart;

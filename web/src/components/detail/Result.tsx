@@ -90,7 +90,7 @@ function ActivityLine({ run, children }: { run: RunDetail; children: ReactNode }
       ? (run.queue_reason ?? "Waits for a free slot")
       : run.status === "waiting"
         ? (waitText(run.waits_for) ?? "")
-        : (run.summary ?? "");
+        : (run.queue_reason ?? run.summary ?? "");
   return (
     <div className={clsx(LINE_CLASS, "bg-bg-side text-text-2")}>
       <StatusSign status={run.status} className="size-3.5" />

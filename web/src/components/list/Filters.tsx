@@ -1,17 +1,14 @@
 import { useQuery } from "@tanstack/react-query";
 import clsx from "clsx";
-import { useId } from "react";
-import { channelsQuery, type Run, type Status, workersQuery } from "@/api";
+import { channelsQuery, type Run, type Status } from "@/api";
 import { StatusSign } from "@/components/ui/Badge";
-import { buttonClass } from "@/components/ui/Button";
 import { Count } from "@/components/ui/Count";
-import { Icon } from "@/components/ui/Icon";
 import { useChangeAddress, useAddress } from "@/useAddress";
 import { STATUSES } from "@/router";
 import { isFiltered, NO_FILTER } from "@/views/addressParameters";
 import { formatCount } from "@/views/amounts";
 import { filterChips } from "@/views/filterChips";
-import { channelOptions, type FilterOption, workerOptions } from "@/views/filterOptions";
+import { channelOptions } from "@/views/filterOptions";
 
 const PILLS: readonly (Status | undefined)[] = [undefined, ...STATUSES];
 /** Runs by status, and in total under `all`. */
@@ -64,93 +61,6 @@ function Pill({ status, count, isActive, onSelect }: PillProps) {
   );
 }
 
-/** A button that opens the filters by worker and channel. */
-export function FilterMenu({ seenRuns }: { seenRuns: readonly Run[] }) {
-  const id = useId();
-  const address = useAddress();
-  const changeAddress = useChangeAddress();
-  const workers = useQuery(workersQuery).data;
-  const channels = useQuery(channelsQuery).data?.channels;
-  const count = [address.of, address.channel, address.flat].filter(Boolean).length;
-  return (
-    <>
-      <button
-        type="button"
-        popoverTarget={id}
-        aria-label="Filters"
-        title="Filter by worker or channel"
-        className={buttonClass(
-          "plain",
-          clsx("filter-anchor min-w-(--control-h) px-1.5", count > 0 && "text-accent-text"),
-        )}
-      >
-        <Icon name="filter" className={clsx("size-3.5", count === 0 && "text-icon")} />
-        {count > 0 && <Count text={String(count)} />}
-      </button>
-      <div
-        id={id}
-        popover="auto"
-        role="dialog"
-        aria-label="Filters"
-        className="filter-menu w-72 flex-col gap-3 rounded-3 border border-border bg-bg-pop p-3 text-text shadow-(--shadow-2) open:flex"
-      >
-        <Select
-          label="Worker"
-          allLabel="All workers"
-          value={address.of}
-          options={workerOptions(workers, seenRuns, address.of)}
-          onSelect={(of) => changeAddress({ of })}
-        />
-        <Select
-          label="Channel"
-          allLabel="All channels"
-          value={address.channel}
-          options={channelOptions(channels, seenRuns, address.channel)}
-          onSelect={(channel) => changeAddress({ channel })}
-        />
-        <label className="flex items-center gap-2">
-          <input
-            type="checkbox"
-            checked={address.flat === true}
-            onChange={(event) => changeAddress({ flat: event.target.checked })}
-            className="size-4 accent-accent"
-          />
-          List sub-runs like all other runs
-        </label>
-      </div>
-    </>
-  );
-}
-
-interface SelectProps {
-  label: string;
-  allLabel: string;
-  value: string | undefined;
-  options: readonly FilterOption[];
-  onSelect: (value: string | undefined) => void;
-}
-
-function Select({ label, allLabel, value, options, onSelect }: SelectProps) {
-  return (
-    <label className="flex flex-col gap-1 text-11 text-text-3">
-      {label}
-      <select
-        aria-label={label}
-        value={value ?? ""}
-        onChange={(event) => onSelect(event.target.value || undefined)}
-        className="h-(--control-h) min-w-0 rounded-2 border border-border-strong bg-bg-pop px-1.5 text-12 text-text"
-      >
-        <option value="">{allLabel}</option>
-        {options.map((option) => (
-          <option key={option.value} value={option.value}>
-            {option.label}
-          </option>
-        ))}
-      </select>
-    </label>
-  );
-}
-
 /** The filters in effect, each with a button that removes it. */
 export function FilterChips({ seenRuns }: { seenRuns: readonly Run[] }) {
   const address = useAddress();
@@ -160,9 +70,6 @@ export function FilterChips({ seenRuns }: { seenRuns: readonly Run[] }) {
   const channel = channelOptions(channels, seenRuns, address.channel).find(({ value }) => value === address.channel);
   return (
     <div className="flex flex-wrap items-center gap-1.5">
-      {address.of !== undefined && (
-        <Chip text={`Worker is ${address.of}`} onRemove={() => changeAddress({ of: undefined })} />
-      )}
       {filterChips(address).map(({ key, text, change }) => (
         <Chip key={key} text={text} onRemove={() => changeAddress(change)} />
       ))}

@@ -7,6 +7,7 @@ import { Count } from "@/components/ui/Count";
 import { Icon } from "@/components/ui/Icon";
 import { Age, Duration } from "@/components/ui/Time";
 import { costOf } from "@/views/amounts";
+import { oneLine } from "@/views/json";
 import { cardNote, MAX_INDENT, showsElapsed, taskHits } from "@/views/runRows";
 
 /** No card shows more of a task. */
@@ -155,7 +156,7 @@ function CardLines({ run, isTree, hasFold, showsOwner }: LinesProps) {
         {snippetRest !== null && <Snippet text={snippetRest} />}
         <span className="flex items-center gap-2 text-12 leading-[17px] text-text-3 tabular-nums">
           <span title={note.text} className={clsx("min-w-0 flex-1 truncate", note.tone && NOTE_COLORS[note.tone])}>
-            {note.text}
+            <NoteText text={note.text} code={oneLine(run.activity?.preview ?? "")} />
           </span>
           {run.snippet !== null && run.search_stopped_at !== null && (
             <span title="This run has more text than is indexed: the search finds nothing after this event">
@@ -170,6 +171,19 @@ function CardLines({ run, isTree, hasFold, showsOwner }: LinesProps) {
           )}
         </span>
       </span>
+    </>
+  );
+}
+
+/** The second line of a card. `code` is the part of it that is a command, a path or another input of a tool. */
+function NoteText({ text, code }: { text: string; code: string }) {
+  const start = code ? text.indexOf(code) : -1;
+  if (start < 0) return text;
+  return (
+    <>
+      {text.slice(0, start)}
+      <code className="text-11">{code}</code>
+      {text.slice(start + code.length)}
     </>
   );
 }

@@ -15,7 +15,9 @@ import { useBranches } from "@/components/list/useBranches";
 import type { CardActions } from "@/components/list/RunCard";
 import { CardList } from "@/components/list/CardList";
 import { useSelectedRun } from "@/components/list/useSelectedRun";
-import { FilterChips, FilterMenu, StatusPills } from "@/components/list/Filters";
+import { FilterMenu } from "@/components/list/FilterMenu";
+import { FilterChips, StatusPills } from "@/components/list/Filters";
+import { SortMenu } from "@/components/list/SortMenu";
 import { useListShortcuts } from "@/components/list/useListShortcuts";
 import { EmptyList, Placeholders } from "@/components/list/EmptyList";
 import { useExpandPath } from "@/components/list/useExpandPath";
@@ -91,6 +93,7 @@ export function RunList() {
         <div className="flex gap-1.5">
           <SearchBox onEnter={() => boxRef.current?.querySelector<HTMLElement>('[data-run][tabindex="0"]')?.focus()} />
           <FilterMenu seenRuns={seenRuns} />
+          <SortMenu />
         </div>
         <StatusPills counts={counts} />
         <FilterChips seenRuns={seenRuns} />
@@ -164,7 +167,7 @@ function useActions(select: (runId: string) => void, onToggle: (runId: string) =
 }
 
 /**
- * Collect one run of each worker and channel seen so far: the options of the filters grow, and do not shrink with a
+ * Collect one run of each combination of filters seen so far: the options of the filters grow, and do not shrink with a
  * filter.
  */
 function useSeenRuns(pages: readonly RunPage[]): readonly Run[] {
@@ -177,11 +180,16 @@ function useSeenRuns(pages: readonly RunPage[]): readonly Run[] {
 
 const examples = new WeakMap<RunPage, ReadonlyMap<string, Run>>();
 
-/** One run of each worker and channel on a page. Cached by page, since a list may have a thousand pages. */
+/** One run of each combination of what the filters offer on a page. Cached by page, since a list may have a thousand pages. */
 function examplesOf(page: RunPage): ReadonlyMap<string, Run> {
   const known = examples.get(page);
   if (known) return known;
-  const found = new Map(page.workers.map((run) => [`${run.name} ${run.channel_id ?? ""}`, run]));
+  const found = new Map(
+    page.workers.map((run) => [
+      [run.name, run.channel_id, run.model, run.provider, run.error?.code].map(String).join(" "),
+      run,
+    ]),
+  );
   examples.set(page, found);
   return found;
 }

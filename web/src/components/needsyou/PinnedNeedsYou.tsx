@@ -7,7 +7,7 @@ import { Icon } from "@/components/ui/Icon";
 import { Age } from "@/components/ui/Time";
 import { useShortcuts } from "@/shortcuts";
 import { useIsOverview } from "@/useAddress";
-import { keyOf, nextKey, summaryOf } from "@/views/waiting";
+import { isCallItem, keyOf, nextKey, summaryOf } from "@/views/waiting";
 import { ItemBody, KindIcon } from "./NeedsYouItem";
 import { useWaiting } from "./useWaiting";
 
@@ -110,6 +110,7 @@ interface ItemProps {
 }
 
 function PinnedItem({ item, stop, isOpen, onToggle }: ItemProps) {
+  const label = isCallItem(item) ? "Answer here" : "Act here";
   return (
     <li
       data-waiting={keyOf(item)}
@@ -130,15 +131,22 @@ function PinnedItem({ item, stop, isOpen, onToggle }: ItemProps) {
               <Age at={item.since} />
             </span>
           </span>
-          <span className="block truncate pr-6 text-12 leading-[17px] text-waiting-text">{summaryOf(item)}</span>
+          <span
+            className={clsx(
+              "block truncate pr-6 text-12 leading-[17px]",
+              item.kind === "failure" ? "text-failed-text" : "text-waiting-text",
+            )}
+          >
+            {summaryOf(item)}
+          </span>
         </span>
       </RunLink>
       <button
         type="button"
         aria-expanded={isOpen}
-        aria-label="Answer here"
+        aria-label={label}
         tabIndex={stop.tabIndex}
-        title="Answer here (w)"
+        title={`${label} (w)`}
         onClick={() => onToggle(!isOpen)}
         className="absolute top-[25px] right-2 flex size-[18px] items-center justify-center rounded-1 text-waiting-text hover:bg-bg-press"
       >

@@ -5,6 +5,8 @@ import { useWaiting } from "@/components/needsyou/useWaiting";
 import { useShortcuts } from "@/shortcuts";
 import { keyOf, nextKey } from "@/views/waiting";
 
+export const NEEDS_YOU_ID = "needs-you";
+
 /** What waits for a person, each with its answers. One item is marked: keys answer it. */
 export function NeedsYou() {
   const items = useWaiting();
@@ -24,14 +26,20 @@ export function NeedsYou() {
     },
   });
   return (
-    <section ref={boxRef} tabIndex={-1} aria-label="Needs you" className="card needs-you outline-none">
+    <section
+      ref={boxRef}
+      id={NEEDS_YOU_ID}
+      tabIndex={-1}
+      aria-label="Needs you"
+      className="card needs-you outline-none"
+    >
       <header>
         <h2>Needs you</h2>
         {items.length > 0 && <span className="needs-count num">{items.length}</span>}
         <span className="grow" />
         {items.length > 0 && (
           <span aria-hidden className="m3 flex items-center gap-1 pr-1.5 max-md:hidden coarse:hidden">
-            <kbd>1</kbd>–<kbd>9</kbd> answers the marked one
+            <kbd>1</kbd>–<kbd>9</kbd> act on the marked one
           </span>
         )}
       </header>

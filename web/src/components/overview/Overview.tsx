@@ -4,9 +4,10 @@ import { ErrorLine, SkeletonRows } from "@/components/charts/ErrorLine";
 import { Segmented } from "@/components/charts/Segmented";
 import { Sparkline } from "@/components/charts/Sparkline";
 import { TileBody } from "@/components/charts/Tile";
+import { useKnownWaiting } from "@/components/needsyou/useWaiting";
 import { FailuresCard } from "@/components/overview/FailuresCard";
 import { ListLink } from "@/components/overview/ListLink";
-import { NeedsYou } from "@/components/overview/NeedsYou";
+import { NEEDS_YOU_ID, NeedsYou } from "@/components/overview/NeedsYou";
 import { RunsCard } from "@/components/overview/RunsCard";
 import { SpendCard } from "@/components/overview/SpendCard";
 import { ToolsCard } from "@/components/overview/ToolsCard";
@@ -27,6 +28,7 @@ import {
 } from "@/views/overview";
 import { RANGES } from "@/views/overviewParameters";
 import { formatShort } from "@/views/time";
+import { waitingText } from "@/views/waiting";
 import "@/components/charts/board.css";
 import "@/components/overview/overview.css";
 
@@ -102,6 +104,8 @@ function Subtitle({ text, updatedAt }: { text: string; updatedAt: number }) {
 
 function Tiles({ stats, isUnknown, links }: { stats: Stats | undefined; isUnknown: boolean; links: OverviewLinks }) {
   const now = useNow();
+  // The panel shows these too, so that the tile and what it leads to agree.
+  const waiting = useKnownWaiting();
   const texts = stats && tileTexts(stats, now);
   const figure = (value: number | undefined) => value?.toLocaleString("en") ?? (isUnknown ? null : undefined);
   const tiles = stats?.tiles;
@@ -120,7 +124,16 @@ function Tiles({ stats, isUnknown, links }: { stats: Stats | undefined; isUnknow
           note={texts?.running}
         />
       </ListLink>
-      <ListLink to={links.waiting} className={tiles?.waiting ? "hot" : ""}>
+      <a
+        href={`#${NEEDS_YOU_ID}`}
+        className={waiting?.length ? "hot" : ""}
+        onClick={(event) => {
+          event.preventDefault();
+          const panel = document.getElementById(NEEDS_YOU_ID);
+          panel?.focus();
+          panel?.scrollIntoView({ block: "nearest" });
+        }}
+      >
         <TileBody
           label={
             <>
@@ -128,10 +141,10 @@ function Tiles({ stats, isUnknown, links }: { stats: Stats | undefined; isUnknow
               Waiting for you
             </>
           }
-          value={figure(tiles?.waiting)}
-          note={texts?.waiting}
+          value={figure(waiting?.length)}
+          note={waiting && waitingText(waiting, now)}
         />
-      </ListLink>
+      </a>
       <ListLink to={links.failedToday}>
         <TileBody
           label={

@@ -38,6 +38,21 @@ export function TimeChart({ spans, run, cancelledBy, onEvent, sync, log }: Props
   return chart.ms > 0 ? <BarList chart={chart} {...chartProps} /> : null;
 }
 
+/** The place of the chart until the run has spans: what is below must not jump when they come. */
+export function EmptyChart() {
+  return (
+    <div aria-hidden className={CHART_CLASS}>
+      <Legend bars={[]} />
+      <div style={{ height: heightOf(0) }} />
+      <p className="mt-1 h-4" />
+    </div>
+  );
+}
+
+const CHART_CLASS = "flex shrink-0 flex-col border-b border-border px-3 pt-2 pb-1.5";
+
+const heightOf = (lanes: number) => Math.min(MAX_VISIBLE_LANES, Math.max(3, lanes)) * LANE_PX + 4;
+
 function GrowingChart({
   lanes,
   isWaiting,
@@ -60,12 +75,9 @@ function BarList({ chart, cancelledBy, onEvent, sync, log }: { chart: Chart } & 
   const endingOfBar = ({ span }: Bar) => endingOf(span, cancelledBy);
   const focusedIndex = bars.findIndex((bar) => bar.span.seq === focusedSeq);
   return (
-    <div className="flex shrink-0 flex-col border-b border-border px-3 pt-2 pb-1.5">
-      <Legend chart={chart} />
-      <div
-        className="thin-scroll relative overflow-x-hidden overflow-y-auto"
-        style={{ height: Math.min(MAX_VISIBLE_LANES, Math.max(3, chart.lanes)) * LANE_PX + 4 }}
-      >
+    <div className={CHART_CLASS}>
+      <Legend bars={bars} />
+      <div className="thin-scroll relative overflow-x-hidden overflow-y-auto" style={{ height: heightOf(chart.lanes) }}>
         <VisibleFrame chart={chart} sync={sync} log={log} />
         <ol
           aria-label="Where the time went"
@@ -117,8 +129,8 @@ function BarList({ chart, cancelledBy, onEvent, sync, log }: { chart: Chart } & 
 }
 
 /** What the colors mean, as far as they are in the chart. */
-function Legend({ chart }: { chart: Chart }) {
-  const kinds = new Set(chart.bars.map((bar) => bar.span.kind));
+function Legend({ bars }: { bars: readonly Bar[] }) {
+  const kinds = new Set(bars.map((bar) => bar.span.kind));
   return (
     <div aria-hidden className="mb-1.5 flex items-baseline gap-2.5 text-11 whitespace-nowrap text-text-3">
       <b className="flex-1 text-12 font-semibold text-text">Timeline</b>

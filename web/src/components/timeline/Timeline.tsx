@@ -19,7 +19,7 @@ import { Loading } from "@/components/ui/EmptyState";
 import { ErrorMessage } from "@/components/ui/ErrorMessage";
 import { cancelReason, isActive } from "@/views/detail";
 import { itemsOf } from "@/views/timelineRows";
-import { TimeChart } from "./TimeChart";
+import { EmptyChart, TimeChart } from "./TimeChart";
 import { TimelineLines } from "./TimelineLines";
 
 interface Props {
@@ -90,8 +90,10 @@ function Content({ run, selectedSeq, onEvent, sync }: Omit<Props, "className">) 
   }
   return (
     <>
-      {spans.data && spans.data.spans.length > 0 && (
+      {spans.data && spans.data.spans.length > 0 ? (
         <TimeChart spans={spans.data} run={run} cancelledBy={cancelledBy} onEvent={onEvent} sync={sync} log={log} />
+      ) : (
+        isRunActive && !spans.isError && <EmptyChart />
       )}
       {spans.isError && !spans.data && (
         <p className="flex shrink-0 items-center gap-2 border-b border-border px-3 py-1.5 text-12 text-text-3">

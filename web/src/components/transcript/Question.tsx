@@ -1,9 +1,10 @@
 import { useQueryClient } from "@tanstack/react-query";
 import clsx from "clsx";
-import { type RefObject, useEffect, useId, useRef, useState } from "react";
+import { useId, useRef, useState } from "react";
 import { type PendingCall, type Problem, problemOf, answerCall } from "@/api";
 import { Button } from "@/components/ui/Button";
-import { useShortcuts, type Zone } from "@/shortcuts";
+import { TimeIn } from "@/components/ui/Time";
+import type { Zone } from "@/shortcuts";
 import { useCanAct } from "@/useCanAct";
 import {
   answerOf,
@@ -17,6 +18,7 @@ import {
 import { asText } from "@/views/json";
 import { formatDateTime } from "@/views/time";
 import { ApprovalBody } from "@/components/again/ApprovalBody";
+import { MAX_KEYS, useNumberKeys } from "@/components/needsyou/useNumberKeys";
 import { changeDraft, deleteDraft, useDraft, useFocusHandover } from "./answerDrafts";
 import { Text } from "./Text";
 
@@ -37,7 +39,7 @@ export function Question({ call, keyZone, isFieldFolded = false }: QuestionProps
   const options = optionsOf(call.input);
   const isOpenCall = canAct && isAnswerable(call.kind) && !call.answered && !isSent;
   const boxRef = useRef<HTMLDivElement>(null);
-  useOptionKeys(isOpenCall && !isSending ? keyZone : undefined, options.length, boxRef, (n) => send(options[n]));
+  useNumberKeys(isOpenCall && !isSending ? keyZone : undefined, options.length, boxRef, (n) => send(options[n]));
   const hasKeys = isOpenCall && keyZone !== undefined;
   const { isOpen, text } = useDraft(draftKey(call));
   const isFieldOpen = isOpen || text !== "";
@@ -112,7 +114,7 @@ export function Question({ call, keyZone, isFieldFolded = false }: QuestionProps
           )}
           {call.until && (
             <p className="text-11 text-text-2">
-              {call.kind === "approval" ? "Denied automatically on" : "Waiting until"} {formatDateTime(call.until)}.
+              {call.kind === "approval" ? "Denied automatically" : "The wait ends"} <TimeIn at={call.until} />.
             </p>
           )}
         </>
@@ -126,41 +128,7 @@ export function Question({ call, keyZone, isFieldFolded = false }: QuestionProps
   );
 }
 
-/** How many options have a key. */
-const MAX_KEYS = 9;
-/** How long after a question got its keys they are ignored: the user may still be pressing keys for the one before. */
-const KEYS_DELAY_MS = 400;
-
 const isDenial = ({ kind }: PendingCall, option: unknown) => kind === "approval" && option === "deny";
-
-/** Choose the options by the keys 1 to 9, while the question is in sight. */
-function useOptionKeys(
-  zone: Zone | undefined,
-  count: number,
-  boxRef: RefObject<HTMLElement | null>,
-  choose: (index: number) => void,
-): void {
-  const startRef = useRef(0);
-  useEffect(() => {
-    startRef.current = performance.now();
-  }, [zone]);
-  const onKey = (event: KeyboardEvent) => {
-    const box = boxRef.current;
-    const index = Number(event.key) - 1;
-    if (event.repeat || !box || index >= count || event.timeStamp - startRef.current < KEYS_DELAY_MS) return;
-    if (isInSight(box)) choose(index);
-    else box.scrollIntoView({ block: "nearest" });
-  };
-  const keys = { 1: onKey, 2: onKey, 3: onKey, 4: onKey, 5: onKey, 6: onKey, 7: onKey, 8: onKey, 9: onKey };
-  useShortcuts(zone ?? "page", zone === undefined || count === 0 ? {} : keys);
-}
-
-/** Whether the user can see the middle of an element. */
-function isInSight(element: HTMLElement): boolean {
-  const { left, top, width, height } = element.getBoundingClientRect();
-  const found = document.elementFromPoint(left + width / 2, top + height / 2);
-  return found !== null && (element.contains(found) || found.contains(element));
-}
 
 /** The reason of a wait that no user can answer: the run waits for a time or for an event elsewhere. */
 function WaitReason({ call }: { call: PendingCall }) {

@@ -8,6 +8,8 @@ interface MenuProps {
   title?: string;
   variant?: ButtonVariant;
   className?: string;
+  /** The name of the anchor below which the menu opens: one name per button on a page. */
+  anchor?: "menu" | "sort";
   /** What the button shows. */
   face: ReactNode;
   /** The element of the menu, so that a key can open it. */
@@ -16,7 +18,16 @@ interface MenuProps {
 }
 
 /** A button with a menu below it. Arrow keys move in the menu; Escape closes it, and the button has the focus again. */
-export function Menu({ label, title, variant = "plain", className, face, menuRef, children }: MenuProps) {
+export function Menu({
+  label,
+  title,
+  variant = "plain",
+  className,
+  anchor = "menu",
+  face,
+  menuRef,
+  children,
+}: MenuProps) {
   const id = useId();
   return (
     <>
@@ -26,7 +37,7 @@ export function Menu({ label, title, variant = "plain", className, face, menuRef
         aria-haspopup="menu"
         aria-label={label}
         title={title}
-        className={buttonClass(variant, clsx("menu-anchor", className))}
+        className={buttonClass(variant, clsx(`${anchor}-anchor`, className))}
       >
         {face}
       </button>
@@ -42,9 +53,9 @@ export function Menu({ label, title, variant = "plain", className, face, menuRef
         }}
         onKeyDown={moveByKeys}
         onClick={({ currentTarget, target }) => {
-          if (target instanceof Element && target.closest("[role=menuitem]")) currentTarget.hidePopover();
+          if (target instanceof Element && target.closest("[role^=menuitem]")) currentTarget.hidePopover();
         }}
-        className="anchored-menu min-w-52 rounded-3 border border-border bg-bg-pop p-1 text-text shadow-(--shadow-2)"
+        className={`anchored-${anchor} min-w-52 rounded-3 border border-border bg-bg-pop p-1 text-text shadow-(--shadow-2)`}
       >
         {children}
       </div>
@@ -53,7 +64,7 @@ export function Menu({ label, title, variant = "plain", className, face, menuRef
 }
 
 const itemsOf = (menu: HTMLElement) => [
-  ...menu.querySelectorAll<HTMLElement>('[role="menuitem"]:not(:disabled, [aria-disabled="true"])'),
+  ...menu.querySelectorAll<HTMLElement>('[role^="menuitem"]:not(:disabled, [aria-disabled="true"])'),
 ];
 
 function moveByKeys(event: KeyboardEvent<HTMLElement>): void {
@@ -74,17 +85,29 @@ interface ItemProps {
   /** The key that does the same. */
   shortcut?: string;
   isDangerous?: boolean;
+  /** For a choice among items: whether it is the current one. */
+  isChecked?: boolean;
   disabled?: boolean;
   title?: string;
   onSelect: () => void;
   children: ReactNode;
 }
 
-export function MenuItem({ icon, shortcut, isDangerous = false, disabled, title, onSelect, children }: ItemProps) {
+export function MenuItem({
+  icon,
+  shortcut,
+  isDangerous = false,
+  isChecked,
+  disabled,
+  title,
+  onSelect,
+  children,
+}: ItemProps) {
   return (
     <button
       type="button"
-      role="menuitem"
+      role={isChecked === undefined ? "menuitem" : "menuitemradio"}
+      aria-checked={isChecked}
       tabIndex={-1}
       disabled={disabled}
       title={title}

@@ -1,5 +1,5 @@
 import { useSyncExternalStore } from "react";
-import { formatAge, formatAgo, formatDuration, formatDateTime } from "@/views/time";
+import { formatAge, formatAgo, formatDateTime, formatDuration, formatIn } from "@/views/time";
 
 /** One clock for the page, so that all durations tick together. */
 const listeners = new Set<() => void>();
@@ -29,6 +29,16 @@ export function TimeAgo({ at }: { at: string }) {
   return (
     <time dateTime={at} title={formatDateTime(at)}>
       {formatAgo(at, now)}
+    </time>
+  );
+}
+
+/** When something happens, with the exact time as a tooltip. */
+export function TimeIn({ at }: { at: string }) {
+  const now = useNow();
+  return (
+    <time dateTime={at} title={formatDateTime(at)}>
+      {formatIn(at, now)}
     </time>
   );
 }

@@ -28,11 +28,11 @@ from typing import Literal
 from shopfloor.adapters.providers.claude.normalizer import ClaudeNormalizer
 from shopfloor.adapters.providers.claude.permissions import (
     FILE_TOOLS,
-    answer_permission,
     approval_flags,
     encode_prompt,
     is_preapproved,
 )
+from shopfloor.adapters.providers.permission_records import answer_permission
 from shopfloor.errors import UnsupportedOption
 from shopfloor.log import Usage
 from shopfloor.ports import AgentRequest, Capabilities, Launch
@@ -141,6 +141,7 @@ class ClaudeCode:
     name = "claude-code"
     program = "claude"
     install = "npm install -g @anthropic-ai/claude-code"
+    no_approvals_reason = None
     capabilities = Capabilities(
         resume=True,
         fork_session=True,

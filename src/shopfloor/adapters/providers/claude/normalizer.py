@@ -36,6 +36,7 @@ from shopfloor.adapters.providers.json_access import (
     text_at,
 )
 from shopfloor.adapters.providers.jsonl import JsonLinesNormalizer, bounded_put
+from shopfloor.adapters.providers.permission_records import parse_permission_record
 from shopfloor.log import (
     AssistantMessage,
     Block,
@@ -53,8 +54,6 @@ from shopfloor.ports import (
     AgentExit,
     AgentReport,
     ContextSize,
-    PermissionRequest,
-    PermissionWithdrawn,
     PromptAnswered,
     SessionEnded,
     TranscriptItem,
@@ -64,7 +63,6 @@ IGNORED_RECORD_TYPES = frozenset(
     {
         "auth_status",
         "command_lifecycle",
-        "control_request",
         "control_response",
         "conversation_reset",
         "keep_alive",
@@ -123,17 +121,6 @@ def parse_system_record(record: Record) -> list[Note] | None:
         message = text_at(record, _MESSAGE_FIELDS[subtype])
         return None if message is None else [Note(kind="warning", message=message)]
     return [] if subtype in _IGNORED_SYSTEM_SUBTYPES or subtype.startswith(_SCREEN_PREFIX) else None
-
-
-def parse_permission_request(record: Record) -> PermissionRequest:
-    """Return the request of Claude Code for the permission to call a tool."""
-    request = record_at(record, "request")
-    return PermissionRequest(
-        request_id=text_at(record, "request_id") or "",
-        tool=text_at(request, "tool_name") or "",
-        tool_input=request.get("input"),
-        tool_id=text_at(request, "tool_use_id"),
-    )
 
 
 def hook_note(record: Record) -> tuple[Note | None, str]:
@@ -219,10 +206,8 @@ class ClaudeNormalizer(JsonLinesNormalizer):
                 return self._system(record)
             case "result":
                 return [*self._handle_result(record), PromptAnswered()]
-            case "control_request" if text_at(record_at(record, "request"), "subtype") == "can_use_tool":
-                return [parse_permission_request(record)]
-            case "control_cancel_request":
-                return [PermissionWithdrawn(text_at(record, "request_id") or "")]
+            case "control_request" | "control_cancel_request":
+                return parse_permission_record(record)
             case "rate_limit_event":
                 return self._limit(record_at(record, "rate_limit_info"))
             case "tool_progress":

@@ -14,12 +14,24 @@ from typing import Any, BinaryIO, cast
 import anyio
 import anyio.to_thread
 import msgspec
-from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKError, ProcessError, SdkMcpTool, create_sdk_mcp_server, query
+from claude_agent_sdk import (
+    ClaudeAgentOptions,
+    ClaudeSDKError,
+    PermissionResultAllow,
+    PermissionResultDeny,
+    ProcessError,
+    SdkMcpTool,
+    ToolPermissionContext,
+    create_sdk_mcp_server,
+    query,
+)
 from claude_agent_sdk._internal.transport.subprocess_cli import SubprocessCLITransport
 from claude_agent_sdk.types import McpSdkServerConfig, McpServerConfig, SandboxSettings, SystemPromptPreset
 
 from shopfloor.adapters.limits import AGENT_LINE_BYTES
+from shopfloor.adapters.providers.claude.permissions import approval_settings
 from shopfloor.adapters.providers.claude_sdk.launcher import MCP_SERVER_NAME, SessionRequest
+from shopfloor.adapters.providers.permission_channel import PermissionChannel
 from shopfloor.ports import OwnTool
 
 _Handler = Callable[[dict[str, Any]], Any]
@@ -90,15 +102,14 @@ class _RecordingTransport(SubprocessCLITransport):
     does not know, and fields that it does not need.
     """
 
-    def __init__(self, prompt: str, options: ClaudeAgentOptions, stream: BinaryIO) -> None:
+    def __init__(self, prompt: str, options: ClaudeAgentOptions, channel: PermissionChannel) -> None:
         super().__init__(prompt, options)
-        self._stream = stream
+        self._channel = channel
 
     async def read_messages(self) -> AsyncIterator[dict[str, Any]]:
         async for message in super().read_messages():
             if message.get("type") not in _CONTROL_TYPES:
-                self._stream.write(json.dumps(message).encode() + b"\n")
-                self._stream.flush()
+                self._channel.write(json.dumps(message).encode() + b"\n")
             yield message
 
 
@@ -108,8 +119,9 @@ def run_session(session: SessionRequest, stream: BinaryIO) -> int:
     The reason of a failure is in the stream, or in the last line on stderr.
     """
     logging.getLogger("claude_agent_sdk").setLevel(logging.CRITICAL)
+    channel = PermissionChannel(stream, sys.stdin.fileno())
     try:
-        anyio.run(_query, session.request.prompt, _options(session), stream)
+        anyio.run(_query, session.request.prompt, _options(session, channel), channel)
     except ProcessError:
         # Claude Code has given the reason, in its result or on stderr.
         return 1
@@ -119,13 +131,32 @@ def run_session(session: SessionRequest, stream: BinaryIO) -> int:
     return 0
 
 
-async def _query(prompt: str, options: ClaudeAgentOptions, stream: BinaryIO) -> None:
-    async for _ in query(prompt=prompt, options=options, transport=_RecordingTransport(prompt, options, stream)):
-        pass
+async def _query(prompt: str, options: ClaudeAgentOptions, channel: PermissionChannel) -> None:
+    failure: ClaudeSDKError | None = None
+    async with anyio.create_task_group() as tasks:
+        if options.can_use_tool is not None:
+            tasks.start_soon(channel.read_answers)
+        transport = _RecordingTransport(prompt, options, channel)
+        try:
+            async for _ in query(prompt=prompt, options=options, transport=transport):
+                pass
+        except ClaudeSDKError as error:
+            failure = error
+        tasks.cancel_scope.cancel()
+    if failure is not None:
+        # Raised here, because the task group would wrap it.
+        raise failure
 
 
-def _options(session: SessionRequest) -> ClaudeAgentOptions:
+def _options(session: SessionRequest, channel: PermissionChannel) -> ClaudeAgentOptions:
     request = session.request
+
+    async def can_use_tool(
+        tool: str, tool_input: dict[str, Any], context: ToolPermissionContext
+    ) -> PermissionResultAllow | PermissionResultDeny:
+        denial = await channel.find_denial(tool, tool_input, context.tool_use_id or "")
+        return PermissionResultAllow() if denial is None else PermissionResultDeny(message=denial)
+
     # Without the preset there would be no system prompt.
     system_prompt: SystemPromptPreset = {"type": "preset", "preset": "claude_code"}
     if request.system_prompt is not None:
@@ -146,5 +177,8 @@ def _options(session: SessionRequest) -> ClaudeAgentOptions:
         setting_sources=["user"] if request.sandbox else None,
         include_partial_messages=True,
         max_buffer_size=AGENT_LINE_BYTES,
-        extra_args=session.permissions,
+        can_use_tool=can_use_tool if request.approve else None,
+        settings=approval_settings(session.prompted_tools) if request.approve else None,
+        # The SDK sets this flag only for a transport of its own.
+        extra_args={**session.permissions, **({"permission-prompt-tool": "stdio"} if request.approve else {})},
     )

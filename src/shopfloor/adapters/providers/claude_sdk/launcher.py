@@ -5,10 +5,10 @@ A session in a process of its own can be stopped like any other agent, and a too
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,14 +16,18 @@ import msgspec
 
 from shopfloor.adapters.providers.claude.launcher import ClaudeCode, login, permission_flags
 from shopfloor.adapters.providers.claude.normalizer import ClaudeNormalizer
+from shopfloor.adapters.providers.claude.permissions import prompted_tools
 from shopfloor.adapters.providers.errors import run_error
+from shopfloor.adapters.providers.json_access import Record
 from shopfloor.adapters.providers.jsonl import final_report
+from shopfloor.adapters.providers.permission_records import encode_line
 from shopfloor.errors import AgentMissing, UnsupportedOption
 from shopfloor.log import Usage
-from shopfloor.ports import AgentExit, AgentReport, AgentRequest, Capabilities, Launch
+from shopfloor.ports import AgentExit, AgentReport, AgentRequest, Capabilities, Launch, PermissionRequest
 
 MCP_SERVER_NAME = "shopfloor"
 """The MCP server of a worker's own tools. Claude sees these tools as `mcp__shopfloor__<name>`."""
+_OWN_TOOL_PREFIX = f"mcp__{MCP_SERVER_NAME}__"
 SDK_MISSING_EXIT_CODE = 69
 """The exit code (EX_UNAVAILABLE) of a session without the SDK."""
 # Without `-P` Python would import modules from the agent's folder first, and run whatever is there.
@@ -42,10 +46,16 @@ class SessionRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Permission flags of Claude Code without their dashes; None for a flag without a value."""
     path: list[str]
     """The caller's `sys.path`, because own tools may be in any of its folders."""
+    prompted_tools: list[str] = []
+    """The tools that the session asks for before it calls them."""
 
 
 class ClaudeSdkNormalizer(ClaudeNormalizer):
     """Normalizer of a session: the lines of Claude Code, plus the error of a missing SDK."""
+
+    def _read(self, record: Record) -> list[AgentReport] | None:
+        reports = super()._read(record)
+        return reports if reports is None else [_with_own_name(report) for report in reports]
 
     def _end(self, ended: AgentExit | None) -> list[AgentReport]:
         reports = super()._end(ended)
@@ -56,13 +66,21 @@ class ClaudeSdkNormalizer(ClaudeNormalizer):
         return [*reports[:-1], msgspec.structs.replace(final_report(reports), error=error)]
 
 
+def _with_own_name(report: AgentReport) -> AgentReport:
+    """Add the name that the worker gives to an own tool, if the report asks for that tool."""
+    if not isinstance(report, PermissionRequest) or not report.tool.startswith(_OWN_TOOL_PREFIX):
+        return report
+    return msgspec.structs.replace(report, other_names=(report.tool.removeprefix(_OWN_TOOL_PREFIX),))
+
+
 class ClaudeSdk:
     """Launcher of Claude through `claude-agent-sdk`."""
 
     name = "claude-sdk"
     install = "install Shopfloor with its extra `claude`"
+    no_approvals_reason = None
     capabilities: Capabilities = msgspec.structs.replace(
-        _CLI.capabilities, own_tools=True, sandbox=True, approvals=False, fork_session=False
+        _CLI.capabilities, own_tools=True, sandbox=True, fork_session=False
     )
 
     @property
@@ -82,13 +100,17 @@ class ClaudeSdk:
             request=request,
             permissions=_session_permissions(request, env),
             path=[entry for entry in sys.path if entry],
+            prompted_tools=_prompted_tools(request),
         )
+        own_tools = {_qualified_name(tool.name) for tool in request.own_tools}
         return Launch(
             argv=[sys.executable, *_SESSION_ARGUMENTS],
             env=cli.env,
-            stdin=_encode(session),
+            stdin=encode_line(msgspec.to_builtins(session)),
             session_id=cli.session_id,
             access_mode=cli.access_mode,
+            answer_permission=cli.answer_permission,
+            is_preapproved=lambda call: call.tool in own_tools or bool(cli.is_preapproved and cli.is_preapproved(call)),
         )
 
     def normalizer(self, *, resumed: bool | None = None, prior_usage: Usage | None = None) -> ClaudeSdkNormalizer:
@@ -114,14 +136,16 @@ def _session_permissions(request: AgentRequest, env: Mapping[str, str]) -> dict[
     return flags
 
 
+def _prompted_tools(request: AgentRequest) -> list[str]:
+    """Return the tools to ask for. A pattern can name an own tool by the name that the worker gives it."""
+    names = [pattern.partition("(")[0] for pattern in request.approve]
+    own = [tool.name for tool in request.own_tools if any(fnmatchcase(tool.name, name) for name in names)]
+    return [*prompted_tools(request.approve), *map(_qualified_name, own)]
+
+
 def _qualified_name(name: str) -> str:
     if not _OWN_TOOL_NAME.fullmatch(name):
         raise UnsupportedOption(
             f"invalid name of an own tool: {name!r}", hint="use up to 48 letters, digits, `_` and `-`"
         )
-    return f"mcp__{MCP_SERVER_NAME}__{name}"
-
-
-def _encode(session: SessionRequest) -> bytes:
-    # A lone surrogate, which JSON cannot hold, becomes a question mark.
-    return json.dumps(msgspec.to_builtins(session), ensure_ascii=False).encode(errors="replace")
+    return f"{_OWN_TOOL_PREFIX}{name}"

@@ -1,6 +1,7 @@
 """The session process: `python -P -m shopfloor.adapters.providers.claude_sdk.session`, with its request on stdin.
 
-Its stdout is Claude Code's stream of JSON lines and nothing else. Output of a worker's own tools goes to stderr.
+Its stdout is Claude Code's stream of JSON lines, and requests for permission, whose answers it reads from stdin. Output
+of a worker's own tools goes to stderr.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     stream = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    session = decode_json(sys.stdin.buffer.read(), SessionRequest)
+    # Answers to requests for permission follow in later lines, once the session asks.
+    session = decode_json(sys.stdin.buffer.readline(), SessionRequest)
     sys.path += [entry for entry in session.path if entry not in sys.path]
     try:
         from shopfloor.adapters.providers.claude_sdk.conversation import run_session

@@ -137,6 +137,8 @@ class Codex:
     name = "codex"
     program = "codex"
     install = "npm install -g @openai/codex"
+    # The reasons, and what was tried, are in ADR 30.
+    no_approvals_reason = "`codex exec` never asks, and runs a hook only after the user has reviewed it"
     capabilities = Capabilities(
         resume=True,
         read_only=True,

@@ -62,6 +62,7 @@ class Copilot:
     name = "copilot"
     program = "copilot"
     install = "npm install -g @github/copilot"
+    no_approvals_reason = "without a terminal, its tools can only be allowed or denied in advance"
     capabilities = Capabilities(
         resume=True,
         tool_limits=True,

@@ -46,6 +46,7 @@ class Gemini:
     name = "gemini"
     program = "gemini"
     install = "npm install -g @google/gemini-cli"
+    no_approvals_reason = "without a terminal, its tools can only be allowed or denied in advance"
     capabilities = Capabilities(
         resume=True,
         tool_limits=True,

@@ -51,6 +51,7 @@ class OpenCode:
     name = "opencode"
     program = "opencode"
     install = "npm install -g opencode-ai"
+    no_approvals_reason = "without a terminal, its tools can only be allowed or denied in advance"
     capabilities = Capabilities(
         resume=True,
         tool_limits=True,

@@ -1,0 +1,36 @@
+import { type RefObject, useEffect, useRef } from "react";
+import { useShortcuts, type Zone } from "@/shortcuts";
+
+/** How many choices have a key. */
+export const MAX_KEYS = 9;
+/** How long after an item got its keys they are ignored: the user may still be pressing keys for the one before. */
+const KEYS_DELAY_MS = 400;
+
+/** Choose by the keys 1 to 9, while the item is in sight. Without a zone, or with no choice, the keys do nothing. */
+export function useNumberKeys(
+  zone: Zone | undefined,
+  count: number,
+  boxRef: RefObject<HTMLElement | null>,
+  choose: (index: number) => void,
+): void {
+  const startRef = useRef(0);
+  useEffect(() => {
+    startRef.current = performance.now();
+  }, [zone]);
+  const onKey = (event: KeyboardEvent) => {
+    const box = boxRef.current;
+    const index = Number(event.key) - 1;
+    if (event.repeat || !box || index >= count || event.timeStamp - startRef.current < KEYS_DELAY_MS) return;
+    if (isInSight(box)) choose(index);
+    else box.scrollIntoView({ block: "nearest" });
+  };
+  const keys = { 1: onKey, 2: onKey, 3: onKey, 4: onKey, 5: onKey, 6: onKey, 7: onKey, 8: onKey, 9: onKey };
+  useShortcuts(zone ?? "page", zone === undefined || count === 0 ? {} : keys);
+}
+
+/** Whether the user can see the middle of an element. */
+function isInSight(element: HTMLElement): boolean {
+  const { left, top, width, height } = element.getBoundingClientRect();
+  const found = document.elementFromPoint(left + width / 2, top + height / 2);
+  return found !== null && (element.contains(found) || found.contains(element));
+}
