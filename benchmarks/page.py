@@ -42,7 +42,7 @@ from shopfloor.log import (
 from shopfloor.ports import ViewUpdate
 from shopfloor.record import Durability, Recorder, Storage
 from shopfloor.server.page_files import INDEX, PAGE_FOLDER
-from shopfloor.views import RunRow, Spending, UsageTotal
+from shopfloor.views import ENDED, QUARTER_SECONDS, SPENDING, STARTED, TOOL, RunRow, Spending, StatChange, UsageTotal
 
 BUNDLE_LIMIT = 250_000
 """The size limit for the scripts and styles of the first view, in gzipped bytes."""
@@ -51,6 +51,8 @@ PAGE_CACHED_EVENTS = 12_000
 """The number of events of a log that the page caches: its memory grows up to there."""
 FILL_EVENTS, FILL_PER_SECOND = 500, 400
 _FIRST_MS = 1_767_225_600_000
+_STEP_MS = 20_000
+_TOOLS = ("Bash", "Edit", "Read")
 _BATCH = 1_000
 _TIMEOUT_MS = 60_000
 _LEAST_GROWTH = 1_000
@@ -69,8 +71,8 @@ requestAnimationFrame(look);
 # The data.
 
 
-def _row(number: int) -> ViewUpdate:
-    started_at, run_id = _FIRST_MS + number * 20_000, new_run_id()
+def _row(number: int, started_at: int) -> ViewUpdate:
+    run_id = new_run_id()
     row = RunRow(
         id=run_id,
         root_run_id=run_id,
@@ -88,7 +90,14 @@ def _row(number: int) -> ViewUpdate:
         spending=Spending(UsageTotal(Usage(input=41_234, output=2_310), Cost(usd=0.0421, source="agent"))),
         last_seq=120,
     )
-    return ViewUpdate(row=row, state=b"", timeline=[])
+    started, ended = (at // (QUARTER_SECONDS * 1000) for at in (started_at, started_at + 61_000))
+    stats = [
+        StatChange(1, started, STARTED, amount=1),
+        StatChange(120, ended, ENDED, "completed", amount=1),
+        StatChange(119, ended, TOOL, _TOOLS[number % len(_TOOLS)], amount=3),
+        StatChange(119, ended, SPENDING, "claude-opus-5", "anthropic", amount=42_100_000, tokens=43_544),
+    ]
+    return ViewUpdate(row=row, state=b"", timeline=[], stats=stats)
 
 
 def _task(number: int) -> str:
@@ -97,9 +106,12 @@ def _task(number: int) -> str:
 
 async def _fill(storage: Storage, runs: int) -> None:
     store = await SqliteStore.open(storage.database)
+    # The overview shows the days up to today.
+    first_ms = round(time.time() * 1000) - runs * _STEP_MS
     try:
         for first in range(0, runs, _BATCH):
-            await store.apply([_row(number) for number in range(first, min(first + _BATCH, runs))])
+            numbers = range(first, min(first + _BATCH, runs))
+            await store.apply([_row(number, first_ms + number * _STEP_MS) for number in numbers])
     finally:
         await store.close()
 
@@ -217,6 +229,12 @@ def measure_painting(folder: Path, runs: int, sizes: tuple[int, ...], rounds: in
             rounds,
         )
         results.append(_compared(f"a list of {runs:,} runs, first painted", found, "a plain table of as many rows"))
+        found = interleave(
+            lambda: _seconds_to_paint(context, address.url, ".overview .ranked"),
+            lambda: _seconds_to_paint(context, plain, "tr"),
+            rounds,
+        )
+        results.append(_compared(f"the overview of {runs:,} runs, painted", found, "a plain table of as many rows"))
         for events, run_id in logs.items():
             log_progress(f"a transcript of {events:,} events")
             plain = _plain(folder / f"{events}.html", map(_message_text, range(events)))

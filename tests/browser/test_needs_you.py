@@ -23,6 +23,15 @@ steps:
 output: SAID
 """
 
+PRESS_W_AT_ONCE = """
+new MutationObserver((_, observer) => {
+  if (document.querySelector("article[data-waiting]") === null) return;
+  observer.disconnect();
+  document.dispatchEvent(new KeyboardEvent("keydown", { key: "w", bubbles: true }));
+}).observe(document, { childList: true, subtree: true });
+"""
+"""Press a key in the moment in which the page has rendered an item, before the browser paints it."""
+
 
 @pytest.fixture(scope="module")
 def floor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
@@ -75,6 +84,15 @@ def test_keys_answer_the_marked_question_and_then_the_next(tabs: Tabs, floor: Se
     expect(_marked(page)).to_contain_text("Shall we go on?")
     _press_until(page, "1", lambda: _items(page).count() == 0)
     assert floor.wait_for_status(question, "done")["result"] == "Yes, go on"
+
+
+@pytest.mark.req("WT-88")
+def test_a_key_that_is_pressed_as_soon_as_an_item_is_there_is_not_lost(tabs: Tabs, floor: Server) -> None:
+    question = _waiting(floor, "chooser")
+    context = tabs.context()
+    context.add_init_script(PRESS_W_AT_ONCE)
+    page = tabs.open(floor, "/", context=context)
+    expect(_item(page, question)).to_be_focused()
 
 
 @pytest.mark.req("WT-88")

@@ -2,7 +2,7 @@
  * Keyboard shortcuts. A shortcut belongs to a zone: `list` and `detail` shortcuts work while that column is active,
  * `page` shortcuts everywhere. While a field has the focus or a dialog is open, no shortcut fires.
  */
-import { useEffect, useLayoutEffect, useRef } from "react";
+import { useLayoutEffect, useRef } from "react";
 
 export type Zone = "list" | "detail" | "page";
 type Handlers = Record<string, (event: KeyboardEvent) => void>;
@@ -31,11 +31,11 @@ export function watchZone(onZone: (zone: Exclude<Zone, "page">) => void): () => 
 /** Register shortcuts while the component is mounted: `{ j: …, gg: …, "?": …, Escape: … }`. */
 export function useShortcuts(zone: Zone, handlers: Handlers): void {
   const handlersRef = useRef(handlers);
-  // In the same frame: a key that follows at once acts on what the user sees.
+  // Layout effects, because a plain effect may run after the paint: a key that the user presses then would be lost.
   useLayoutEffect(() => {
     handlersRef.current = handlers;
   });
-  useEffect(() => {
+  useLayoutEffect(() => {
     const entry = { zone, handlers: handlersRef };
     registered.push(entry);
     return () => void registered.splice(registered.indexOf(entry), 1);
