@@ -26,8 +26,6 @@ from tests.browser.page_elements import (
 from tests.browser.server import Server
 from tests.browser.tabs import PHONE, Tabs
 
-pytestmark = pytest.mark.parametrize("colors", ["light", "dark"])
-
 
 def check(page: Page, state: str) -> None:
     page.mouse.move(0, 0)
@@ -35,8 +33,8 @@ def check(page: Page, state: str) -> None:
 
 
 @pytest.mark.req("WT-73")
-def test_the_list(tabs: Tabs, recorded_runs: RecordedRuns, colors: str) -> None:
-    page = tabs.open(recorded_runs.server, "/agents/all/workers", color_scheme=colors)
+def test_the_list(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+    page = tabs.open(recorded_runs.server, "/agents/all/workers")
     expect(cards(page).first).to_be_visible()
     check(page, "the list")
     button(page, "Show sub-runs").first.click()
@@ -70,10 +68,10 @@ def test_the_list(tabs: Tabs, recorded_runs: RecordedRuns, colors: str) -> None:
 
 
 @pytest.mark.req("WT-73")
-def test_a_run_that_has_ended(tabs: Tabs, recorded_runs: RecordedRuns, colors: str) -> None:
+def test_a_run_that_has_ended(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
     tabs.allow_errors("404")
     stories = recorded_runs.stories
-    page = tabs.open(recorded_runs.server, f"/agents/stories/workers?worker={stories.everything}", color_scheme=colors)
+    page = tabs.open(recorded_runs.server, f"/agents/stories/workers?worker={stories.everything}")
     expect(result(page)).to_be_visible()
     expect(row(page, 3)).to_be_attached()
     check(page, "a run with one of everything")
@@ -114,7 +112,7 @@ def test_a_run_that_has_ended(tabs: Tabs, recorded_runs: RecordedRuns, colors: s
 
 
 @pytest.mark.req("WT-73")
-def test_a_run_of_each_status(tabs: Tabs, server: Server, owner: str, colors: str) -> None:
+def test_a_run_of_each_status(tabs: Tabs, server: Server, owner: str) -> None:
     running = server.dispatch("sleeper", owner=owner)
     failed = server.dispatch("picky", owner=owner, GO="x")
     done = server.command("seq 300; echo oops >&2", "--owner", owner)
@@ -123,7 +121,7 @@ def test_a_run_of_each_status(tabs: Tabs, server: Server, owner: str, colors: st
         server.wait_for_status(run_id, "waiting")
     server.wait_for_status(running, "running")
     server.wait_for_status(failed, "failed")
-    page = tabs.open(server, f"/agents/{owner}/workers", color_scheme=colors)
+    page = tabs.open(server, f"/agents/{owner}/workers")
     for run_id in (running, failed, done, *waits.values()):
         card(page, run_id).click()
         expect(transcript(page).locator("[data-seq]").first).to_be_visible()
@@ -145,7 +143,7 @@ def test_a_run_of_each_status(tabs: Tabs, server: Server, owner: str, colors: st
 
 
 @pytest.mark.req("WT-72")
-def test_a_queued_run_and_a_wait_without_an_answer_form(tabs: Tabs, server: Server, owner: str, colors: str) -> None:
+def test_a_queued_run_and_a_wait_without_an_answer_form(tabs: Tabs, server: Server, owner: str) -> None:
     run_id = server.dispatch("asker", owner=owner)
     server.wait_for_status(run_id, "waiting")
     overrides: dict[str, Any] = {}
@@ -154,7 +152,7 @@ def test_a_queued_run_and_a_wait_without_an_answer_form(tabs: Tabs, server: Serv
         response = route.fetch()
         route.fulfill(response=response, json={**response.json(), **overrides})
 
-    context = tabs.context(color_scheme=colors)
+    context = tabs.context()
     context.route("**/api/agents/workers/detail?*", answer_detail)
     (pending,) = server.detail(run_id)["awaits"]
     text = "greet() in worker.py has changed since this run began."
@@ -174,8 +172,8 @@ def test_a_queued_run_and_a_wait_without_an_answer_form(tabs: Tabs, server: Serv
 
 
 @pytest.mark.req("WT-73")
-def test_dialogs(tabs: Tabs, server: Server, owner: str, colors: str) -> None:
-    page = tabs.open(server, f"/agents/{owner}/workers", color_scheme=colors)
+def test_dialogs(tabs: Tabs, server: Server, owner: str) -> None:
+    page = tabs.open(server, f"/agents/{owner}/workers")
     button(page, "New run").click()
     dialog = page.get_by_role("dialog", name="New run")
     dialog.get_by_role("searchbox", name="Find a worker").fill("form")
@@ -193,24 +191,24 @@ def test_dialogs(tabs: Tabs, server: Server, owner: str, colors: str) -> None:
 
 
 @pytest.mark.req("WT-73")
-def test_on_a_phone(tabs: Tabs, server: Server, recorded_runs: RecordedRuns, owner: str, colors: str) -> None:
-    page = tabs.open(recorded_runs.server, "/agents/stories/workers", color_scheme=colors, viewport=PHONE)
+def test_on_a_phone(tabs: Tabs, server: Server, recorded_runs: RecordedRuns, owner: str) -> None:
+    page = tabs.open(recorded_runs.server, "/agents/stories/workers", viewport=PHONE)
     expect(run_list(page)).to_be_visible()
     check(page, "the list")
     card(page, recorded_runs.stories.everything).click()
     expect(row(page, 3)).to_be_attached()
     check(page, "a run")
     run_id = server.dispatch("chooser", owner=owner)
-    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", color_scheme=colors, viewport=PHONE)
+    page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}", viewport=PHONE)
     expect(button(page, "Another answer…")).to_be_visible()
     check(page, "a question")
 
 
 @pytest.mark.req("WT-73")
-def test_loading_states_and_errors(tabs: Tabs, server: Server, owner: str, colors: str) -> None:
+def test_loading_states_and_errors(tabs: Tabs, server: Server, owner: str) -> None:
     tabs.allow_errors("503", "ERR_FAILED|ERR_ABORTED")
     run_id = server.command("echo here", "--owner", owner)
-    context = tabs.context(color_scheme=colors)
+    context = tabs.context()
 
     def hold(_: Route) -> None:
         """Leave the request unanswered."""
@@ -233,9 +231,9 @@ def test_loading_states_and_errors(tabs: Tabs, server: Server, owner: str, color
 
 
 @pytest.mark.req("WT-73")
-def test_pages_of_the_server_itself(tabs: Tabs, server: Server, colors: str) -> None:
+def test_pages_of_the_server_itself(tabs: Tabs, server: Server) -> None:
     server.command("echo here")
-    page = tabs.context(color_scheme=colors).new_page()
+    page = tabs.context().new_page()
     for address in ("/", "/login?token=wrong"):
         page.goto(f"{server.url}{address}")
         expect(page.get_by_role("heading", name="You are not logged in")).to_be_visible()
