@@ -3,6 +3,8 @@
 .PHONY: help run page types messages test coverage test-agents test-long check format bench docs setup clean
 SHELL := /bin/bash
 export NO_MKDOCS_2_WARNING := 1
+# The tests start thousands of Python processes; without bytecode each of them would compile the sources again.
+export PYTHONDONTWRITEBYTECODE :=
 PYTHON ?= python3
 BIN := .venv/bin
 RUNTIME := .venv/.runtime
