@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from shopfloor.record import Storage
 from shopfloor.server import ConnectionLimits
 from shopfloor.views import FleetEvent, fleet_event_schema
 
-SUBSCRIBERS = 500 if os.environ.get("SHOPFLOOR_TEST_LONG") == "1" else 50
+SUBSCRIBERS = 500
 SCHEMA = jsonschema.Draft202012Validator(fleet_event_schema())
 
 
