@@ -118,3 +118,29 @@ async def test_a_loss_is_told_after_a_time_even_if_nobody_takes_the_runs(lost: L
     assert told["orphanedTasks"] == [{"taskId": lost.events[0].run_id, "reassigned": False}]
     # It had missed its heartbeats before it was found gone.
     assert (told["reason"], told["lastHeartbeat"]) == ("timeout", long_ago)
+
+
+@pytest.mark.req("FE-33", "FE-35", "HO-2")
+async def test_a_run_that_the_host_ended_is_no_orphan_even_if_its_row_was_behind_its_log(lost: Lost) -> None:
+    ended = run(status="completed")
+    lost.events = ended[:-1]
+    assigned = HostRun(run_id=ended[0].run_id, started_at=now(), worker="build", progress=None)
+    await lost.record(runs=(assigned,))
+    one = lost.takeover("local-8")
+    await one.check()
+    await one.check()
+    assert await lost.sent() == []
+    await lost.store.apply([single_change(ended)])
+    await one.check()
+    (told,) = await lost.sent()
+    assert "orphanedTask" not in told
+    assert len(await lost.sent("worker.task_completed")) == 1
+
+
+@pytest.mark.req("FE-34")
+async def test_a_loss_names_the_number_of_its_runs_beside_the_list(lost: Lost) -> None:
+    await lost.record()
+    one = lost.takeover("local-2", notice_seconds=0)
+    await one.check()
+    await one.check()
+    assert [told["orphanedTasksTotal"] for told in await lost.sent()] == [1]
