@@ -20,7 +20,7 @@ from shopfloor.adapters.memory import (
     MemoryStorage,
     MemoryStore,
 )
-from shopfloor.fleet import Takeover
+from shopfloor.fleet import HostDirectory, Takeover
 from shopfloor.log import RunStarted, format_timestamp, now
 from shopfloor.ports import FleetFilter, HostRecord, HostRun
 
@@ -144,3 +144,20 @@ async def test_a_loss_names_the_number_of_its_runs_beside_the_list(lost: Lost) -
     await one.check()
     await one.check()
     assert [told["orphanedTasksTotal"] for told in await lost.sent()] == [1]
+
+
+@pytest.mark.req("HO-10")
+async def test_each_host_is_listed_with_its_own_runs_however_many_others_have(
+    lost: Lost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shopfloor.fleet.directory.HOST_RUNS_SHOWN", 2)
+    await lost.record()
+    await lost.record(id="local-2")
+    for second in range(5):
+        first = run(status=None, second=second)[0]
+        on_other = RunStarted(name="build", kind="worker", attempt=1, host="local-2")
+        await lost.store.apply([single_change([replace(first, payload=on_other)])])
+    with lost.hosts.register("local-1"), lost.hosts.register("local-2"):
+        one, other = await HostDirectory(lost.registry, lost.hosts, lost.store).list()
+    assert (one.slots_used, len(one.runs)) == (1, 1)
+    assert (other.slots_used, len(other.runs)) == (5, 2)
