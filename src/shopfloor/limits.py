@@ -113,6 +113,8 @@ INGEST_CACHED_LOG_BYTES: Final = 16 * 1024
 """An open log is cached up to this size, for the transcript that is archived at its end."""
 INGEST_RETRY_SECONDS: Final = 1.0
 """The retry interval after a failed write to the store."""
+QUEUE_GROUPS: Final = 1_000
+"""How many different requirements queued runs may have; a claim looks at each of them."""
 HOST_CHECK_SECONDS: Final = 1.0
 """How often the hosts of open runs are checked for being alive."""
 STORAGE_CHECK_SECONDS: Final = 1.0

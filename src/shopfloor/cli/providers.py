@@ -243,9 +243,8 @@ def _limit_text(limit: ObservedLimit) -> str:
     """Return a limit in one line: `limit five_hour of requests: 87% used, resets at …`."""
     parts: list[str] = []
     if limit.current is not None and limit.max is not None:
-        parts.append(f"{limit.current:g} of {limit.max:g} used")
-    elif limit.current is not None:
-        parts.append(f"{limit.current:.0%} used")
+        is_fraction = limit.max == 1
+        parts.append(f"{limit.current:.0%} used" if is_fraction else f"{limit.current:g} of {limit.max:g} used")
     if limit.status not in {None, "allowed"}:
         parts.append(f"{limit.status} at {limit.met_at}")
     if limit.reset_at is not None:

@@ -85,6 +85,11 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     window: str | None = None
     """The provider's name of the limit, for example `five_hour`."""
 
+    @property
+    def maximum(self) -> float | None:
+        """The total amount: 1 if only the used fraction is known, None if nothing is known of the usage."""
+        return 1.0 if self.max is None and self.current is not None else self.max
+
 
 class Initialization(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The description that an agent reports of itself when it is ready."""

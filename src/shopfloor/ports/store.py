@@ -36,6 +36,8 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
     """True for runs without a parent, False for runs with a parent."""
     name: str | None = None
     """Name of the worker."""
+    open_on_host: str | None = None
+    """Only runs that have not ended and whose newest attempt is on this host."""
     based_on: str | None = None
     """Only runs that repeat, continue or fork this run."""
     started_after: str | None = None

@@ -268,8 +268,7 @@ def rate_limited_event(agent: AgentSession, event: Event, limit: Limit | None, w
         "limit": {
             "type": limit.kind if limit else "requests",
             "current": current,
-            # Usage without a maximum is a fraction of 1.
-            "max": limit.max if limit and limit.max is not None else None if current is None else 1.0,
+            "max": limit.maximum if limit else None,
             "resetAt": limit.reset_at if limit else None,
         },
         "action": action,

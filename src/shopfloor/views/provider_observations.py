@@ -34,8 +34,9 @@ class ObservedLimit(msgspec.Struct, frozen=True, kw_only=True):
     name: str | None
     """The provider's name of the limit, for example `five_hour`."""
     current: float | None
-    """The used amount, of `max`, or of 1 if `max` is unknown."""
+    """The used amount, of `max`."""
     max: float | None
+    """1 if only the used fraction is known; None if nothing is known of the usage."""
     reset_at: str | None
     status: Literal["allowed", "warning", "rejected"] | None
     """Whether requests were still allowed."""
@@ -131,7 +132,7 @@ def _limit(limit: Limit, event: Event) -> ObservedLimit:
         kind=limit.kind,
         name=limit.window,
         current=limit.current,
-        max=limit.max,
+        max=limit.maximum,
         reset_at=limit.reset_at,
         status=limit.status,
         met_at=event.timestamp,

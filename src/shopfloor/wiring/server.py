@@ -18,7 +18,7 @@ from shopfloor.error_factories import storage_error
 from shopfloor.errors import ResourceLimit, ServerRunning, ShopfloorError
 from shopfloor.record import Storage, open_for_append, require_private_folder, try_lock, write_private
 from shopfloor.wiring.hooks import deliver_notifications, settings_hooks, update_own_hooks
-from shopfloor.wiring.hosts import FIND_CAPABILITIES, maintain_storage, open_host, prepare_runs
+from shopfloor.wiring.hosts import find_usable_providers, maintain_storage, open_host, prepare_runs
 from shopfloor.wiring.mcp import mount_mcp
 from shopfloor.wiring.settings import WorkerSettings, heartbeat_seconds
 from shopfloor.wiring.storage import local_backend, open_projects
@@ -152,7 +152,7 @@ async def serve_storage(
             address = Address(url, token, pid, public_url(host, url))
             write_private(storage.server_address, msgspec.json.encode(address))
             # Warm up and register only now, so that the first response does not have to wait for it.
-            tasks.start_soon(own.registered.run, FIND_CAPABILITIES)
+            tasks.start_soon(own.registered.run, find_usable_providers)
             tasks.start_soon(_warm_up, partial(on_started, address, engine.catalog), engine.warm_up)
             engine.plugins.start_all()
             tasks.start_soon(own.monitor.run)

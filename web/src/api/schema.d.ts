@@ -1919,7 +1919,7 @@ export interface components {
          * @description How busy a host's machine is.
          */
         HostMetrics: {
-            cpu_percent: number;
+            cpu_percent: number | null;
             memory_percent: number;
             disk_percent: number;
             uptime_seconds: number;
@@ -2364,10 +2364,10 @@ export interface components {
             idempotency_key?: string | null;
         };
         /**
-         * DrainOrder
+         * DrainParameters
          * @description How to drain a host.
          */
-        DrainOrder: {
+        DrainParameters: {
             /**
              * @description After this time, other hosts resume the runs that it still has. Null: they may end there.
              * @default null
@@ -4588,7 +4588,7 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": components["schemas"]["DrainOrder"];
+                "application/json": components["schemas"]["DrainParameters"];
             };
         };
         responses: {

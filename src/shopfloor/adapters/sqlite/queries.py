@@ -109,8 +109,9 @@ def list_query(
     is_by_number = is_search and order == "newest"
     join = " JOIN found ON found.num = worker_runs.num" if is_search else ""
     by_index = ORDERS[order].has_text_key or (not is_search and matches > SORTED_RUNS)
-    # Few runs wait for a person, and their index finds them.
+    # Few runs wait for a person or are open on a host, and their indexes find them.
     by_index = by_index and run_filter.needs_person_after is None and run_filter.has_pending_call is None
+    by_index = by_index and run_filter.open_on_host is None
     order_by = "found.num DESC" if is_by_number else ORDERS[order].clause(by_index=by_index)
     # The indexes of the filters would lead to a sort of all matches.
     filters = conditions(run_filter, by_index=ORDERS[order].has_text_key or not by_index)
@@ -150,6 +151,8 @@ def conditions(run_filter: RunFilter, *, by_index: bool = True) -> list[Conditio
         # As in the index.
         text = "worker_runs.based_on IS NOT NULL AND json_extract(worker_runs.based_on, '$.run_id') = ?"
         filters.append((text, (run_filter.based_on,)))
+    if run_filter.open_on_host is not None:
+        filters.append(("worker_runs.completed_at IS NULL AND worker_runs.host = ?", (run_filter.open_on_host,)))
     if run_filter.has_pending_call is not None:
         filters.append(HAS_PENDING_CALL)
     if run_filter.needs_person_after is not None:
