@@ -67,6 +67,11 @@ def change(*, asks: bool = False, answered: bool = False, **more: Any) -> ViewUp
     return msgspec.structs.replace(made, notifications=notifications_of(made.row, events))
 
 
+def happening_later(update: ViewUpdate) -> ViewUpdate:
+    later = [msgspec.structs.replace(item, at=now(60)) for item in update.notifications]
+    return msgspec.structs.replace(update, notifications=later)
+
+
 async def kinds(hooks: Hooks) -> list[str]:
     return [json.loads(delivery.body)["type"] for delivery in await hooks.due(now(1), limit=100)]
 
@@ -346,3 +351,29 @@ async def test_a_receiver_that_was_down_gets_no_expired_events(opened: tuple[Sto
         await deliver_until(2, 20)
         got = [headers["webhook-id"] for headers, _ in working.got]
     assert got == [f"{update.row.id}.{update.row.last_seq}.outcome" for update in (kept, new)]
+
+
+@pytest.mark.req("SF-60")
+async def test_deliveries_that_expired_while_no_server_ran_are_dropped_and_counted(
+    opened: tuple[Store, Hooks],
+) -> None:
+    store, hooks = opened
+    with receiver() as working:
+        # With a negative time, the deliveries of later events have expired when they are stored.
+        await hooks.add(hook(retry_seconds=-1, url=working.url))
+        await store.apply([happening_later(change()) for _ in range(20)])
+        ended = happening_later(change())
+        await hooks.add(hook("run", origin="run", run_id=ended.row.id, retry_seconds=-1, url=working.url))
+        await hooks.enqueue("run", ended.notifications)
+        await hooks.add(hook(url=working.url))
+        new = change()
+        await store.apply([new])
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(HookDelivery(hooks, NotificationSender(), poll_seconds=0.01).run)
+            with anyio.fail_after(TIMEOUT_SECONDS):
+                while [(one.delivered, one.dropped) for one in await hooks.all()] != [(1, 20)]:
+                    await anyio.sleep(0.01)
+            tasks.cancel_scope.cancel()
+        assert [headers["webhook-id"] for headers, _ in working.got] == [f"{new.row.id}.{new.row.last_seq}.outcome"]
+    (status,) = await hooks.all()
+    assert (status.pending, status.last_error) == (0, None)

@@ -99,10 +99,17 @@ class Hooks(Protocol):
         """
         ...
 
-    async def complete(self, delivery: Delivery, *, at: str, error: str | None = None, until: str = "") -> None:
-        """Remove a delivery that succeeded, or was given up because of `error`. A hook of one run goes with it.
+    async def complete(self, delivery: Delivery, *, at: str, error: str | None = None) -> None:
+        """Remove a delivery that succeeded, or was given up because of `error`.
 
-        If the receiver is down until `until`, the deliveries of the hook that expire before then are given up too.
+        Also removes the hook if it belongs to one run.
+        """
+        ...
+
+    async def drop_expired(self, hook: Hook, before: str) -> None:
+        """Give up the deliveries of a hook that expire before a time.
+
+        Also removes the hook if it belongs to one run and lost its delivery.
         """
         ...
 

@@ -101,14 +101,18 @@ class MemoryHooks:
             msgspec.structs.replace(stored.delivery, hook=hooks[stored.delivery.hook.id].hook) for stored in due[:limit]
         ]
 
-    async def complete(self, delivery: Delivery, *, at: str, error: str | None = None, until: str = "") -> None:
+    async def complete(self, delivery: Delivery, *, at: str, error: str | None = None) -> None:
         self._finish(delivery, delivered=error is None, dropped=error is not None)
-        for stored in self._of(delivery.hook.id):
-            if stored.delivery.expires_at < until:
-                self._finish(stored.delivery, dropped=1)
         self._note(delivery, at, error)
         if delivery.hook.origin == "run":
-            await self.remove(delivery.hook.id)
+            self._remove(delivery.hook.id)
+
+    async def drop_expired(self, hook: Hook, before: str) -> None:
+        expired = [stored.delivery for stored in self._of(hook.id) if stored.delivery.expires_at < before]
+        for delivery in expired:
+            self._finish(delivery, dropped=1)
+        if expired and hook.origin == "run":
+            self._remove(hook.id)
 
     async def postpone(self, delivery: Delivery, *, at: str, until: str, error: str) -> None:
         if (stored := self._deliveries.get(delivery.number)) is not None:

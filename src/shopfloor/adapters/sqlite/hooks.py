@@ -128,21 +128,27 @@ class SqliteHooks:
 
         return await self._store.read(job)
 
-    async def complete(self, delivery: Delivery, *, at: str, error: str | None = None, until: str = "") -> None:
+    async def complete(self, delivery: Delivery, *, at: str, error: str | None = None) -> None:
         hook = delivery.hook
 
         def job(connection: Connection) -> None:
             connection.execute("DELETE FROM deliveries WHERE num = ?", (delivery.number,))
-            dropped = int(error is not None)
-            if until:
-                text = "DELETE FROM deliveries WHERE hook_id = ? AND expires_at < ?"
-                dropped += connection.execute(text, (hook.id, until)).rowcount
             text = (
                 "UPDATE hooks SET delivered = delivered + ?, dropped = dropped + ?, last_error = ?, last_at = ?"
                 " WHERE id = ?"
             )
-            connection.execute(text, (int(error is None), dropped, error, at, hook.id))
+            connection.execute(text, (int(error is None), int(error is not None), error, at, hook.id))
             if hook.origin == "run":
+                connection.execute("DELETE FROM hooks WHERE id = ?", (hook.id,))
+
+        await self._store.write(job)
+
+    async def drop_expired(self, hook: Hook, before: str) -> None:
+        def job(connection: Connection) -> None:
+            text = "DELETE FROM deliveries WHERE hook_id = ? AND expires_at < ?"
+            dropped = connection.execute(text, (hook.id, before)).rowcount
+            connection.execute("UPDATE hooks SET dropped = dropped + ? WHERE id = ?", (dropped, hook.id))
+            if dropped and hook.origin == "run":
                 connection.execute("DELETE FROM hooks WHERE id = ?", (hook.id,))
 
         await self._store.write(job)
