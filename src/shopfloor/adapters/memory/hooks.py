@@ -18,7 +18,7 @@ class _StoredDelivery(msgspec.Struct):
 
 
 class MemoryHooks:
-    """Implements `Hooks`. A `MemoryStore` calls `insert` with what its rows tell."""
+    """Implements `Hooks`. A `MemoryStore` calls `insert` with the notifications of its changes."""
 
     def __init__(self) -> None:
         self._hooks: dict[str, HookStatus] = {}
@@ -49,6 +49,14 @@ class MemoryHooks:
         return [
             msgspec.structs.replace(status, pending=len(self._of(hook_id))) for hook_id, status in self._hooks.items()
         ]
+
+    def delete_run(self, run_id: str) -> None:
+        """Delete the hooks of one run, and the deliveries about it of all hooks."""
+        for hook_id in [hook_id for hook_id, status in self._hooks.items() if status.hook.run_id == run_id]:
+            self._remove(hook_id)
+        for stored in [*self._deliveries.values()]:
+            if stored.delivery.event_id.startswith(f"{run_id}."):
+                del self._deliveries[stored.delivery.number]
 
     def insert(self, notifications: Sequence[Notification]) -> None:
         """Store a delivery for each hook that wants a notification."""
