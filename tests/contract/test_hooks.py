@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx
 import msgspec
 import pytest
 from tests.contract.view_changes import run as run_events
@@ -27,7 +28,7 @@ from shopfloor.engine import HookDelivery
 from shopfloor.limits import HOOK_BATCH
 from shopfloor.log import Awaits, Event, RunError, now
 from shopfloor.ports import Hook, Hooks, Store, ViewUpdate
-from shopfloor.views import notifications_of, outcome_notification
+from shopfloor.views import NOTIFICATION_KINDS, notifications_of, outcome_notification
 
 pytestmark = pytest.mark.anyio
 SECRET = base64.b64encode(b"a key of 24 bytes, maybe").decode()
@@ -106,7 +107,6 @@ async def test_a_hook_is_told_what_it_wants_and_nothing_from_before_it_was_added
     found = [(one.hook.id, json.loads(one.body)["type"]) for one in await hooks.due(now(1), limit=100)]
     assert sorted(found) == [
         ("budgets", "shopfloor.run.budget"),
-        ("long", "shopfloor.run.budget"),
         ("long", "shopfloor.run.question"),
         ("questions", "shopfloor.run.question"),
     ]
@@ -162,6 +162,33 @@ async def test_the_hook_of_a_run_that_ended_too_long_ago_is_removed(opened: tupl
     assert [status.hook.id for status in await hooks.all()] == ["h"]
     await hooks.enqueue("h", [outcome_notification(ended.row)])
     assert await hooks.all() == []
+
+
+async def test_a_spent_budget_is_one_notification_by_default(opened: tuple[Store, Hooks]) -> None:
+    store, hooks = opened
+    await hooks.add(hook("default"))
+    await hooks.add(hook("all", kinds=NOTIFICATION_KINDS))
+    await store.apply([change(status="failed", error=RunError(code="budget_exceeded", message="all is spent"))])
+    found = [(one.hook.id, json.loads(one.body)["type"]) for one in await hooks.due(now(1), limit=100)]
+    assert found == [
+        ("default", "shopfloor.run.outcome"),
+        ("all", "shopfloor.run.budget"),
+        ("all", "shopfloor.run.outcome"),
+    ]
+
+
+async def test_a_deleted_run_has_no_hooks_and_no_deliveries(opened: tuple[Store, Hooks]) -> None:
+    store, hooks = opened
+    deleted, kept = change(), change()
+    await hooks.add(hook())
+    for update in (deleted, kept):
+        await hooks.add(hook(f"run-{update.row.id}", origin="run", run_id=update.row.id))
+    await store.apply([deleted, kept])
+    await store.delete(deleted.row.id)
+    assert [status.hook.id for status in await hooks.all()] == ["h", f"run-{kept.row.id}"]
+    left = [(one.hook.id, one.event_id) for one in await hooks.due(now(1), limit=10)]
+    (event,) = kept.notifications
+    assert left == [("h", event.id), (f"run-{kept.row.id}", event.id)]
 
 
 # Delivery to real receivers.
@@ -377,3 +404,21 @@ async def test_deliveries_that_expired_while_no_server_ran_are_dropped_and_count
         assert [headers["webhook-id"] for headers, _ in working.got] == [f"{new.row.id}.{new.row.last_seq}.outcome"]
     (status,) = await hooks.all()
     assert (status.pending, status.last_error) == (0, None)
+
+
+async def test_a_sender_creates_one_http_client_and_not_on_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    created: list[threading.Thread] = []
+
+    class Client(httpx.AsyncClient):
+        def __init__(self, **options: Any) -> None:
+            created.append(threading.current_thread())
+            super().__init__(**options)
+
+    monkeypatch.setattr(httpx, "AsyncClient", Client)
+    with receiver(200, 302) as working:
+        async with NotificationSender() as send, anyio.create_task_group() as tasks:
+            for number in range(3):
+                tasks.start_soon(send, hook(url=working.url), f"event-{number}", b"{}")
+        assert sorted(headers["webhook-id"] for headers, _ in working.got) == ["event-0", "event-1", "event-2"]
+    assert len(created) == 1
+    assert created[0] is not threading.current_thread()

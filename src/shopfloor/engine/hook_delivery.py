@@ -69,12 +69,13 @@ class HookDelivery:
             due = await self._hooks.due(at, limit=HOOK_BATCH, exclude=self._busy | started | paused)
             if not due:
                 return
+            # Stable: the deliveries of each hook stay in order.
             due.sort(key=_hook_id)
             for hook_id, deliveries in groupby(due, _hook_id):
                 if len(self._busy) < HOOK_CONCURRENCY:
                     self._busy.add(hook_id)
                     started.add(hook_id)
-                    tasks.start_soon(self._deliver_all, hook_id, sorted(deliveries, key=lambda delivery: delivery.number))
+                    tasks.start_soon(self._deliver_all, hook_id, [*deliveries])
 
     async def _deliver_all(self, hook_id: str, deliveries: list[Delivery]) -> None:
         try:

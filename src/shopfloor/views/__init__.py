@@ -30,6 +30,7 @@ from shopfloor.views.notes import (
     notes_step,
 )
 from shopfloor.views.notifications import (
+    DEFAULT_NOTIFICATION_KINDS,
     NOTIFICATION_KINDS,
     Notification,
     NotificationKind,
@@ -175,6 +176,7 @@ __all__ = [
     "APPROVAL",
     "APPROVAL_OPTIONS",
     "CLIENT_TOOL",
+    "DEFAULT_NOTIFICATION_KINDS",
     "DEFINITION_CHANGED",
     "DONE",
     "ENDED",

@@ -15,6 +15,8 @@ from shopfloor.views.wait_state import APPROVAL, QUESTION
 
 NotificationKind = Literal["outcome", "question", "budget"]
 NOTIFICATION_KINDS: Final[tuple[NotificationKind, ...]] = ("outcome", "question", "budget")
+DEFAULT_NOTIFICATION_KINDS: Final[tuple[NotificationKind, ...]] = ("outcome", "question")
+"""Without `budget`: a run that spent its budget has an outcome with the same text."""
 _SOURCE: Final = "urn:shopfloor"
 
 
