@@ -105,13 +105,13 @@ def test_the_hooks_of_runs_do_not_count_as_added_hooks(server, shopfloor, env):
 
 
 @pytest.mark.req("SF-59", "SF-61")
-def test_commands_are_told_by_the_settings_file_and_by_on_outcome(server, shopfloor, env, tmp_path: Path):
+def test_the_commands_of_the_settings_file_and_of_on_outcome_are_executed(server, shopfloor, env, tmp_path: Path):
     storage = Path(env["SHOPFLOOR_STORAGE"])
     storage.mkdir(mode=0o700)
-    told, asked = tmp_path / "told", tmp_path / "asked"
+    outcomes, questions = tmp_path / "outcomes", tmp_path / "questions"
     (storage / "settings.yaml").write_text(
-        f'notify:\n  - command: echo "$SHOPFLOOR_EVENT $SHOPFLOOR_STATUS $SHOPFLOOR_TITLE" >> {told}\n    on: [outcome]\n'
-        f'  - command: echo "$SHOPFLOOR_EVENT $SHOPFLOOR_RUN_ID" >> {asked}\n    on: [question]\n'
+        f'notify:\n  - command: echo "$SHOPFLOOR_EVENT $SHOPFLOOR_STATUS $SHOPFLOOR_TITLE" >> {outcomes}\n    on: [outcome]\n'
+        f'  - command: echo "$SHOPFLOOR_EVENT $SHOPFLOOR_RUN_ID" >> {questions}\n    on: [question]\n'
     )
     asks = tmp_path / "workers" / "asks"
     asks.mkdir(parents=True)
@@ -126,7 +126,9 @@ def test_commands_are_told_by_the_settings_file_and_by_on_outcome(server, shopfl
     assert ran.returncode == 4
     assert "--on-outcome: the command ended with exit code 1" in ran.stderr
     assert json.loads(after.read_text())["data"]["status"] == "failed"
-    wait_until(lambda: told.exists() and told.read_text() == f"outcome failed {line}\n", "the command of the settings")
+    wait_until(
+        lambda: outcomes.exists() and outcomes.read_text() == f"outcome failed {line}\n", "the command of the settings"
+    )
     assert not (tmp_path / "hacked").exists()
 
     # An environment variable has at most 128 KiB; the command hears of a failure with a longer message, too.
@@ -147,7 +149,9 @@ def test_commands_are_told_by_the_settings_file_and_by_on_outcome(server, shopfl
     wait_until(lambda: run_id not in json.dumps(up.get("/api/hooks")), "the hook of the run to be gone")
 
     run_id = shopfloor("dispatch", "-q", "asks").stdout.strip()
-    wait_until(lambda: asked.exists() and asked.read_text() == f"question {run_id}\n", "the question of the run")
+    wait_until(
+        lambda: questions.exists() and questions.read_text() == f"question {run_id}\n", "the question of the run"
+    )
     assert shopfloor("cancel", run_id).returncode == 0
 
     (storage / "settings.yaml").write_text("notify: [{command: true, when: now}]\n")

@@ -85,7 +85,7 @@ async def test_rows_and_deliveries_are_stored_together_and_once(opened: tuple[St
     await store.apply([update])
     await store.apply([update])
     assert await kinds(hooks) == ["shopfloor.run.outcome"]
-    # A rebuild makes the rows again, but nobody is told twice.
+    # A rebuild makes the rows again, but no notification twice.
     await store.clear_views()
     await store.apply([update])
     (delivery,) = await hooks.due(now(1), limit=100)
@@ -94,7 +94,7 @@ async def test_rows_and_deliveries_are_stored_together_and_once(opened: tuple[St
     assert [(status.delivered, status.pending) for status in await hooks.all()] == [(1, 0)]
 
 
-async def test_a_hook_is_told_what_it_wants_and_nothing_from_before_it_was_added(opened: tuple[Store, Hooks]) -> None:
+async def test_a_hook_gets_the_kinds_it_wants_and_nothing_from_before_it_was_added(opened: tuple[Store, Hooks]) -> None:
     store, hooks = opened
     await hooks.add(hook("questions", kinds=("question",)))
     await hooks.add(hook("budgets", kinds=("budget",)))
@@ -112,7 +112,7 @@ async def test_a_hook_is_told_what_it_wants_and_nothing_from_before_it_was_added
     ]
 
 
-async def test_a_sub_run_tells_its_questions_but_not_its_outcome(opened: tuple[Store, Hooks]) -> None:
+async def test_a_sub_run_sends_its_questions_but_not_its_outcome(opened: tuple[Store, Hooks]) -> None:
     store, hooks = opened
     await hooks.add(hook())
     parent = change()
@@ -132,7 +132,7 @@ async def test_a_postponed_delivery_is_due_later_and_a_removed_hook_has_none(ope
     assert await hooks.due(now(1), limit=1) == []
     (again,) = await hooks.due(now(61), limit=1)
     assert (again.tries, again.body) == (1, delivery.body)
-    # Adding it again keeps the deliveries and the time from which on it is told.
+    # Adding it again keeps the deliveries and the time from which on it is notified.
     await hooks.add(hook(created_at=now(60), kinds=("outcome",)))
     (status,) = await hooks.all()
     assert (status.pending, status.last_error, status.hook.created_at) == (1, "down", "2000")
@@ -248,7 +248,7 @@ async def test_deliveries_are_signed_and_repeated_until_the_receiver_takes_them(
     with receiver(500, 302, None) as broken, receiver() as working:
         await hooks.add(hook("broken", url=broken.url))
         await hooks.add(hook("working", url=working.url))
-        await hooks.add(hook("nobody", url="http://127.0.0.1:9/"))
+        await hooks.add(hook("refusing", url="http://127.0.0.1:9/"))
         await store.apply([change()])
         send = NotificationSender(timeout_seconds=0.5)
         delivery = HookDelivery(hooks, send, first_backoff_seconds=0.01, poll_seconds=0.02)
@@ -281,14 +281,14 @@ async def test_deliveries_are_signed_and_repeated_until_the_receiver_takes_them(
         assert (event["id"], event["subject"]) == (headers["webhook-id"], event["data"]["run_id"])
     states = {status.hook.id: status for status in await hooks.all()}
     assert states["broken"].delivered == 2
-    assert states["nobody"].delivered == 0
-    assert states["nobody"].pending == 2
+    assert states["refusing"].delivered == 0
+    assert states["refusing"].pending == 2
 
 
 @pytest.mark.req("SF-60")
 async def test_a_receiver_that_is_down_with_many_deliveries_does_not_hide_another(opened: tuple[Store, Hooks]) -> None:
     store, hooks = opened
-    await hooks.add(hook("nobody"))
+    await hooks.add(hook("refusing"))
     await store.apply([change() for _ in range(HOOK_BATCH + 1)])
     with receiver() as working:
         await hooks.add(hook("working", url=working.url))

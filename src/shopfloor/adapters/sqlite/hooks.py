@@ -30,11 +30,14 @@ _DELETE: Final = "DELETE FROM hooks WHERE id = ?"
 _KEPT: Final = "FROM hooks WHERE json_extract(CAST(body AS TEXT), '$.origin') IN ('api', 'run')"
 """The hooks that the intake has too. Each server makes the others anew when it starts."""
 COUNT_KEPT_HOOKS: Final = f"SELECT count(*) {_KEPT}"
+_DELETE_OF_RUN: Final = (
+    "DELETE FROM deliveries WHERE num IN (SELECT pending.num FROM hooks CROSS JOIN deliveries AS pending"
+    # The id of an event starts with the run and a dot. The join searches the index of each hook.
+    " ON pending.hook_id = hooks.id AND pending.event_id >= ?1 || '.' AND pending.event_id < ?1 || '/')"
+)
 DELETE_HOOKS_OF_RUN: Final = (
     "DELETE FROM hooks WHERE json_extract(CAST(body AS TEXT), '$.run_id') = ?1",
-    # The id of an event starts with the run and a dot. The join searches the index of each hook.
-    "DELETE FROM deliveries WHERE num IN (SELECT pending.num FROM hooks CROSS JOIN deliveries AS pending"
-    " ON pending.hook_id = hooks.id AND pending.event_id >= ?1 || '.' AND pending.event_id < ?1 || '/')",
+    _DELETE_OF_RUN,
 )
 """Delete the hooks of one run, and the deliveries about it of all hooks."""
 _INSERT: Final = (

@@ -1,5 +1,4 @@
-"""The intake: acknowledged dispatches, control messages and other requests that no log has, in a file beside the
-database.
+"""The intake: acknowledged requests that no log has, in a file beside the database.
 
 If the database is lost, `shopfloor rebuild` restores every acknowledged dispatch, control message, hook and mark (a
 pin or a dismissal) from this file; `LogLookup` tells which of them the logs already have. See docs/adr/0017-intake.md.
