@@ -222,7 +222,7 @@ def test_on_outcome_is_kept_for_a_run_that_waits_and_can_be_given_when_it_contin
 
     ran = shopfloor("run", "-q", "asks", *workers, *on_outcome("run"))
     assert (ran.returncode, after.exists()) == (75, False)
-    assert "`shopfloor up` executes --on-outcome when the run has ended" in ran.stderr
+    assert "the server (`shopfloor up`) executes --on-outcome when the run has ended" in ran.stderr
     first = newest()
     assert shopfloor("answer", first, "yes").returncode == 0
     server(*workers)

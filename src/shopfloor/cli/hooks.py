@@ -115,13 +115,15 @@ def _list(found: dict[str, Any], *, as_json: bool) -> int:
         print_json(found)
         return 0
     hooks = cast("list[dict[str, Any]]", found["hooks"])
+    width = max((len(escape_controls(hook["id"])) for hook in hooks), default=0)
+    kinds_width = max((len(",".join(hook["kinds"])) for hook in hooks), default=0)
     for hook in hooks:
         numbers = f"{hook['delivered']:,} delivered, {hook['pending']:,} pending, {hook['dropped']:,} given up"
         kinds = ",".join(cast("list[str]", hook["kinds"]))
         target = escape_controls(str(hook["url"] or hook["command"]))
-        print(f"{escape_controls(hook['id']):<10}  {kinds:<23}  {numbers}  {target}")
+        print(f"{escape_controls(hook['id']):<{width}}  {kinds:<{kinds_width}}  {numbers}  {target}")
         if hook["last_error"]:
-            print(f"            the last try failed: {escape_controls(str(hook['last_error']))}")
+            print(f"{'':<{width}}  the last try failed: {escape_controls(str(hook['last_error']))}")
     if not hooks:
         print("no hooks; `shopfloor hooks add URL` adds one")
     return 0

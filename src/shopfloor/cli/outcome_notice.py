@@ -84,7 +84,8 @@ def announce_outcome(args: Namespace, run_id: str | None, seconds: float) -> Non
         except ShopfloorError as error:
             print(f"shopfloor: warning: --on-outcome is not stored: {error.message}", file=sys.stderr)
         else:
-            print("shopfloor: `shopfloor up` executes --on-outcome when the run has ended", file=sys.stderr)
+            message = "the server (`shopfloor up`) executes --on-outcome when the run has ended"
+            print(f"shopfloor: {message}", file=sys.stderr)
 
 
 def _desktop_command(args: Namespace) -> str | None:
