@@ -44,6 +44,7 @@ from shopfloor.views.notes import (
     notes_step,
 )
 from shopfloor.views.notifications import (
+    DEFAULT_NOTIFICATION_KINDS,
     NOTIFICATION_KINDS,
     Notification,
     NotificationKind,
@@ -189,6 +190,7 @@ __all__ = [
     "APPROVAL",
     "APPROVAL_OPTIONS",
     "CLIENT_TOOL",
+    "DEFAULT_NOTIFICATION_KINDS",
     "DEFINITION_CHANGED",
     "DONE",
     "ENDED",

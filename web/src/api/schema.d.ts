@@ -915,7 +915,7 @@ export interface paths {
         post?: never;
         /**
          * Remove hook
-         * @description Remove a webhook, and what it was not told yet. Needs the role admin.
+         * @description Remove a webhook, and its pending deliveries. Needs the role admin.
          */
         delete: operations["remove_hook"];
         options?: never;
@@ -2398,7 +2398,7 @@ export interface components {
             /** @description Where to send events: an http or https address. */
             url: string;
             /**
-             * @description What to send; by default everything.
+             * @description What to send; by default `outcome` and `question`.
              * @default []
              */
             kinds?: ("budget" | "outcome" | "question")[];
