@@ -16,12 +16,12 @@ from shopfloor.decoding import convert, decode_json
 from shopfloor.engine.attempt import Attempt
 from shopfloor.engine.awaited_calls import wait_for_answer
 from shopfloor.engine.replay_state import StepKey, call_digest
-from shopfloor.engine.workers.approval_patterns import COMMAND_TOOL, matching_patterns, tool_part
+from shopfloor.engine.workers.approval_patterns import matching_patterns, tool_part
 from shopfloor.errors import AnswerTimeout, InvalidParameter, NotFoundError, ResourceLimit
 from shopfloor.limits import APPROVAL_DIFF_CHARS, APPROVAL_RULES, APPROVAL_TIMEOUT_SECONDS
 from shopfloor.log import Awaits, RunStarted, ToolCall, ToolResult, format_timestamp, now
 from shopfloor.ports import ApprovalRule, Blobs, CallResult, ControlMessage
-from shopfloor.views import APPROVAL, APPROVAL_OPTIONS, as_text, format_step_key
+from shopfloor.views import APPROVAL, APPROVAL_OPTIONS, COMMAND_TOOL, as_text, format_step_key
 
 _FOLDER: Final = "approvals"
 _ANSWERS: Final = {

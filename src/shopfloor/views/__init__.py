@@ -5,6 +5,16 @@ from typing import TYPE_CHECKING
 from shopfloor.lazy import lazy_getattr as _lazy_getattr
 from shopfloor.views.activity import Activity
 from shopfloor.views.agent_events import FleetEventState, copied_event_step, fleet_event_step
+from shopfloor.views.approvals import (
+    COMMAND_FIELD,
+    COMMAND_TOOL,
+    FILE_TOOLS,
+    MAIN_FIELD_TOOLS,
+    PATH_FIELDS,
+    approval_question,
+    describe_approval,
+    main_field,
+)
 from shopfloor.views.archive import Archive, ArchiveEntry, TextItem, ToolCallItem, ToolResultItem, archive
 from shopfloor.views.fleet_event_types import (
     EVENT_STREAMS,
@@ -153,9 +163,7 @@ from shopfloor.views.wait_state import (
     RATE_LIMIT,
     PersonRequest,
     WaitState,
-    approval_question,
     definition_wait_message,
-    describe_approval,
     describe_pending_call,
     format_step_key,
     wait_state_step,
@@ -175,6 +183,8 @@ __all__ = [
     "APPROVAL",
     "APPROVAL_OPTIONS",
     "CLIENT_TOOL",
+    "COMMAND_FIELD",
+    "COMMAND_TOOL",
     "DEFINITION_CHANGED",
     "DONE",
     "ENDED",
@@ -183,14 +193,17 @@ __all__ = [
     "EXPORT_POLICY",
     "EXPORT_WRITERS",
     "FAILURE",
+    "FILE_TOOLS",
     "FLEET_PAYLOADS",
     "HEARTBEAT",
     "HIT_BEGIN",
     "HIT_END",
     "INTERRUPTED",
     "LOG_QUESTION",
+    "MAIN_FIELD_TOOLS",
     "NANO",
     "NOTIFICATION_KINDS",
+    "PATH_FIELDS",
     "QUARTER_SECONDS",
     "RATE_LIMIT",
     "RECORD_DECISION",
@@ -312,6 +325,7 @@ __all__ = [
     "input_from_task",
     "is_interrupted",
     "join_call_id",
+    "main_field",
     "most_frequent_failures",
     "ms_between",
     "normalize_text",
