@@ -245,6 +245,32 @@ async def test_a_call_that_matches_an_approved_pattern_is_asked_for_because_of_a
     assert [call.input["pattern"] for call in asked] == ["command(echo*)", "command(touch *)"]
 
 
+@pytest.mark.req("SF-56")
+async def test_a_call_that_matches_two_patterns_is_asked_for_once(harness: EngineHarness, tmp_path: Path) -> None:
+    harness.add_worker(
+        "both",
+        """
+        approve: ["command(echo*)", "command(touch *)"]
+        input: {FILE: {type: string}}
+        steps:
+          First: {block: command, command: "echo first && touch {{FILE}}"}
+          Second: {block: command, command: "touch {{FILE}} && echo second"}
+        """,
+    )
+    async with harness.open() as engine:
+        run_id = await engine.dispatch("both", FILE=str(tmp_path / "touched"))
+
+        def asked() -> list[str]:
+            payloads = [event.payload for event in harness.events(run_id)]
+            return [each.input["input"]["command"] for each in payloads if isinstance(each, ToolCall)]
+
+        await decide(engine, run_id, "approve")
+        await engine.wait_until(lambda: len(asked()) == 2)
+        await decide(engine, run_id, "approve")
+        assert (await engine.wait_for_outcome(run_id)).status == "completed"
+    assert [command.partition(" ")[0] for command in asked()] == ["echo", "touch"]
+
+
 async def test_a_request_adds_patterns_for_the_run_its_sub_runs_and_its_reruns(
     harness: EngineHarness, tmp_path: Path
 ) -> None:

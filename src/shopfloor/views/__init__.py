@@ -6,6 +6,7 @@ from shopfloor.lazy import lazy_getattr as _lazy_getattr
 from shopfloor.views.activity import Activity
 from shopfloor.views.agent_events import FleetEventState, copied_event_step, fleet_event_step
 from shopfloor.views.approvals import (
+    APPROVAL_OPTIONS,
     COMMAND_FIELD,
     COMMAND_TOOL,
     FILE_TOOLS,
@@ -157,7 +158,6 @@ from shopfloor.views.timeline import Timeline, TimelineRow, preview, timeline_fo
 from shopfloor.views.truncation import as_text, ms_between, truncate_bytes, truncate_event
 from shopfloor.views.wait_state import (
     APPROVAL,
-    APPROVAL_OPTIONS,
     DEFINITION_CHANGED,
     ENGINE_CALLS,
     RATE_LIMIT,

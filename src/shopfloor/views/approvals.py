@@ -6,6 +6,8 @@ from typing import Any, Final, cast
 
 from shopfloor.views.truncation import as_text
 
+APPROVAL_OPTIONS: Final = ("approve", "approve for this run", "always approve", "deny")
+"""The answers to an approval."""
 COMMAND_FIELD: Final = "command"
 PATH_FIELDS: Final = ("file_path", "notebook_path", "path")
 _MAIN_FIELDS: Final = (COMMAND_FIELD, *PATH_FIELDS, "url", "query")
@@ -36,13 +38,24 @@ def describe_approval(arguments: Any) -> str:
 
 
 def approval_question(arguments: Any) -> str:
-    """Return what a person is asked to approve, with the other fields of the call and the difference of an edit."""
+    """Return what a person is asked to approve, what an answer for always holds for, and the rest of the call."""
     fields = _fields(arguments)
     inner, name = _fields(fields.get("input")), main_field(fields.get("input"))
     omitted = {name, *(_OMITTED_FIELDS if fields.get("tool") in MAIN_FIELD_TOOLS else ())}
     others = {} if name is None else {key: value for key, value in inner.items() if key not in omitted}
-    lines = [describe_approval(fields), *(f"{key}: {as_text(value)}" for key, value in others.items())]
+    lines = [
+        describe_approval(fields),
+        *_rule_lines(fields),
+        *(f"{key}: {as_text(value)}" for key, value in others.items()),
+    ]
     return "\n".join([*lines, *([str(fields["diff"])] if fields.get("diff") else [])])
+
+
+def _rule_lines(fields: dict[str, Any]) -> list[str]:
+    if not fields.get("worker"):
+        return []
+    folder = f" in {fields['folder']}" if fields.get("folder") else ""
+    return [f"{APPROVAL_OPTIONS[2]} holds for {fields.get('pattern')} of {fields['worker']}{folder}"]
 
 
 def _fields(value: Any) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from shopfloor.log import (
     ToolCall,
     ToolResult,
 )
-from shopfloor.views.approvals import approval_question, describe_approval
+from shopfloor.views.approvals import APPROVAL_OPTIONS, approval_question, describe_approval
 from shopfloor.views.truncation import as_text
 
 T = TypeVar("T")
@@ -27,8 +27,6 @@ QUESTION = "question"
 """The kind of a wait for a person's answer."""
 APPROVAL = "approval"
 """The kind of a wait for a person's permission to call a tool or to run a command; also the name of such a call."""
-APPROVAL_OPTIONS = ("approve", "approve for this run", "always approve", "deny")
-"""The answers to an approval."""
 RATE_LIMIT = "rate_limit"
 """The kind of a wait that ends by itself, at the time that the provider has announced."""
 DEFINITION_CHANGED = "definition_changed"
