@@ -12,7 +12,7 @@ from shopfloor.cli.arguments import PLUGINS_OPTION, QUIET_HELP, WORKERS_OPTION, 
 from shopfloor.cli.client_session import is_remote, resolve_run_id, run_with_client
 from shopfloor.cli.dispatch import describe_dispatch, find_obstacle
 from shopfloor.cli.json_output import EVENTS, add_json_option, print_json
-from shopfloor.cli.links import run_link
+from shopfloor.cli.links import print_link, run_link
 from shopfloor.cli.renderer import render_options_from_args
 from shopfloor.cli.run_options import (
     WorkerInfo,
@@ -70,7 +70,10 @@ def start_and_watch(args: Namespace, request: NewRun, *, mask: Masking | None = 
         return await watcher.follow(client, start, worker.slug)
 
     settings = worker_settings_from_args(args)
-    return run_with_client(args, run, workers=settings, can_run=True, mask=mask, on_signal=watcher.on_signal)
+    try:
+        return run_with_client(args, run, workers=settings, can_run=True, mask=mask, on_signal=watcher.on_signal)
+    finally:
+        print_link(args, watcher.run_id)
 
 
 def _detach(args: Namespace, request: NewRun, mask: Masking | None) -> int:
@@ -89,10 +92,12 @@ def _detach(args: Namespace, request: NewRun, mask: Masking | None) -> int:
         return new_id, None if args.quiet else await find_obstacle(client, new_id)
 
     new_id, obstacle = run_with_client(args, detach, workers=worker_settings_from_args(args))
+    link = run_link(storage_from_args(args), new_id)
     if args.json:
-        print_json({"run_id": new_id, "link": run_link(storage_from_args(args), new_id)})
+        print_json({"run_id": new_id, "link": link})
         return 0
     print(new_id, flush=True)
     if not args.quiet:
-        print(f"shopfloor: {describe_dispatch(obstacle)} · shopfloor status {new_id[:8]}", file=sys.stderr)
+        parts = [describe_dispatch(obstacle), f"shopfloor status {new_id[:8]}", *([link] if link else [])]
+        print(f"shopfloor: {' · '.join(parts)}", file=sys.stderr)
     return 0

@@ -9,6 +9,7 @@ import anyio
 from shopfloor.cli.arguments import PLUGINS_OPTION, QUIET_HELP, RUN_HELP, WORKERS_OPTION, Parser
 from shopfloor.cli.client_session import is_remote, resolve_run_id, run_with_client
 from shopfloor.cli.json_output import EVENTS, add_json_option
+from shopfloor.cli.links import print_link
 from shopfloor.cli.pending_calls import fetch_pending_calls
 from shopfloor.cli.renderer import render_options_from_args
 from shopfloor.cli.run_options import (
@@ -71,11 +72,14 @@ def run(args: Namespace) -> int:
         return await watcher.follow(client, start, worker.slug)
 
     mask = masking_from_args(args)
-    return run_with_client(
-        args,
-        resume,
-        workers=worker_settings_from_args(args),
-        can_run=True,
-        mask=mask,
-        on_signal=watcher.on_signal,
-    )
+    try:
+        return run_with_client(
+            args,
+            resume,
+            workers=worker_settings_from_args(args),
+            can_run=True,
+            mask=mask,
+            on_signal=watcher.on_signal,
+        )
+    finally:
+        print_link(args, watcher.run_id)
