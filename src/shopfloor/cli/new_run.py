@@ -13,7 +13,7 @@ from shopfloor.cli.arguments import PLUGINS_OPTION, QUIET_HELP, WORKERS_OPTION, 
 from shopfloor.cli.client_session import is_remote, resolve_run_id, run_with_client
 from shopfloor.cli.dispatch import describe_dispatch, find_obstacle
 from shopfloor.cli.json_output import EVENTS, add_json_option, print_json
-from shopfloor.cli.links import run_link
+from shopfloor.cli.links import print_link, run_link
 from shopfloor.cli.outcome_notice import (
     add_no_notify_option,
     add_on_outcome_option,
@@ -89,6 +89,7 @@ def start_and_watch(args: Namespace, request: NewRun, *, mask: Masking | None = 
         return run_with_client(args, run, workers=settings, can_run=True, mask=mask, on_signal=watcher.on_signal)
     finally:
         announce_outcome(args, watcher.run_id, time.monotonic() - started_at)
+        print_link(args, watcher.run_id)
 
 
 def _detach(args: Namespace, request: NewRun, mask: Masking | None) -> int:
@@ -109,10 +110,12 @@ def _detach(args: Namespace, request: NewRun, mask: Masking | None) -> int:
     new_id, obstacle = run_with_client(args, detach, workers=worker_settings_from_args(args))
     if args.on_outcome:
         leave_to_server(args, new_id)
+    link = run_link(storage_from_args(args), new_id)
     if args.json:
-        print_json({"run_id": new_id, "link": run_link(storage_from_args(args), new_id)})
+        print_json({"run_id": new_id, "link": link})
         return 0
     print(new_id, flush=True)
     if not args.quiet:
-        print(f"shopfloor: {describe_dispatch(obstacle)} · shopfloor status {new_id[:8]}", file=sys.stderr)
+        parts = [describe_dispatch(obstacle), f"shopfloor status {new_id[:8]}", *([link] if link else [])]
+        print(f"shopfloor: {' · '.join(parts)}", file=sys.stderr)
     return 0

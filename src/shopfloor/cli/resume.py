@@ -10,6 +10,7 @@ import anyio
 from shopfloor.cli.arguments import PLUGINS_OPTION, QUIET_HELP, RUN_HELP, WORKERS_OPTION, Parser
 from shopfloor.cli.client_session import is_remote, resolve_run_id, run_with_client
 from shopfloor.cli.json_output import EVENTS, add_json_option
+from shopfloor.cli.links import print_link
 from shopfloor.cli.outcome_notice import (
     add_no_notify_option,
     add_on_outcome_option,
@@ -81,14 +82,16 @@ def run(args: Namespace) -> int:
         return await watcher.follow(client, start, worker.slug)
 
     started_at = time.monotonic()
+    mask = masking_from_args(args)
     try:
         return run_with_client(
             args,
             resume,
             workers=worker_settings_from_args(args),
             can_run=True,
-            mask=masking_from_args(args),
+            mask=mask,
             on_signal=watcher.on_signal,
         )
     finally:
         announce_outcome(args, watcher.run_id, time.monotonic() - started_at)
+        print_link(args, watcher.run_id)
