@@ -79,7 +79,7 @@ from shopfloor.views.agent_sessions import (
 )
 from shopfloor.views.fleet_event_types import FleetEvent
 from shopfloor.views.spending import Spending, UsageTotal, spending_step
-from shopfloor.views.wait_state import RATE_LIMIT, step_key_of
+from shopfloor.views.wait_state import ENGINE_CALLS, step_key_of
 
 T = TypeVar("T")
 _RUN_KEY = "#"
@@ -168,8 +168,8 @@ def _is_of_agent(state: FleetEventState, event: Event, payload: ToolCall | ToolR
     """Return whether an agent or a model made this call. The engine executes and records the calls of models."""
     if payload.fidelity == "agent_emitted":
         return True
-    # A wait for a rate limit is recorded as a call; its result has no other mark than its name.
-    return step_key_of(event) in state.turns and payload.name != RATE_LIMIT
+    # The engine's own waits are recorded as calls too; their results have no other mark than the name.
+    return step_key_of(event) in state.turns and payload.name not in ENGINE_CALLS
 
 
 # Start of sessions.

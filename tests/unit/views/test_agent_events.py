@@ -414,13 +414,24 @@ def test_conversations_that_are_too_many_to_remember_end_one_by_one():
 
 def test_the_calls_of_a_model_are_its_own_and_waits_are_not():
     call, result = tool_call(fidelity="router"), tool_result(fidelity="router")
-    wait = ToolCall(
-        name="rate_limit", call_id="w", input=None, output=None, fidelity="router", awaits=Awaits(kind="rate_limit")
-    )
-    waited = ToolResult(name="rate_limit", call_id="w", input=None, output=None, fidelity="router")
-    steps = [(one, {"path": "ask"}) for one in (call, result, wait, waited)]
-    events = fleet_events_of(RUN, turn(), *steps)
-    assert types(events) == ["agent.spawned", "agent.tool_call", "agent.tool_result", "agent.rate_limited"]
+    waits = [one for kind in ("approval", "rate_limit") for one in wait(kind)]
+    steps = [(one, {"path": "ask"}) for one in (*waits, call, result)]
+    events = fleet_events_of(RUN, turn(session_id="ask:0"), *steps, turn_end())
+    assert types(events) == [
+        "agent.spawned",
+        "agent.rate_limited",
+        "agent.tool_call",
+        "agent.tool_result",
+        "agent.completed",
+    ]
+    assert events[2].payload["tool"]["name"] == "Bash"
+    assert events[-1].payload["metrics"]["toolCalls"] == 1
+
+
+def wait(kind: Any) -> tuple[ToolCall, ToolResult]:
+    """Return the call by which the engine waits, and its result."""
+    engine_call: dict[str, Any] = {"name": kind, "call_id": f"{kind}-1", "input": None, "fidelity": "router"}
+    return ToolCall(**engine_call, output=None, awaits=Awaits(kind=kind)), ToolResult(**engine_call, output="approve")
 
 
 # Readiness
