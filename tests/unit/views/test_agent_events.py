@@ -842,7 +842,8 @@ def test_a_session_that_the_next_attempt_resumes_is_a_new_session():
         next_attempt(3),
         tool_call("2"),
         tool_result("1"),
-        step_completed(result={"exit_code": 0}),
+        # The time since the first attempt.
+        step_completed(result={"exit_code": 0}, duration_ms=6000),
     )
     assert types(fleet_events) == [
         *("agent.spawned", "agent.tool_call", "agent.terminated"),
