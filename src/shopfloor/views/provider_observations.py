@@ -30,7 +30,7 @@ _MODEL_STEP: Final = "next-message"
 class ObservedLimit(msgspec.Struct, frozen=True, kw_only=True):
     """A limit of a provider, as a run met it."""
 
-    kind: Literal["requests", "tokens"]
+    kind: Literal["requests", "tokens"] | None
     name: str | None
     """The provider's name of the limit, for example `five_hour`."""
     current: float | None

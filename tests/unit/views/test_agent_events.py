@@ -229,8 +229,8 @@ def test_each_part_of_thinking_is_a_fleet_event():
         assistant_message(text("c")),
     )
     assert [payload["thinking"] for _, payload in fleet_events] == [
-        {"content": "a", "tokensUsed": 0},
-        {"content": "b", "tokensUsed": 0},
+        {"content": "a", "tokensUsed": None},
+        {"content": "b", "tokensUsed": None},
     ]
 
 
@@ -538,7 +538,7 @@ def test_a_limit_that_is_reached_is_waited_for():
 
 @pytest.mark.req("FE-19")
 def test_a_near_limit_is_reported_without_a_wait():
-    near = Limit(status="warning", current=80, max=100, reset_at=format_timestamp(60_000))
+    near = Limit(kind="requests", status="warning", current=80, max=100, reset_at=format_timestamp(60_000))
     [(name, payload)] = in_session(note_message("limit", limit=near))
     assert name == "agent.rate_limited"
     assert payload["limit"] == {"type": "requests", "current": 80, "max": 100, "resetAt": format_timestamp(60_000)}
@@ -553,7 +553,7 @@ def test_an_allowed_limit_is_not_reported():
 def test_a_rate_limited_call_is_a_limit_and_no_error():
     [(name, payload)] = in_session(note_message("retry", code="rate_limit_error", try_=1, retry_after=1.5))
     assert name == "agent.rate_limited"
-    assert payload["limit"] == {"type": "requests", "current": None, "max": None, "resetAt": None}
+    assert payload["limit"] == {"type": None, "current": None, "max": None, "resetAt": None}
     assert payload["action"] == {"type": "wait", "waitSeconds": 1.5}
 
 
@@ -596,7 +596,7 @@ def test_a_step_that_waits_for_its_provider_is_limited_until_the_reset():
     assert [name for name, _ in fleet_events] == ["agent.rate_limited", "agent.rate_limited", "agent.completed"]
     assert [payload["action"]["waitSeconds"] for _, payload in fleet_events[:2]] == [57, 55]
     assert fleet_events[0][1]["limit"] == {
-        "type": "requests",
+        "type": None,
         "current": None,
         "max": None,
         "resetAt": format_timestamp(60_000),
