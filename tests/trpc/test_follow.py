@@ -15,10 +15,13 @@ import anyio
 import pytest
 from tests.timeouts import TIMEOUT_SECONDS
 from tests.trpc.fleet_server import FleetServer, Proxy, WrittenRun, fleet_server, host_event, provider_event
+from tests.unit.client.scripted_server import Answer, scripted_server
 
-from shopfloor.client import Client, FleetUpdate
-from shopfloor.errors import Unauthorized
+from shopfloor.client import Client, FleetUpdate, resumable_stream
+from shopfloor.errors import ServerUnreachable, TooManySubscriptions, Unauthorized
+from shopfloor.limits import RECONNECT_TRIES
 from shopfloor.record import Storage
+from shopfloor.server import fleet_feed
 
 pytestmark = pytest.mark.anyio
 SHOPFLOOR = str(Path(sys.executable).parent / "shopfloor")
@@ -91,6 +94,30 @@ async def test_an_unknown_token_is_an_error(server: FleetServer) -> None:
     async with Client(server.url, "unknown") as client, aclosing(client.events()) as events:
         with pytest.raises(Unauthorized):
             await anext(events)
+
+
+@pytest.mark.req("FE-53")
+async def test_a_subscription_too_many_is_refused_before_the_stream_starts(
+    server: FleetServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet_feed, "FLEET_SUBSCRIPTIONS_MAX", 1)
+    async with Client(server.url, server.token) as client:
+        async with aclosing(client.events(after=0)) as events:
+            server.append(host_event(1))
+            await take(events, 1)
+            with pytest.raises(TooManySubscriptions):
+                await anext(client.events())
+        with anyio.fail_after(TIMEOUT_SECONDS):
+            while server.fleet.subscriptions:
+                await anyio.sleep(0.01)
+
+
+async def test_a_server_that_only_accepts_connections_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resumable_stream, "RECONNECT_PAUSE_SECONDS", 0.001)
+    async with scripted_server() as (server, client):
+        server.streams = [Answer([b"id: 1\nevent: ready\ndata: {}\n\n"])] * (RECONNECT_TRIES + 1)
+        with pytest.raises(ServerUnreachable):
+            await anext(client.events())
 
 
 # The command

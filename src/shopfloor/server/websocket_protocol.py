@@ -69,7 +69,7 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
         self.open_connections.mark_busy(self)
 
     async def send_texts(self, texts: Iterable[bytes]) -> None:
-        """Send messages with as few writes as possible. Waits while the client does not read; raises `ClientDisconnected`."""
+        """Send messages. Waits while the client does not read; raises `ClientDisconnected`."""
         await self.send_frames([text_frame(text) for text in texts])
 
     async def send_frames(self, frames: list[bytes]) -> None:
