@@ -22,7 +22,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from shopfloor.record import Storage
-from shopfloor.server import ConnectionLimits, trpc_socket, uvicorn_server
+from shopfloor.server import ConnectionLimits, fleet_feed, trpc_socket, uvicorn_server
 from shopfloor.server.connections import Connections
 from shopfloor.server.limits import WEBSOCKET_MESSAGE_BYTES
 from shopfloor.server.websocket_protocol import LimitedWebSocket, websocket_class
@@ -82,6 +82,25 @@ def test_an_idle_connection_is_closed_and_one_with_a_subscription_is_not(tmp_pat
             assert closed(idle) == (1000, "the connection was idle")
         server.append(host_event(1))
         assert receive(busy)["result"]["data"]["payload"]["workerId"] == "host-1"
+
+
+@pytest.mark.req("FE-52")
+@pytest.mark.parametrize("is_refused", [True, False])
+def test_a_connection_is_idle_again_when_its_subscription_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_refused: bool
+) -> None:
+    limits = ConnectionLimits(websocket_idle_seconds=0.3)
+    if is_refused:
+        monkeypatch.setattr(fleet_feed, "FLEET_SUBSCRIPTIONS_MAX", 0)
+    with (
+        fleet_server(Storage(tmp_path / "storage"), limits=limits) as server,
+        open_socket(server) as client,
+    ):
+        client.send(json.dumps(SUBSCRIBE))
+        assert ("error" in receive(client)) is is_refused
+        if not is_refused:
+            client.send(json.dumps({"id": 1, "method": "subscription.stop"}))
+        assert closed(client) == (1000, "the connection was idle")
 
 
 @pytest.mark.req("FE-52")

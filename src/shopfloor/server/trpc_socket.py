@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import aclosing, suppress
 from typing import Final
@@ -72,6 +73,7 @@ class _TrpcSocket:
         self._feed = feed
         self._tasks = tasks
         self._scopes: dict[RequestId, anyio.CancelScope] = {}
+        self._receive_scope = anyio.CancelScope()
         self._protocol = TrpcConnection(
             is_authenticated=get_caller(socket.scope) is not None, refusal=get_refusal(socket.scope)
         )
@@ -99,15 +101,17 @@ class _TrpcSocket:
 
     async def _receive(self) -> Message | None:
         """Return the next message, or None if the client was silent for too long."""
-        with anyio.move_on_after(self._timeout_seconds()):
+        with anyio.CancelScope(deadline=self._deadline()) as self._receive_scope:
             return await self._socket.receive()
         return None
 
-    def _timeout_seconds(self) -> float | None:
-        """Return how long the client may be silent now; None while it has a subscription."""
+    def _deadline(self) -> float:
+        """Return until when the client may be silent, from now on: without end while it has a subscription."""
         if not self._protocol.is_authenticated:
-            return max(0.0, self._auth_deadline - anyio.current_time())
-        return None if self._protocol.subscriptions else self._connection.limits.websocket_idle_seconds
+            return self._auth_deadline
+        if self._protocol.subscriptions:
+            return math.inf
+        return anyio.current_time() + self._connection.limits.websocket_idle_seconds
 
     async def _close_silent(self) -> None:
         if self._protocol.is_authenticated:
@@ -161,6 +165,8 @@ class _TrpcSocket:
             finally:
                 del self._scopes[request.id]
                 self._protocol.subscriptions.discard(request.id)
+                # The client may already be silent, and be so only as long as a client without a subscription.
+                self._receive_scope.deadline = self._deadline()
             await self._connection.send_texts([text])
 
     async def _send_events(self, request: Subscribe) -> None:
