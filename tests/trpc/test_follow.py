@@ -178,6 +178,23 @@ def test_the_command_lists_the_newest_stored_events(server: FleetServer, env: di
     assert shopfloor(env, "--stream", "agent").stdout == ""
 
 
+@pytest.mark.req("FE-54")
+def test_the_command_lists_events_of_a_type_and_those_that_no_log_has(server: FleetServer, env: dict[str, str]) -> None:
+    run = WrittenRun(server.storage)
+    run.call("one")
+    with following(env, "--type", "agent.tool_call") as calls:
+        assert next(calls)["payload"]["tool"]["name"] == "one"
+        server.append(*(host_event(number, run_id=run.id) for number in range(30)))
+        run.call("two")
+        assert next(calls)["payload"]["tool"]["name"] == "two"
+    listed = shopfloor(env, "--type", "agent.spawned", "--json").stdout.splitlines()
+    assert [json.loads(line)["type"] for line in listed] == ["agent.spawned"]
+    for words in (["--stream", "worker"], ["--type", "worker.status_changed"]):
+        listed = shopfloor(env, run.id, *words, "--limit", "2", "--json").stdout.splitlines()
+        assert [json.loads(line)["payload"]["workerId"] for line in listed] == ["host-28", "host-29"]
+    run.end()
+
+
 def test_a_tree_needs_a_run_and_follow(env: dict[str, str]) -> None:
     for words in (["--tree"], ["last", "--tree"], ["--follow", "--tree"]):
         refused = shopfloor(env, *words)

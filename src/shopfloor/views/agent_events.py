@@ -103,6 +103,8 @@ class FleetEventState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     """The changed files, by session and path: each file is counted once."""
     spending: Spending = Spending()
     """The spending of the current attempt."""
+    copies_left: int = 0
+    """For a fork: how many of the events that follow were copied from the earlier run, which has their fleet events."""
 
 
 Step = tuple[FleetEventState, list[FleetEvent]]
@@ -110,7 +112,7 @@ Step = tuple[FleetEventState, list[FleetEvent]]
 
 def fleet_event_step(state: FleetEventState, event: Event) -> Step:
     """Return the state after the next event of a run, and the fleet events that it causes."""
-    if not state.agents and not isinstance(event.payload, _OPENING):
+    if not state.agents and not state.copies_left and not isinstance(event.payload, _OPENING):
         # Most events of most runs: there is no session that could have an event.
         return state, []
     # A session that this event ends has spent what was known before the event.
@@ -119,23 +121,29 @@ def fleet_event_step(state: FleetEventState, event: Event) -> Step:
         spending = spending_step(state.spending, event)
         if spending is not state.spending:
             after = replace(after, spending=spending)
+    if is_copied(state, event):
+        return _after_copy(after), []
     if len(events) > 1:
         events = [replace(fleet_event, n=n) if n else fleet_event for n, fleet_event in enumerate(events)]
     return after, events
 
 
-def copied_event_step(state: FleetEventState, event: Event) -> FleetEventState:
-    """Return the state after an event that a fork copied: the earlier run has its fleet events.
+def is_copied(state: FleetEventState, event: Event) -> bool:
+    """Return whether a fork copied the next event from the earlier run, so that it did not happen in this run."""
+    return state.copies_left > 0 and bool(event.path)
+
+
+def _after_copy(state: FleetEventState) -> FleetEventState:
+    """Return the state without sessions that the fork does not continue.
 
     A conversation whose step is open continues in the fork, and is spawned there with its first event.
     """
-    state, _ = fleet_event_step(state, event)
     agents = {
         key: replace(agent, spawned=False, tool_calls=0, files=0)
         for key, agent in state.agents.items()
         if agent.open_steps
     }
-    return replace(state, agents=agents, files={})
+    return replace(state, agents=agents, files={}, copies_left=state.copies_left - 1)
 
 
 def _events_of(state: FleetEventState, event: Event) -> Step:  # noqa: PLR0911 - one case per kind of event
@@ -193,7 +201,10 @@ def _handle_run_started(state: FleetEventState, event: Event, run: RunStarted) -
         agents[_RUN_KEY] = AgentSession(
             name=event.run_id, spawned=False, provider=run.worker_type, started_at=event.timestamp
         )
-    return FleetEventState(host=run.host, agents=_keep_newest(agents), turns=state.turns), events
+    copies = state.copies_left
+    if run.attempt == 1 and run.based_on is not None:
+        copies = run.based_on.events or 0
+    return FleetEventState(host=run.host, agents=_keep_newest(agents), turns=state.turns, copies_left=copies), events
 
 
 def _resumed_session(agent: AgentSession, event: Event, attempt: int) -> AgentSession:

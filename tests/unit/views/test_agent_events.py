@@ -16,6 +16,7 @@ from shopfloor.limits import AGENT_DIFF_CHARS, FLEET_EVENT_FACTS
 from shopfloor.log import (
     AssistantMessage,
     Awaits,
+    BasedOn,
     Cost,
     Event,
     FailureDecision,
@@ -432,6 +433,17 @@ def wait(kind: Any) -> tuple[ToolCall, ToolResult]:
     """Return the call by which the engine waits, and its result."""
     engine_call: dict[str, Any] = {"name": kind, "call_id": f"{kind}-1", "input": None, "fidelity": "router"}
     return ToolCall(**engine_call, output=None, awaits=Awaits(kind=kind)), ToolResult(**engine_call, output="approve")
+
+
+def test_what_a_fork_copied_has_its_fleet_events_in_the_earlier_run():
+    copies = [turn("a"), (tool_call(fidelity="router"), {"path": "a"}), turn_end("a"), turn("b"), reply("b")]
+    based_on = BasedOn(run_id=PARENT_ID, kind="fork", seq=9, events=len(copies))
+    fork = msgspec.structs.replace(RUN, based_on=based_on)
+    # The copying continues in the next attempt.
+    again = RunStarted(name="w", kind="worker", attempt=2, host="local-9")
+    events = fleet_events_of(fork, *copies[:2], again, *copies[2:], reply("b"), turn_end("b"), run_completed())
+    assert types(events) == ["agent.spawned", "agent.completed"]
+    assert events[-1].payload["metrics"]["toolCalls"] == 0
 
 
 # Readiness
