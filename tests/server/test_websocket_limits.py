@@ -69,6 +69,21 @@ def test_a_client_that_sends_no_token_is_closed_after_a_time(
         assert closed(client) == (1008, "the token must arrive within 0.2 seconds")
 
 
+@pytest.mark.req("FE-51")
+@pytest.mark.parametrize("is_in_request", [True, False])
+def test_a_token_that_cannot_be_checked_is_an_error_with_a_code(server: FleetServer, *, is_in_request: bool) -> None:
+    token = server.token
+    server.storage.tokens.write_bytes(b"damaged")
+    with open_socket(server, token=token if is_in_request else None) as client:
+        if not is_in_request:
+            client.send(json.dumps({"method": "connectionParams", "data": {"token": token}}))
+            assert receive(client)["error"]["data"]["errorCode"] == "storage_failed"
+        client.send(json.dumps(SUBSCRIBE))
+        error = receive(client)
+        assert (error["id"], error["error"]["data"]["errorCode"]) == (1, "storage_failed")
+        assert closed(client)[0] == 1008
+
+
 @pytest.mark.req("FE-52")
 def test_an_idle_connection_is_closed_and_one_with_a_subscription_is_not(tmp_path: Path) -> None:
     limits = ConnectionLimits(websocket_idle_seconds=0.3)
@@ -162,7 +177,8 @@ def test_a_client_that_does_not_read_is_closed_for_that_and_not_for_an_unanswere
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(uvicorn_server, "WEBSOCKET_PING_SECONDS", 0.2)
-    limits = ConnectionLimits(stalled_seconds=2.0)
+    # Long enough to read what was sent before the connection is aborted without a reason.
+    limits = ConnectionLimits(stalled_seconds=5.0)
     with (
         fleet_server(Storage(tmp_path / "storage"), limits=limits) as server,
         open_socket(server, ping_interval=None, max_queue=1) as client,

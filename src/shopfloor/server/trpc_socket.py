@@ -14,7 +14,7 @@ from starlette.types import Message
 from starlette.websockets import WebSocket, WebSocketDisconnect
 from uvicorn.protocols.utils import ClientDisconnected
 
-from shopfloor.errors import AccessError, RequestTimeout
+from shopfloor.errors import RequestTimeout
 from shopfloor.server.audit import get_caller
 from shopfloor.server.auth import TRPC_PATH, get_authenticator, get_refusal, wait_until_revoked
 from shopfloor.server.error_handlers import to_public_error
@@ -39,6 +39,7 @@ from shopfloor.server.trpc_protocol import (
 from shopfloor.server.websocket_protocol import LimitedWebSocket, get_connection, text_frame
 
 _NORMAL: Final = 1000
+_REASON_BYTES: Final = 123
 _UNSUPPORTED_DATA: Final = 1003
 _DISCONNECTED: Final = (ClientDisconnected, WebSocketDisconnect)
 
@@ -117,7 +118,10 @@ class _TrpcSocket:
         if self._protocol.is_authenticated:
             await self._socket.close(_NORMAL, "the connection was idle")
             return
-        error = RequestTimeout(f"the token must arrive within {WEBSOCKET_AUTH_SECONDS:g} seconds")
+        error = RequestTimeout(
+            f"the token must arrive within {WEBSOCKET_AUTH_SECONDS:g} seconds",
+            hint="send it as `token` in `connectionParams`, or in the header Authorization",
+        )
         await self._connection.send_texts([error_message(None, error)])
         await self._socket.close(POLICY_VIOLATION, error.message)
 
@@ -136,16 +140,18 @@ class _TrpcSocket:
                 if scope := self._scopes.get(request_id):
                     scope.cancel()
             case Close(code, reason):
-                await self._socket.close(code, reason)
+                # A frame for closing has no room for more; the error was sent before.
+                await self._socket.close(code, reason.encode()[:_REASON_BYTES].decode(errors="ignore"))
                 return False
         return True
 
     async def _authenticate(self, token: str) -> None:
         try:
             await get_authenticator(self._socket.scope)(token)
-        except AccessError as error:
-            self._protocol.refuse(error)
-            await self._connection.send_texts([error_message(None, error)])
+        except Exception as error:  # noqa: BLE001 - any failure refuses the client
+            refusal = to_public_error(error)
+            self._protocol.refuse(refusal)
+            await self._connection.send_texts([error_message(None, refusal)])
         else:
             self._protocol.accept()
             self._connection.mark_authenticated()
