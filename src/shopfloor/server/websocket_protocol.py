@@ -46,7 +46,7 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
         self.logger = server_errors
         self.last_message = b""
         """A message that is sent before the connection is closed because the server stops."""
-        self._stalled_at = self._abort_at = _NEVER
+        self._stalled_at = _NEVER
         self._resumed_at = -_NEVER
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -56,7 +56,7 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.open_connections.remove(self)
-        self._stalled_at = self._abort_at = _NEVER
+        self._stalled_at = _NEVER
         super().connection_lost(exc)
 
     def handle_connect(self, event: Request) -> None:
@@ -114,27 +114,34 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
 
     def expire(self, now: float) -> None:
         """Close the connection if its client does not read, and later even if it does not read the reason."""
-        if now >= self._abort_at:
+        if now < self._stalled_at:
+            return
+        self._stalled_at = _NEVER
+        if self.close_sent or not self.handshake_complete or self.transport.is_closing():
             self.transport.abort()
-        elif now >= self._stalled_at:
-            self._stalled_at, self._abort_at = _NEVER, now + self.limits.stalled_seconds
-            self._fail(_TRY_AGAIN_LATER, "the client reads too slowly; connect again to resume")
+        else:
+            self._close(_TRY_AGAIN_LATER, "the client reads too slowly; connect again to resume")
 
     def evict(self) -> None:
         """Close the connection to make room for another one."""
         self.open_connections.remove(self)
         self.transport.close()
 
-    def _fail(self, code: int, reason: str) -> None:
-        """Send a close frame behind what the client has not read yet, and end the tasks that wait for the client."""
-        if not self.close_sent and self.handshake_complete:
-            self.queue.put_nowait({"type": "websocket.disconnect", "code": code, "reason": reason})
-            self.conn.fail(code, reason)
-            self.transport.write(b"".join(self.conn.data_to_send()))
-            self.close_sent = True
-        self.disconnected = True
+    def _close(self, code: int, reason: str) -> None:
+        """Send a close frame behind what the client has not read yet, and end the tasks that wait for the client.
+
+        What the client sends until it has read the frame is still received: closing a socket with unread data would
+        delete what the client has not read.
+        """
+        self.queue.put_nowait({"type": "websocket.disconnect", "code": code, "reason": reason})
+        self.conn.send_close(code, reason)
+        self.transport.write(b"".join(self.conn.data_to_send()))
+        self.close_sent = self.disconnected = True
+        self.close_timer = self.loop.call_later(self.limits.stalled_seconds, self.transport.abort)
+        if self.read_paused:
+            self.read_paused = False
+            self.transport.resume_reading()
         self.writable.set()
-        self.transport.close()
 
     def shutdown(self) -> None:
         if self.last_message and self.handshake_complete and not self.close_sent:
