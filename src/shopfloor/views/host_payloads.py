@@ -204,7 +204,7 @@ class WorkerTaskCompleted(TypedDict):
     result: TaskResult
     """The result of the run."""
     nextTask: NotRequired[NextTask]
-    """The run that the host takes next."""
+    """The first queued run that this host can execute; another host may take it."""
 
 
 class WorkerOffline(TypedDict):
