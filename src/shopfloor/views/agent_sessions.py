@@ -17,7 +17,7 @@ from shopfloor.errors import (
     RateLimited,
 )
 from shopfloor.log import Cost, Event, FailureDecision, Limit, Note, RunCompleted, StepCompleted, Usage
-from shopfloor.views.agent_event_types import (
+from shopfloor.views.agent_event_builders import (
     AgentSession,
     Metrics,
     action_of,

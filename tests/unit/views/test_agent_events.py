@@ -1226,7 +1226,7 @@ def test_unknown_events_are_skipped():
     ]
     state, fleet_events = fold(strange)
     assert types(fleet_events) == ["agent.spawned"]
-    assert list(state.agents) == ["build"]
+    assert list(state.sessions) == ["build"]
 
 
 def test_blocks_of_a_later_version_are_skipped():
@@ -1248,9 +1248,9 @@ def test_sessions_calls_and_files_that_stay_open_are_remembered_up_to_a_bound():
         files = [FileChange(path=f"/srv/demo/{number}", action="create")]
         for event in log((STEP, index), (tool_call(), index), (tool_result("other", files=files), index)):
             state, _ = fleet_event_step(state, event)
-    assert len(state.agents) == len(state.calls) == len(state.files) == FLEET_EVENT_FACTS
-    assert "build-9" not in state.agents
-    assert "build-10" in state.agents
+    assert len(state.sessions) == len(state.calls) == len(state.files) == FLEET_EVENT_FACTS
+    assert "build-9" not in state.sessions
+    assert "build-10" in state.sessions
     assert len(msgspec.json.encode(state)) < FLEET_EVENT_FACTS * 1000
 
 
@@ -1259,7 +1259,7 @@ def test_many_files_of_one_event_are_counted_and_not_all_remembered():
     state, fleet_events = fold(log(RUN, STEP, tool_result(files=[*files, files[0]])))
     assert len(fleet_events) == 2 + len(files) + 1
     assert len(state.files) == FLEET_EVENT_FACTS
-    assert state.agents["build"].files == len(files)
+    assert state.sessions["build"].files == len(files)
 
 
 def test_a_long_session_leaves_nothing_behind():
