@@ -1779,8 +1779,7 @@ export interface components {
          * @description A limit of a provider, as a run met it.
          */
         ObservedLimit: {
-            /** @enum {unknown} */
-            kind: "requests" | "tokens";
+            kind: ("requests" | "tokens") | null;
             name: string | null;
             current: number | null;
             max: number | null;
@@ -2676,8 +2675,8 @@ export interface components {
          * @description A limit of the provider, as the agent reported it.
          */
         Limit: {
-            /** @enum {unknown} */
-            kind?: "requests" | "tokens";
+            /** @default null */
+            kind?: ("requests" | "tokens") | null;
             /** @enum {unknown} */
             status?: "allowed" | "rejected" | "warning";
             /** @default null */
@@ -4463,6 +4462,8 @@ export interface operations {
             query?: {
                 /** @description Only events of this stream. */
                 stream?: ("agent" | "provider" | "worker") | null;
+                /** @description Only events of this type, such as `agent.error`. */
+                type?: string | null;
                 /** @description Only events of this provider. */
                 provider?: string | null;
                 /** @description Only events of this run. */
@@ -4505,6 +4506,8 @@ export interface operations {
             query?: {
                 /** @description Only events of this stream. */
                 stream?: ("agent" | "provider" | "worker") | null;
+                /** @description Only events of this type, such as `agent.error`. */
+                type?: string | null;
                 /** @description Only events of this provider. */
                 provider?: string | null;
                 /** @description Only events of this run. */
