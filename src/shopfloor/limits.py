@@ -279,6 +279,8 @@ RECONNECT_TRIES: Final = 6
 """How often in a row the SDK tries to resume a disconnected stream."""
 RECONNECT_PAUSE_SECONDS: Final = 0.2
 """The pause before the first of these tries; each further pause is twice as long."""
+RECONNECT_RESET_SECONDS: Final = 10.0
+"""After how long a connection on which nothing was sent does not count as one of these tries."""
 QUEUED_POLL_SECONDS: Final = 0.25
 """How often the SDK polls whether a queued run has started."""
 CANCEL_SECONDS: Final = 5.0

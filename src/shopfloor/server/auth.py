@@ -19,12 +19,12 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from shopfloor.errors import AccessError, Forbidden, StorageError, TooManyLogins, Unauthorized
+from shopfloor.errors import Forbidden, ShopfloorError, StorageError, TooManyLogins, Unauthorized
 from shopfloor.ports import Audit, Role
 from shopfloor.server.access import AccessControl, Caller
 from shopfloor.server.audit import audit_scope, client_address, set_caller
 from shopfloor.server.connections import peer_name
-from shopfloor.server.error_handlers import response_for_error
+from shopfloor.server.error_handlers import response_for_error, to_public_error
 from shopfloor.server.html_pages import STYLESHEET_PATH
 from shopfloor.server.limits import (
     FAILED_LOGIN_SECONDS,
@@ -158,9 +158,10 @@ class AuthMiddleware:
                 await self._check_socket(scope)
             else:
                 await self._check(scope)
-        except (Forbidden, Unauthorized) as error:
+        except Exception as error:  # noqa: BLE001 - any failure refuses the client
             await receive()
-            await send({"type": "websocket.close", "code": _POLICY_VIOLATION, "reason": error.message})
+            reason = to_public_error(error).message
+            await send({"type": "websocket.close", "code": _POLICY_VIOLATION, "reason": reason})
             return
         await self._app(scope, receive, send)
 
@@ -179,7 +180,8 @@ class AuthMiddleware:
     async def _check_socket(self, scope: Scope) -> None:
         """Check a request for a WebSocket whose client may send its token as the first message.
 
-        An invalid token in the request is reported over the WebSocket: clients cannot read a refused handshake.
+        A token in the request that is invalid, or cannot be checked, is reported over the WebSocket: clients cannot
+        read a refused handshake.
         """
         headers = Headers(scope=scope)
         self._check_host(scope, headers)
@@ -191,8 +193,8 @@ class AuthMiddleware:
                 caller, secret = await self._caller(scope, headers)
                 require_role(caller.role, is_read=True)
                 self._set_caller(scope, caller, secret)
-            except AccessError as error:
-                state[_REFUSAL] = error
+            except Exception as error:  # noqa: BLE001 - any failure refuses the client
+                state[_REFUSAL] = to_public_error(error)
 
     async def _authenticate_socket(self, scope: Scope, token: str) -> None:
         caller = await self._access.authenticate_token(token)
@@ -257,11 +259,14 @@ class AuthMiddleware:
 
 
 def get_authenticator(scope: Scope) -> Callable[[str], Awaitable[None]]:
-    """Return the function that checks a token which came over a WebSocket. It raises `AccessError`."""
+    """Return the function that checks a token which came over a WebSocket.
+
+    It raises `AccessError`, or `StorageError` if the token cannot be checked.
+    """
     return scope["state"][_AUTHENTICATOR]
 
 
-def get_refusal(scope: Scope) -> AccessError | None:
+def get_refusal(scope: Scope) -> ShopfloorError | None:
     """Return why the token or session in a request for a WebSocket is refused, if it is."""
     return scope["state"].get(_REFUSAL)
 

@@ -1781,8 +1781,7 @@ export interface components {
          * @description A limit of a provider, as a run met it.
          */
         ObservedLimit: {
-            /** @enum {unknown} */
-            kind: "requests" | "tokens";
+            kind: ("requests" | "tokens") | null;
             name: string | null;
             current: number | null;
             max: number | null;
@@ -2682,8 +2681,8 @@ export interface components {
          * @description A limit of the provider, as the agent reported it.
          */
         Limit: {
-            /** @enum {unknown} */
-            kind?: "requests" | "tokens";
+            /** @default null */
+            kind?: ("requests" | "tokens") | null;
             /** @enum {unknown} */
             status?: "allowed" | "rejected" | "warning";
             /** @default null */
@@ -4469,6 +4468,8 @@ export interface operations {
             query?: {
                 /** @description Only events of this stream. */
                 stream?: ("agent" | "provider" | "worker") | null;
+                /** @description Only events of this type, such as `agent.error`. */
+                type?: string | null;
                 /** @description Only events of this provider. */
                 provider?: string | null;
                 /** @description Only events of this run. */
@@ -4511,6 +4512,8 @@ export interface operations {
             query?: {
                 /** @description Only events of this stream. */
                 stream?: ("agent" | "provider" | "worker") | null;
+                /** @description Only events of this type, such as `agent.error`. */
+                type?: string | null;
                 /** @description Only events of this provider. */
                 provider?: string | null;
                 /** @description Only events of this run. */
