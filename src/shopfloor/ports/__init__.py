@@ -114,6 +114,7 @@ from shopfloor.ports.queue import ANSWER_ID_PREFIX, ControlMessage, Queue, Queue
 from shopfloor.ports.run_service import ApprovalRule, CallResult, RunOrigin, RunRequest, RunService, WorkerInfo
 from shopfloor.ports.store import (
     Channel,
+    LaterRun,
     OpenRun,
     RunFilter,
     RunItem,
@@ -124,6 +125,7 @@ from shopfloor.ports.store import (
     TimelineItem,
     ViewState,
     ViewUpdate,
+    WaitingRuns,
 )
 from shopfloor.ports.tokens import Access, LoginCode, Role, Session, Token, Tokens
 from shopfloor.ports.watchers import Watchers
@@ -183,6 +185,7 @@ __all__ = [
     "JobResult",
     "JobState",
     "JobStatus",
+    "LaterRun",
     "Launch",
     "Log",
     "LogCopy",
@@ -258,6 +261,7 @@ __all__ = [
     "UsageDelta",
     "ViewState",
     "ViewUpdate",
+    "WaitingRuns",
     "Watchers",
     "WorkerHandle",
     "WorkerInfo",

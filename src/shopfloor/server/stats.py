@@ -17,7 +17,7 @@ from shopfloor.server.openapi import Operations
 from shopfloor.server.parameters import StatsParams, to_utc
 from shopfloor.server.response_models import statuses_for_filter, to_wire_status
 from shopfloor.server.responses import describe_json, get_services, json_response
-from shopfloor.server.waiting import needs_person_after
+from shopfloor.server.waiting import find_interrupted, needs_person_after
 from shopfloor.views import QUARTER_SECONDS, RankedRun, Stats, StatsRange, build_stats
 
 _OFFSET = re.compile(r"([+-])(\d{2}):?(\d{2})")
@@ -51,7 +51,11 @@ async def get_stats(request: Request, params: StatsParams) -> Response:
     except (OverflowError, ValueError) as error:
         raise InvalidParameter(f"since, until: {first} to {last} is not a range of days") from error
     wanted = params.run_filter(statuses=statuses_for_filter(params.status), since=None, until=None)
-    stored = await get_services(request).store.stats(wanted, days_of_store)
+    services = get_services(request)
+    stored = await services.store.stats(wanted, days_of_store)
+    interrupted = await find_interrupted(services, wanted)
+    since = [found.since for found in interrupted] + [at for at in (stored.longest_waiting_since,) if at is not None]
+    stored = replace(stored, waiting=stored.waiting + len(interrupted), longest_waiting_since=min(since, default=None))
     stored = replace(stored, costliest=_with_wire_status(stored.costliest), slowest=_with_wire_status(stored.slowest))
     stats_range = StatsRange(format_timestamp(starts[0] * 1000), format_timestamp(starts[-1] * 1000), zone_name)
     return json_response(build_stats(stored, stats_range, [day.isoformat() for day in days]))
