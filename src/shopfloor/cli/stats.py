@@ -41,7 +41,7 @@ counts its own: the spending of its sub-runs is theirs. UNPRICED are tokens whos
 price is not known; they are not part of COST.
 
 With other filters than --worker and --roots, the numbers are computed from the
-runs that match, which must be at most 20,000."""
+runs that match in the range, which must be at most 100,000."""
 _KINDS = ("day", "model", "provider", "worker", "tool", "error")
 _STATUSES = ("all", "queued", "running", "waiting", "completed", "failed", "cancelled")
 _NAME_CHARS = 48

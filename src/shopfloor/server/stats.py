@@ -34,8 +34,8 @@ async def get_stats(request: Request, params: StatsParams) -> Response:
 
     Spending belongs to the day, the model and the provider that spent it, and each run counts its own. An agent's
     session counts on the day it ended, for the model of its newest message. A run is counted on the day it started, a
-    failure on the day the run ended. The sums are kept for all runs, for `worker` and for
-    `roots`; with any other filter they are computed from the runs that match, which must be at most 20,000.
+    failure on the day the run ended. The sums are kept for all runs, for `worker` and for `roots`; with any other
+    filter they are computed from the runs that match and were open in the range, which must be at most 100,000.
     """
     zone, zone_name = _parse_zone(params.tz)
     today = datetime.now(zone).date()
