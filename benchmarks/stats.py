@@ -69,15 +69,15 @@ def _choices(shift: int) -> str:
 class _Request(NamedTuple):
     measure: str
     path: str
-    parameters: dict[str, str | int]
+    parameters: dict[str, str | float]
     floor: float | None = 1.0
 
 
 def _requests(runs: int) -> list[_Request]:
     newest = FIRST_MS + runs * STEP_MS
     until = format_timestamp(newest)
-    year: dict[str, str | int] = {"since": format_timestamp(max(FIRST_MS, newest - 365 * _DAY_MS)), "until": until}
-    days: dict[str, str | int] = {"until": until}
+    year: dict[str, str | float] = {"since": format_timestamp(max(FIRST_MS, newest - 365 * _DAY_MS)), "until": until}
+    days: dict[str, str | float] = {"until": until}
     last_day = format_timestamp(newest - _DAY_MS)
     lists = "/api/agents/workers"
     return [

@@ -61,7 +61,7 @@ async def test_a_failure_waits_until_it_is_old_or_a_run_is_based_on_it(store: St
     assert await failed_ids(store, LONG_AGO) == [first, second]
     assert await failed_ids(store, at(5)) == [second]
     ended = (await item_of(store, second)).row.completed_at
-    assert await failed_ids(store, ended) == []
+    assert await failed_ids(store, ended or "") == []
     await apply_runs(store, run("again", status=None, based_on=BasedOn(run_id=second, kind="rerun")))
     assert await failed_ids(store, LONG_AGO) == [first]
 
