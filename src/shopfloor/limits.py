@@ -413,7 +413,7 @@ STATS_DAYS: Final = 366
 """The longest range of days of statistics."""
 STATS_DEFAULT_DAYS: Final = 14
 """The range of days of statistics by default, today included."""
-STATS_RUNS: Final = 20_000
+STATS_RUNS: Final = 100_000
 """How many runs statistics with a filter that has no sums are computed from; if more match, they are refused."""
 STATS_FAILURES: Final = 10
 """How many groups of failures statistics name."""

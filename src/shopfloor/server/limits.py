@@ -33,10 +33,8 @@ SUB_RUN_POLL_SECONDS: Final = 0.25
 """The interval at which a silent stream checks whether sub-runs wait for a client tool."""
 LOG_SETTLE_SECONDS: Final = 0.5
 """How long a run's log must be silent before its stream ends for a question, since another branch may still write."""
-RUN_PREFIX_MATCHES: Final = 100
-"""Runs that are searched for the first characters of a run id in an address."""
 WAITING_RUNS_MAX: Final = 500
-"""Runs of each kind that `GET /api/waiting` lists: waiting, failed and interrupted; the newest ones."""
+"""Runs of each kind that `GET /api/waiting` lists: waiting, failed and interrupted; those that wait longest."""
 PENDING_CALLS_RUNS_MAX: Final = 100
 """Open sub-runs of a run whose pending calls are listed."""
 

@@ -141,8 +141,8 @@ export interface paths {
          *
          *     Spending belongs to the day, the model and the provider that spent it, and each run counts its own. An agent's
          *     session counts on the day it ended, for the model of its newest message. A run is counted on the day it started, a
-         *     failure on the day the run ended. The sums are kept for all runs, for `worker` and for
-         *     `roots`; with any other filter they are computed from the runs that match, which must be at most 20,000.
+         *     failure on the day the run ended. The sums are kept for all runs, for `worker` and for `roots`; with any other
+         *     filter they are computed from the runs that match and were open in the range, which must be at most 100,000.
          */
         get: operations["get_stats"];
         put?: never;
@@ -1362,7 +1362,7 @@ export interface components {
         WaitingList: {
             /** @description The longest wait first. */
             items: components["schemas"]["WaitingItem"][];
-            /** @description The number of items. */
+            /** @description The number of all that waits. `items` has those of at most 500 runs of each kind, which wait longest. */
             total: number;
         };
         /**
@@ -2061,6 +2061,7 @@ export interface components {
          */
         FailureStats: {
             code: string;
+            group: string;
             message: string;
             total: number;
             workers: string[];
@@ -3216,6 +3217,14 @@ export interface operations {
                 provider?: string | null;
                 /** @description Only runs that ended with this error code. */
                 error?: string | null;
+                /** @description Only runs that failed with a message of this group: a message without ids and long numbers, as `GET /api/stats` has it in `failures[].group`. */
+                error_group?: string | null;
+                /** @description Only runs that ended after this time (RFC 3339). */
+                ended_since?: string | null;
+                /** @description Only runs that ended before this time (RFC 3339). */
+                ended_until?: string | null;
+                /** @description Only runs whose id begins with these characters. */
+                id_prefix?: string | null;
                 /** @description Only runs that cost at least this, in US dollars, with their sub-runs. */
                 min_cost?: number | null;
                 /** @description Only runs whose cost is known and at most this, with their sub-runs. */
@@ -3288,6 +3297,14 @@ export interface operations {
                 provider?: string | null;
                 /** @description Only runs that ended with this error code. */
                 error?: string | null;
+                /** @description Only runs that failed with a message of this group: a message without ids and long numbers, as `GET /api/stats` has it in `failures[].group`. */
+                error_group?: string | null;
+                /** @description Only runs that ended after this time (RFC 3339). */
+                ended_since?: string | null;
+                /** @description Only runs that ended before this time (RFC 3339). */
+                ended_until?: string | null;
+                /** @description Only runs whose id begins with these characters. */
+                id_prefix?: string | null;
                 /** @description Only runs that cost at least this, in US dollars, with their sub-runs. */
                 min_cost?: number | null;
                 /** @description Only runs whose cost is known and at most this, with their sub-runs. */
@@ -3487,6 +3504,14 @@ export interface operations {
                 provider?: string | null;
                 /** @description Only runs that ended with this error code. */
                 error?: string | null;
+                /** @description Only runs that failed with a message of this group: a message without ids and long numbers, as `GET /api/stats` has it in `failures[].group`. */
+                error_group?: string | null;
+                /** @description Only runs that ended after this time (RFC 3339). */
+                ended_since?: string | null;
+                /** @description Only runs that ended before this time (RFC 3339). */
+                ended_until?: string | null;
+                /** @description Only runs whose id begins with these characters. */
+                id_prefix?: string | null;
                 /** @description Only runs that cost at least this, in US dollars, with their sub-runs. */
                 min_cost?: number | null;
                 /** @description Only runs whose cost is known and at most this, with their sub-runs. */
