@@ -138,7 +138,7 @@ def test_a_login_link_is_refused_as_the_address_of_a_server(shopfloor, env):
 @pytest.mark.req("SF-24")
 def test_json_on_a_terminal_is_escaped_and_the_same_json(shopfloor, env):
     # CSI as one character, an override of direction, and an isolate: raw for programs, escaped for a terminal.
-    hostile = "\x9b31m \u202egnp.exe\u202c \u2066x\u2069 \x7f ü שלום"
+    hostile = "\x9b31m \u202egnp.exe\u202c \u2066x\u2069 \u200e\u200f\u061c \x7f ü שלום"
     shopfloor("run", "-q", "--command", f"printf '%s' '{hostile}'")
     for words in (
         ("show", "last", "--json"),
@@ -151,7 +151,7 @@ def test_json_on_a_terminal_is_escaped_and_the_same_json(shopfloor, env):
         assert terminal.end() == 0
         shown = terminal.shown.replace("\r\n", "\n")
         terminal.close()
-        bad = set("\x9b\u202e\u202c\u2066\u2069\x7f")
+        bad = set("\x9b\u202e\u202c\u2066\u2069\u200e\u200f\u061c\x7f")
         assert bad & set(piped), words
         assert not bad & set(shown), words
         assert [json.loads(line) for line in shown.splitlines()] == [json.loads(line) for line in piped.splitlines()]

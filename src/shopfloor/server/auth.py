@@ -93,6 +93,8 @@ SECURITY_HEADERS: Final = {
     "Content-Security-Policy": "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
+    # A page on another port of this machine is of the same site: its requests for pictures and scripts have the cookie.
+    "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
     "Permissions-Policy": "camera=(), microphone=(), geolocation=(), payment=(), usb=()",
 }
@@ -303,7 +305,8 @@ def session_cookie_header(name: str, secret: str, scope: Scope, max_age: int = S
 
 def _add_security_headers(headers: MutableHeaders) -> None:
     for name, value in SECURITY_HEADERS.items():
-        headers[name] = value
+        # A response may have a stricter policy of its own.
+        headers.setdefault(name, value)
     # Responses are for this caller only.
     headers.setdefault("Cache-Control", "no-store")
 

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
+from shopfloor.control_characters import C0_CONTROLS, C1_CONTROLS, DEL, DIRECTION_CONTROLS, REPLACEMENT
 from shopfloor.limits import ARCHIVE_RESULT_BYTES
 from shopfloor.log import (
     AssistantMessage,
@@ -175,10 +176,8 @@ def _json(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
 
 
-_CONTROLS: Final = (*(code for code in range(32) if chr(code) not in "\n\t"), *range(0x7F, 0xA0))
-_DIRECTIONS: Final = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _SURROGATES: Final = range(0xD800, 0xE000)
-_HIDDEN: Final = dict.fromkeys((*_CONTROLS, *_DIRECTIONS, *_SURROGATES), "\ufffd")
+_HIDDEN: Final = dict.fromkeys((*C0_CONTROLS, DEL, *C1_CONTROLS, *DIRECTION_CONTROLS, *_SURROGATES), REPLACEMENT)
 """Characters that control a viewer or change the direction of text, and halves of characters."""
 
 
