@@ -52,6 +52,7 @@ def test_tokens_are_created_listed_revoked_and_audited(server, shopfloor, worker
         httpx.Client(base_url=up.url, timeout=TIMEOUT_SECONDS) as browser,
     ):
         assert browser.get(link).status_code == 303
+        browser.headers["Origin"] = up.url
         run_id = ci.post("/api/runs", json={"worker": "measurer"}).json()["run_id"]
         detail = {"worker_id": run_id, "transcript": False}
         awaits = wait_for(lambda: browser.get("/api/agents/workers/detail", params=detail).json().get("awaits"))

@@ -87,6 +87,26 @@ def test_a_colleague_gets_a_link_that_works_from_another_machine_and_may_only_re
     assert httpx.get(f"{up.url}/api/runs/{runs[0]['id']}/export").status_code == 401
 
 
+@pytest.mark.req("SF-62")
+def test_a_server_says_truly_who_reaches_it(server, shopfloor):
+    with_name = server("--host", socket.gethostname(), "--allow-host", "shop.example")
+    assert with_name.http.get("/api/health").status_code == 200
+    with_name.process.terminate()
+    with_name.process.communicate()
+    for words, lines in (
+        ((), ["the server listens on this machine only; `shopfloor up --host 0.0.0.0` serves others too"]),
+        (("--host", "0.0.0.0", "--allow-host", "shop.example"), []),
+    ):
+        up = server(*words)
+        made = shopfloor("token", "new", f"viewer-{len(words)}")
+        assert made.returncode == 0
+        assert made.stderr.splitlines()[3:] == lines
+        assert ("/shop.example:" in made.stderr) is bool(words)
+        assert ("/shop.example:" in up.line) is bool(words)
+        up.process.terminate()
+        up.process.communicate()
+
+
 @pytest.mark.req("SF-63")
 def test_quiet_prints_only_the_result_and_aliases_do_what_they_say(shopfloor, tmp_path: Path):
     (tmp_path / "talks.py").write_text(
