@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 from shopfloor.record import Storage, is_locked
 
@@ -15,3 +16,10 @@ def run_link(storage: Storage, run_id: str) -> str | None:
 
     address = find_server(storage)
     return address.run_link(run_id[:8]) if address is not None else None
+
+
+def print_link(storage: Storage, run_id: str) -> None:
+    """Print the link to the page of a run to stderr, if a server is running."""
+    link = run_link(storage, run_id)
+    if link is not None:
+        print(f"shopfloor: {link}", file=sys.stderr)

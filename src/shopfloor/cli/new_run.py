@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Awaitable, Callable
 
@@ -10,9 +9,9 @@ import anyio
 
 from shopfloor.cli.arguments import PLUGINS_OPTION, QUIET_HELP, WORKERS_OPTION, storage_from_args
 from shopfloor.cli.client_session import is_remote, resolve_run_id, run_with_client
-from shopfloor.cli.dispatch import describe_dispatch, find_obstacle
+from shopfloor.cli.dispatch import find_obstacle, print_dispatch
 from shopfloor.cli.json_output import EVENTS, add_json_option, print_json
-from shopfloor.cli.links import run_link
+from shopfloor.cli.links import print_link, run_link
 from shopfloor.cli.renderer import render_options_from_args
 from shopfloor.cli.run_options import (
     WorkerInfo,
@@ -70,7 +69,11 @@ def start_and_watch(args: Namespace, request: NewRun, *, mask: Masking | None = 
         return await watcher.follow(client, start, worker.slug)
 
     settings = worker_settings_from_args(args)
-    return run_with_client(args, run, workers=settings, can_run=True, mask=mask, on_signal=watcher.on_signal)
+    try:
+        return run_with_client(args, run, workers=settings, can_run=True, mask=mask, on_signal=watcher.on_signal)
+    finally:
+        if not args.quiet and watcher.run_id is not None:
+            print_link(storage_from_args(args), watcher.run_id)
 
 
 def _detach(args: Namespace, request: NewRun, mask: Masking | None) -> int:
@@ -94,5 +97,5 @@ def _detach(args: Namespace, request: NewRun, mask: Masking | None) -> int:
         return 0
     print(new_id, flush=True)
     if not args.quiet:
-        print(f"shopfloor: {describe_dispatch(obstacle)} · shopfloor status {new_id[:8]}", file=sys.stderr)
+        print_dispatch(storage_from_args(args), new_id, obstacle)
     return 0
