@@ -27,7 +27,6 @@ def test_commands_print_the_link_of_a_run_and_short_ids_work_in_addresses(server
     again = shopfloor("rerun", short)
     assert re.search(rf"^shopfloor: {re.escape(up.url)}/runs/[0-9a-f]{{8}}$", again.stderr, re.MULTILINE)
     assert f"{up.url}/runs/" in shopfloor("rerun", "--detach", short).stderr
-    assert json.loads(shopfloor("open", "--json").stdout)["link"].startswith(f"{up.url}/login?code=")
     recorded = shopfloor("run", "--command", "true").stderr
     assert f"{up.url}/runs/" in recorded
     assert link in shopfloor("status", short).stdout

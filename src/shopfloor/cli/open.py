@@ -10,7 +10,6 @@ import anyio
 
 from shopfloor.cli.arguments import RUN_HELP, Parser, storage_from_args
 from shopfloor.cli.client_session import resolve_run_id
-from shopfloor.cli.json_output import add_json_option, print_json
 from shopfloor.client import Api, find_storage_server, server_from_environment
 from shopfloor.errors import ServerUnreachable
 from shopfloor.wiring import access_control
@@ -29,16 +28,12 @@ def parser(name: str, summary: str) -> ArgumentParser:
     parser = Parser(name, summary, examples=EXAMPLES)
     parser.add_argument("run", metavar="RUN", nargs="?", help=RUN_HELP)
     parser.add_argument("--print", action="store_true", help="only print the link")
-    add_json_option(parser, "only print the link, as JSON")
     return parser
 
 
 def run(args: Namespace) -> int:
     """Print the link, and open it in a browser if there is one."""
     link = anyio.run(_link, args)
-    if args.json:
-        print_json({"link": link})
-        return 0
     print(link, flush=True)
     if not args.print and not _open_browser(link):
         print("shopfloor: no browser was found; open the link yourself", file=sys.stderr)
