@@ -93,6 +93,8 @@ SECURITY_HEADERS: Final = {
     "Content-Security-Policy": "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
+    # A page on another port of this machine is of the same site: its requests for pictures and scripts have the cookie.
+    "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
     "Permissions-Policy": "camera=(), microphone=(), geolocation=(), payment=(), usb=()",
 }
@@ -174,7 +176,11 @@ class AuthMiddleware:
             return None
         caller, secret = await self._caller(scope, headers)
         self._set_caller(scope, caller, secret)
-        require_role(caller.role, is_read=scope.get("method", "GET") in _READ_METHODS or scope["path"] in _READER_PATHS)
+        # A WebSocket has no method.
+        method = scope.get("method")
+        if method not in _READ_METHODS:
+            _require_origin(headers, caller)
+        require_role(caller.role, is_read=method in (None, *_READ_METHODS) or scope["path"] in _READER_PATHS)
         return secret if caller.expires_soon and await self._access.renew_session(secret) else None
 
     async def _check_socket(self, scope: Scope) -> None:
@@ -191,6 +197,7 @@ class AuthMiddleware:
         if "authorization" in headers or read_session_cookie(headers, self._access.cookie):
             try:
                 caller, secret = await self._caller(scope, headers)
+                _require_origin(headers, caller)
                 require_role(caller.role, is_read=True)
                 self._set_caller(scope, caller, secret)
             except Exception as error:  # noqa: BLE001 - any failure refuses the client
@@ -224,7 +231,7 @@ class AuthMiddleware:
             return
         raise Forbidden(
             f"this server does not accept the host name {', '.join(hosts) or '(none)'}",
-            hint="use localhost, or start the server with this name among its allowed hosts",
+            hint="use localhost or the server's address, or start the server with `shopfloor up --allow-host NAME`",
         )
 
     def _own_hosts(self, scope: Scope) -> set[str]:
@@ -308,7 +315,8 @@ def session_cookie_header(name: str, secret: str, scope: Scope, max_age: int = S
 
 def _add_security_headers(headers: MutableHeaders) -> None:
     for name, value in SECURITY_HEADERS.items():
-        headers[name] = value
+        # A response may have a stricter policy of its own.
+        headers.setdefault(name, value)
     # Responses are for this caller only.
     headers.setdefault("Cache-Control", "no-store")
 
@@ -322,3 +330,15 @@ def _check_origin(headers: Headers) -> None:
             url = urlsplit("")
         if url.scheme not in ("http", "https") or url.netloc.lower() != headers["host"].lower():
             raise Forbidden(f"pages of {origin} may not send requests to this server")
+
+
+def _require_origin(headers: Headers, caller: Caller) -> None:
+    """Refuse what changes something, and WebSockets, in a browser's session without the origin of the page.
+
+    Browsers send it with both. A cookie alone does not show which page sent it.
+    """
+    if caller.kind == "session" and "origin" not in headers:
+        raise Forbidden(
+            "a browser's session needs the header Origin for this",
+            hint="send this server's address as Origin, or use a token: `Authorization: Bearer <token>`",
+        )
