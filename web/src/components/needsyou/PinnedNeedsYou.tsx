@@ -5,7 +5,7 @@ import { RunLink } from "@/components/charts/RunLink";
 import { useRoving } from "@/components/charts/useRoving";
 import { Icon } from "@/components/ui/Icon";
 import { Age } from "@/components/ui/Time";
-import { useShortcuts } from "@/shortcuts";
+import { enterZone, useShortcuts } from "@/shortcuts";
 import { useIsOverview } from "@/useAddress";
 import { isCallItem, keyOf, nextKey, summaryOf } from "@/views/waiting";
 import { ItemBody, KindIcon } from "./NeedsYouItem";
@@ -56,6 +56,8 @@ function Items({ items }: { items: readonly WaitingItem[] }) {
   useShortcuts("page", {
     w: () => {
       const key = nextKey(items, openKey ?? undefined);
+      // The keys of the item work in the column that it is in.
+      enterZone("list");
       setIsFolded(false);
       setOpenedKey(key);
       // After the item is rendered.
@@ -154,7 +156,7 @@ function PinnedItem({ item, stop, isOpen, onToggle }: ItemProps) {
       </button>
       {isOpen && (
         <div className="pr-3 pl-3.5">
-          <ItemBody item={item} isMarked />
+          <ItemBody item={item} keyZone="list" />
         </div>
       )}
     </li>
