@@ -126,11 +126,18 @@ describe("turns", () => {
 });
 
 describe("the failures of a run", () => {
-  it("are its failed calls, or else its errors", () => {
+  it("are its failed calls, and the errors that are not those of a failed call", () => {
     const failed = [started(1, "A"), ended(2, 1, { error: "no" }), row(3, "error", { message: "no" })];
     expect(failuresOf(failed, null)).toEqual([1]);
+    expect(failuresOf([...failed, row(4, "error", { message: "no key" })], null)).toEqual([1, 4]);
     expect(failuresOf([row(3, "error", { message: "no" })], null)).toEqual([3]);
     expect(failuresOf([row(3, "error", { message: "why" })], "why")).toEqual([]);
+  });
+
+  it("are not counted twice where the timeline has only the beginning of an error", () => {
+    const error = "x".repeat(200);
+    const rows = [started(1, "A"), ended(2, 1, { error }), row(3, "error", { message: `${error} and more` })];
+    expect(failuresOf(rows, null)).toEqual([1]);
   });
 });
 

@@ -166,13 +166,24 @@ function endOf({ data }: TimelineRow, reason: string | null): Pick<CallItem, "en
   };
 }
 
-/** Return the events of what failed, in order: calls, or else errors of steps and of the run. */
+/** Return the events of what failed, in order: calls, and errors of steps and of the run that no failed call explains. */
 export function failuresOf(rows: readonly TimelineRow[], reason: string | null): number[] {
   const items = itemsOf(rows, reason);
-  const calls = items.filter((item) => item.kind === "call" && item.ending === "failed");
-  const errors = items.filter((item) => item.kind === "error" && !item.isCancellation);
-  return (calls.length ? calls : errors).map((item) => item.seq);
+  const callErrors = items.flatMap((item) => (item.kind === "call" && item.ending === "failed" ? [item.error] : []));
+  const isExplained = (text: string) =>
+    callErrors.some((error) => error === oneLine(text) || (isCut(error) && oneLine(text).startsWith(error)));
+  return items
+    .filter((item) =>
+      item.kind === "call"
+        ? item.ending === "failed"
+        : item.kind === "error" && !item.isCancellation && !isExplained(item.text),
+    )
+    .map((item) => item.seq);
 }
+
+/** The rows of a timeline have only the beginning of the error of a call. */
+const CUT_CHARS = 180;
+const isCut = (error: string | null): error is string => error !== null && error.length >= CUT_CHARS;
 
 /** Return the index of the item of an event: its own, the one it belongs to, or else the last one before. */
 export function indexOfEvent(items: readonly TimelineItem[], seq: number): number {

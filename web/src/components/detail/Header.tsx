@@ -2,7 +2,6 @@ import clsx from "clsx";
 import { useRef, useState } from "react";
 import type { RunDetail } from "@/api";
 import type { Again } from "@/components/again/useAgain";
-import { Trail } from "@/components/again/Trail";
 import { StatusSign } from "@/components/ui/Badge";
 import { Icon } from "@/components/ui/Icon";
 import { Actions } from "./Actions";
@@ -26,7 +25,6 @@ export function Header({ run, again }: { run: RunDetail; again: Again | null }) 
         <Actions run={run} again={again} />
       </div>
       <Facts run={run} />
-      <Trail run={run} />
       <Figures run={run} />
     </header>
   );

@@ -20,17 +20,17 @@ interface Props {
   run: RunDetail;
   /** Whether the run had ended when the page opened it, and its transcript does not end with the result. */
   isOpenAtFirst: boolean;
-  /** How many failures there are, and the buttons that go to them. */
-  failures: ReactNode;
+  /** What is at the right of the line. */
+  aside: ReactNode;
 }
 
 /**
  * One line above the transcript: what an active run does, later its result or its error. It has the same height before
  * and after, so that nothing moves when the run ends.
  */
-export function ResultLine({ run, isOpenAtFirst, failures }: Props) {
+export function ResultLine({ run, isOpenAtFirst, aside }: Props) {
   const [isOpen, setIsOpen] = useState(isOpenAtFirst);
-  if (isActive(run.status)) return <ActivityLine run={run}>{failures}</ActivityLine>;
+  if (isActive(run.status)) return <ActivityLine run={run}>{aside}</ActivityLine>;
   const isFailed = run.status === "failed";
   return (
     <section aria-label="Result" className={clsx("shrink-0", isOpen && "border-b border-border")}>
@@ -63,7 +63,7 @@ export function ResultLine({ run, isOpenAtFirst, failures }: Props) {
             <span className="font-mono text-11 text-failed-text max-md:hidden">{run.error.code}</span>
           )}
         </button>
-        {failures}
+        {aside}
         {run.result !== null && <CopyButton text={run.result} icon="file" label="Copy" title="Copy the result" />}
       </div>
       {isOpen && <ResultBody run={run} />}

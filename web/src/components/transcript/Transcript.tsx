@@ -161,7 +161,7 @@ function useViewport(log: RunLog, isSingle: boolean, startsAtEnd: boolean, sync:
   const [, rerender] = useReducer((n: number) => n + 1, 0);
   const [first] = useState(startsAtEnd);
   return useMemo(
-    () => new Viewport(log, isSingle, first, rerender, (from, to) => sync.setVisible(from, to)),
+    () => new Viewport(log, isSingle, first, rerender, (visible) => sync.setVisible(visible)),
     [log, isSingle, first, sync],
   );
 }
