@@ -267,3 +267,15 @@ def test_a_question_is_in_sight_on_a_phone(tabs: Tabs, server: Server, owner: st
     expect(page.get_by_role("region", name="Waiting for your answer")).to_be_in_viewport(ratio=1)
     page.keyboard.press("Escape")
     expect(card(page, run_id)).to_be_visible()
+
+
+def test_a_part_of_the_page_that_cannot_be_loaded_offers_to_reload(tabs: Tabs, server: Server) -> None:
+    """After an update of the server, a page that is open asks for files that are gone."""
+    tabs.allow_errors("Failed to load resource", "Failed to fetch dynamically imported module")
+    context = tabs.context()
+    context.route("**/assets/Overview-*.js", lambda route: route.abort())
+    page = tabs.open(server, "/", context=context)
+    expect(page.get_by_role("alert")).to_contain_text("This part of the page failed.")
+    context.unroute_all()
+    page.get_by_role("button", name="Reload").click()
+    expect(page.get_by_role("region", name="Overview")).to_be_visible()

@@ -335,6 +335,22 @@ def test_output_of_a_command_is_shown_from_its_end(page: Page) -> None:
     expect(button(page, "988 earlier lines")).to_have_count(0)
 
 
+def test_what_was_expanded_stays_so_and_keeps_the_focus(page: Page) -> None:
+    """A button that disappears leaves the focus in its row, and a row that was out of sight is as the reader left it."""
+    page.set_viewport_size({"width": 1280, "height": 500})
+    page.goto(f"{page.url}&event=19")
+    button(page, "Expand all").click()
+    button(page, "988 earlier lines").press("Enter")
+    expect(row(page, 19)).to_contain_text("line 1 of output")
+    assert page.evaluate("document.activeElement.closest('[data-seq]')?.dataset.seq") == "19"
+    box = transcript(page).get_by_role("group", name="Transcript rows")
+    box.evaluate("one => one.scrollTo(0, 0)")
+    expect(row(page, 19)).to_have_count(0)
+    box.evaluate("one => one.scrollTo(0, 5_000)")
+    expect(row(page, 19)).to_contain_text("line 1 of output")
+    expect(button(page, "988 earlier lines")).to_have_count(0)
+
+
 def test_search_hits_in_hidden_lines_are_shown(page: Page) -> None:
     page.get_by_role("searchbox", name="Search in this run").fill("line 77 of")
     expect(page.get_by_text("1 of 1", exact=True)).to_be_visible()

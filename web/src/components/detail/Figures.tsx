@@ -23,7 +23,7 @@ export function Figures({ run }: { run: RunDetail }) {
       <Tokens run={run} />
       <Figure name="Time" className="w-18">
         <b title="Duration">
-          {run.status === "queued" ? (
+          {run.status === "queued" || run.interrupted ? (
             UNKNOWN
           ) : (
             <Duration from={run.started_at} to={run.completed_at} ms={run.duration_ms} />

@@ -19,7 +19,7 @@ export function Header({ run, again }: { run: RunDetail; again: Again | null }) 
           <BackToRuns />
         </span>
         <span aria-hidden className="flex h-7 items-center">
-          <StatusSign status={run.status} />
+          <StatusSign status={run.status} interrupted={run.interrupted} />
         </span>
         <Task task={run.task || run.name} />
         <Actions run={run} again={again} />

@@ -9,6 +9,7 @@ import { Markdown } from "@/components/ui/Markdown";
 import { formatBytes } from "@/views/amounts";
 import { isActive, viewOfResult, waitText } from "@/views/detail";
 import { oneLine } from "@/views/json";
+import { withoutMarks } from "@/views/markdown";
 import { LINK_CLASS } from "./links";
 
 /** How many lines of a command's output are shown at first. */
@@ -81,9 +82,6 @@ function previewOf({ status, error, result, kind, artifacts }: RunDetail): strin
   return oneLine(withoutMarks(text.slice(0, PREVIEW_CHARS * 4)), PREVIEW_CHARS) + names;
 }
 
-/** Remove the marks of Markdown that would stand in the way on one line. */
-const withoutMarks = (text: string) => text.replace(/\*\*|__|`|^#+\s/gm, "");
-
 function ActivityLine({ run, children }: { run: RunDetail; children: ReactNode }) {
   const activity =
     run.status === "queued"
@@ -93,7 +91,7 @@ function ActivityLine({ run, children }: { run: RunDetail; children: ReactNode }
         : (run.queue_reason ?? run.summary ?? "");
   return (
     <div className={clsx(LINE_CLASS, "bg-bg-side text-text-2")}>
-      <StatusSign status={run.status} className="size-3.5" />
+      <StatusSign status={run.status} interrupted={run.interrupted} className="size-3.5" />
       <span className="font-medium capitalize">{run.interrupted ? "interrupted" : run.status}</span>
       <span className="min-w-0 flex-1 truncate">{activity}</span>
       {children}

@@ -4,6 +4,7 @@ import type { WaitingItem } from "@/api";
 import { RunLink } from "@/components/charts/RunLink";
 import { useRoving } from "@/components/charts/useRoving";
 import { Icon } from "@/components/ui/Icon";
+import { useFocusKeeper } from "@/components/ui/useFocusKeeper";
 import { Age } from "@/components/ui/Time";
 import { enterZone, useShortcuts } from "@/shortcuts";
 import { useIsOverview } from "@/useAddress";
@@ -50,6 +51,8 @@ function Items({ items }: { items: readonly WaitingItem[] }) {
   // Null: the user has closed all items.
   const [openedKey, setOpenedKey] = useState<string | null>();
   const listRef = useRef<HTMLUListElement>(null);
+  const boxRef = useRef<HTMLDivElement>(null);
+  useFocusKeeper(boxRef);
   const roving = useRoving(items.map(keyOf));
   const isKnown = openedKey === null || items.some((item) => keyOf(item) === openedKey);
   const openKey = isKnown ? openedKey : matchMedia(NARROW).matches ? nextKey(items, undefined) : null;
@@ -69,7 +72,7 @@ function Items({ items }: { items: readonly WaitingItem[] }) {
     },
   });
   return (
-    <>
+    <div ref={boxRef}>
       <button
         type="button"
         aria-expanded={!isFolded}
@@ -99,7 +102,7 @@ function Items({ items }: { items: readonly WaitingItem[] }) {
           ))}
         </ul>
       )}
-    </>
+    </div>
   );
 }
 
