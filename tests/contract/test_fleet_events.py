@@ -303,7 +303,7 @@ async def test_long_texts_are_truncated_and_no_field_is_lost(store: Store, fleet
         run(
             "one",
             *session(ended=False),
-            ToolCall(input={"path": "a", "content": long_text, "many": [long_text] * 1_000}, output=None, **fields),
+            ToolCall(input={"path": "a", "content": long_text, "many": [long_text] * 300}, output=None, **fields),
             ToolResult(input=None, output=long_text, duration_ms=5, **fields),
             status=None,
         ),
