@@ -100,6 +100,7 @@ def test_without_a_login_the_page_explains_how_to_log_in(tabs: Tabs, server: Ser
 
 
 def test_an_unknown_path_links_to_all_runs(tabs: Tabs, server: Server, owner: str) -> None:
+    server.command("echo a run to list", "--owner", owner)
     tabs.allow_errors("404")
     page = tabs.open(server, f"/agents/{owner}/workers")
     page.goto(f"{server.url}/agents/{owner}/nonsense")
