@@ -3,7 +3,7 @@ import { useShortcuts, type Zone } from "@/shortcuts";
 
 /** How many choices have a key. */
 export const MAX_KEYS = 9;
-/** How long after an item got its keys they are ignored: the user may still be pressing keys for the one before. */
+/** How long new keys are ignored: the user may still press a key that was meant for the item before. */
 const KEYS_DELAY_MS = 400;
 
 /** Choose by the keys 1 to 9, while the item is in sight. Without a zone, or with no choice, the keys do nothing. */
