@@ -35,7 +35,7 @@ def test_the_timeline_has_a_line_for_each_status_call_and_error_in_order(
     expect(line(page, 1)).to_contain_text("starting")
     expect(line(page, 2)).to_contain_text("agent")
     # A call and its result are one line: icon, name, what it was called with, a bar and a duration.
-    for text in ("Bash", "ls --color", "420 ms"):
+    for text in ("Bash", "ls --color", "0.4 s"):
         expect(line(page, 7)).to_contain_text(text)
     expect(line(page, 7).get_by_role("img", name="completed")).to_be_visible()
     expect(line(page, 8)).to_have_count(0)

@@ -69,7 +69,7 @@ def test_thinking_is_collapsed_at_first(page: Page) -> None:
 def test_a_tool_call_is_collapsed_and_opens(page: Page) -> None:
     first = head(page, 7)
     expect(first).to_have_attribute("aria-expanded", "false")
-    for text in ("Bash", "ls --color", "420 ms"):
+    for text in ("Bash", "ls --color", "0.4 s"):
         expect(first).to_contain_text(text)
     expect(first.get_by_role("img", name="done")).to_be_visible()
     expect(row(page, 7).get_by_text("red alert")).not_to_be_visible()

@@ -78,9 +78,9 @@ describe("the rows of a tree", () => {
 
   test("are closed at first", () => expect(outline(rowsOf([parent, run("q")], new Set(), NONE))).toEqual(["p", "q"]));
 
-  test("have what a run called below it, however deep", () => {
+  test("have what a run called below it, however deep, in the order in which it started", () => {
     const branches = new Map<string, Branch>([
-      ["p", { runs: [child, run("d")], state: "complete" }],
+      ["p", { runs: [run("d"), child], state: "complete" }],
       ["c", { runs: [run("e")], state: "complete" }],
     ]);
     expect(outline(rowsOf([parent, run("q")], new Set(["p", "c"]), branches))).toEqual([
@@ -98,8 +98,8 @@ describe("the rows of a tree", () => {
     expect(outline(rowsOf([parent], opened, NONE))).toEqual(["p", "  loading"]);
     expect(outline(rowsOf([parent], opened, new Map([["p", { runs: [child], state: "more" }]])))).toEqual([
       "p",
-      "  c",
       "  more",
+      "  c",
     ]);
     expect(outline(rowsOf([parent], opened, new Map([["p", { runs: [], state: "error" }]])))).toEqual(["p", "  error"]);
   });

@@ -44,7 +44,7 @@ export function RunMenu({ run, again }: { run: RunDetail; again: Again | null })
         label={label}
         title={again ? "Run again, fork, export, delete" : "Export this run (x)"}
         menuRef={menuRef}
-        face={
+        content={
           <>
             <Icon name={again ? "rerun" : "download"} className="size-3.5 text-icon" />
             <span className="max-md:hidden">{label}</span>

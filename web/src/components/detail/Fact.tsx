@@ -5,7 +5,7 @@ export function Fact({ title, children }: { title?: string | undefined; children
   return (
     <li
       title={title}
-      className="max-w-64 truncate not-last:after:mx-1.5 not-last:after:text-n-7 not-last:after:content-['·']"
+      className="max-w-64 truncate before:inline-block before:w-3.5 before:text-center before:text-n-7 before:content-['·']"
     >
       {children}
     </li>

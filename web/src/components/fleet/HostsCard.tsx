@@ -24,6 +24,7 @@ import {
   sortedHosts,
 } from "@/views/fleet";
 import { formatShort } from "@/views/time";
+import { toggled } from "@/views/sets";
 
 type Roving = ReturnType<typeof useRoving>;
 
@@ -103,12 +104,6 @@ export function HostsCard() {
       )}
     </section>
   );
-}
-
-function toggled(before: ReadonlySet<string>, id: string): ReadonlySet<string> {
-  const next = new Set(before);
-  if (!next.delete(id)) next.add(id);
-  return next;
 }
 
 interface HostRowProps {

@@ -2,6 +2,7 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import clsx from "clsx";
 import { useRef } from "react";
 import { cancelRun, dismissRun, rerunRun, type WaitingItem } from "@/api";
+import { Message } from "@/components/plugins/PluginState";
 import { Button, type ButtonVariant } from "@/components/ui/Button";
 import { useCanAct } from "@/useCanAct";
 import { type RunAction, runActionsOf } from "@/views/waiting";
@@ -54,9 +55,13 @@ export function RunActions({ item, keyZone }: Props) {
       <p
         className={clsx("[overflow-wrap:anywhere] whitespace-pre-wrap", item.kind === "failure" && "text-failed-text")}
       >
-        {item.text}
+        <Message text={item.text} />
       </p>
-      {item.hint && <p className="[overflow-wrap:anywhere] text-text-2">{item.hint}</p>}
+      {item.hint && (
+        <p className="[overflow-wrap:anywhere] text-text-2">
+          <Message text={item.hint} />
+        </p>
+      )}
       {actions.length > 0 && (
         <div className="flex flex-wrap gap-1.5">
           {actions.map((action, n) => (

@@ -4,7 +4,7 @@ import type { Zone } from "@/views/shortcutKeys";
 
 /** How many choices have a key. */
 export const MAX_KEYS = 9;
-/** How long after an item got its keys they are ignored: the user may still be pressing keys for the one before. */
+/** How long new keys are ignored: the user may still press a key that was meant for the item before. */
 const KEYS_DELAY_MS = 400;
 
 /**
