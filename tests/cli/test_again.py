@@ -30,7 +30,9 @@ def newest(shopfloor: Cli) -> dict[str, object]:
 
 
 @pytest.mark.req("SF-53", "SF-55")
-def test_a_run_is_repeated_and_forked_and_every_command_names_the_trail(shopfloor: Cli, place: Path) -> None:
+def test_a_run_is_repeated_and_forked_and_every_command_names_the_earlier_and_later_runs(
+    shopfloor: Cli, place: Path
+) -> None:
     first = shopfloor("run", "-q", "two", "-i", "WORD=a", cwd=place)
     assert first.returncode == 0, first.stderr
     run_id = str(newest(shopfloor)["id"])

@@ -30,6 +30,18 @@ def test_commands_print_the_link_of_a_run_and_short_ids_work_in_addresses(server
     assert link in shopfloor("show", short).stdout
     sent = json.loads(shopfloor("dispatch", "--json", "hello", "-i", "NAME=Ada").stdout)
     assert sent["link"] == f"{up.url}/runs/{sent['run_id'][:8]}"
+    for again in (("rerun", short), ("rerun", "--detach", short), ("rerun", "--detach", "--json", short)):
+        done = shopfloor(*again)
+        assert f"{up.url}/runs/" in done.stdout + done.stderr, again
+    assert "http" not in shopfloor("rerun", "-q", short).stderr
+    folder = tmp_path / "place" / "workers" / "careful"
+    folder.mkdir(parents=True)
+    (folder / "worker.yaml").write_text("approve: [command]\nsteps: {Do: {block: command, command: 'true'}}")
+    waiting = shopfloor("run", "careful", cwd=tmp_path / "place").stderr
+    asks = re.findall(rf"{re.escape(up.url)}/runs/([0-9a-f]{{8}})$", waiting, re.MULTILINE)[0]
+    for command in (("answer", asks, "approve"), ("resume", asks)):
+        done = shopfloor(*command, cwd=tmp_path / "place")
+        assert f"{up.url}/runs/{asks}" in done.stderr, (command, done.stderr)
 
     run_id = json.loads(shopfloor("status", short, "--json").stdout)["id"]
     page = up.http.get(f"/runs/{short}")

@@ -13,7 +13,7 @@ from shopfloor.cli.arguments import QUIET_HELP, Parser, label, priority, storage
 from shopfloor.cli.client_session import run_with_client
 from shopfloor.cli.json_output import add_json_option, print_json
 from shopfloor.cli.links import run_link
-from shopfloor.cli.outcome_notice import add_on_outcome_option, reject_on_outcome
+from shopfloor.cli.outcome_notice import add_on_outcome_option, leave_to_server, reject_on_outcome
 from shopfloor.cli.renderer import render_options_from_args
 from shopfloor.cli.run_options import (
     add_run_options,
@@ -136,9 +136,7 @@ def dispatch(args: Namespace, *, key: str | None = None, wait: bool = False) -> 
     except ShopfloorError as error:
         raise with_worker_hint(error, args, served=served) from error
     if args.on_outcome:
-        from shopfloor.wiring import add_run_hook
-
-        anyio.run(add_run_hook, storage_from_args(args), run_id, args.on_outcome)
+        leave_to_server(args, run_id)
     if wait:
         if obstacle is not None:
             print(f"shopfloor: queued: {obstacle}", file=sys.stderr)

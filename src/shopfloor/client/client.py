@@ -8,7 +8,9 @@ from typing import Literal, Self
 
 from shopfloor.client.address import parse_server_url
 from shopfloor.client.api import Api
+from shopfloor.client.approvals import ApprovalsApi
 from shopfloor.client.fleet import FleetUpdate, follow_events
+from shopfloor.client.hooks import HooksApi
 from shopfloor.client.runs import RunsApi
 from shopfloor.client.transport import Transport
 from shopfloor.client.workers import WorkersApi
@@ -25,6 +27,8 @@ class Client:
         self.api = Api(address.url, address.token, transport=transport)
         self.workers = WorkersApi(self.api)
         self.runs = RunsApi(self.api, self.workers)
+        self.approvals = ApprovalsApi(self.api)
+        self.hooks = HooksApi(self.api)
 
     def events(
         self,

@@ -98,7 +98,7 @@ class AddHook(_Body, frozen=True, kw_only=True):
     url: Annotated[str, Meta(description="Where to send events: an http or https address.")]
     kinds: Annotated[
         list[NotificationKind],
-        Meta(description="What to send; by default everything.", max_length=len(NOTIFICATION_KINDS)),
+        Meta(description="What to send; by default `outcome` and `question`.", max_length=len(NOTIFICATION_KINDS)),
     ] = []
 
 

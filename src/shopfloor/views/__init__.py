@@ -5,6 +5,17 @@ from typing import TYPE_CHECKING
 from shopfloor.lazy import lazy_getattr as _lazy_getattr
 from shopfloor.views.activity import Activity
 from shopfloor.views.agent_events import FleetEventState, copied_event_step, fleet_event_step
+from shopfloor.views.approvals import (
+    APPROVAL_OPTIONS,
+    COMMAND_FIELD,
+    COMMAND_TOOL,
+    FILE_TOOLS,
+    MAIN_FIELD_TOOLS,
+    PATH_FIELDS,
+    approval_question,
+    describe_approval,
+    main_field,
+)
 from shopfloor.views.archive import Archive, ArchiveEntry, TextItem, ToolCallItem, ToolResultItem, archive
 from shopfloor.views.fleet_event_types import (
     EVENT_STREAMS,
@@ -44,6 +55,7 @@ from shopfloor.views.notes import (
     notes_step,
 )
 from shopfloor.views.notifications import (
+    DEFAULT_NOTIFICATION_KINDS,
     NOTIFICATION_KINDS,
     Notification,
     NotificationKind,
@@ -161,15 +173,12 @@ from shopfloor.views.timeline import Timeline, TimelineRow, preview, timeline_fo
 from shopfloor.views.truncation import as_text, ms_between, truncate_bytes, truncate_event
 from shopfloor.views.wait_state import (
     APPROVAL,
-    APPROVAL_OPTIONS,
     DEFINITION_CHANGED,
     ENGINE_CALLS,
     RATE_LIMIT,
     PersonRequest,
     WaitState,
-    approval_question,
     definition_wait_message,
-    describe_approval,
     describe_pending_call,
     format_step_key,
     wait_state_step,
@@ -189,6 +198,9 @@ __all__ = [
     "APPROVAL",
     "APPROVAL_OPTIONS",
     "CLIENT_TOOL",
+    "COMMAND_FIELD",
+    "COMMAND_TOOL",
+    "DEFAULT_NOTIFICATION_KINDS",
     "DEFINITION_CHANGED",
     "DONE",
     "ENDED",
@@ -197,14 +209,17 @@ __all__ = [
     "EXPORT_POLICY",
     "EXPORT_WRITERS",
     "FAILURE",
+    "FILE_TOOLS",
     "FLEET_PAYLOADS",
     "HEARTBEAT",
     "HIT_BEGIN",
     "HIT_END",
     "INTERRUPTED",
     "LOG_QUESTION",
+    "MAIN_FIELD_TOOLS",
     "NANO",
     "NOTIFICATION_KINDS",
+    "PATH_FIELDS",
     "QUARTER_SECONDS",
     "RATE_LIMIT",
     "RECORD_DECISION",
@@ -338,6 +353,7 @@ __all__ = [
     "input_from_task",
     "is_interrupted",
     "join_call_id",
+    "main_field",
     "most_frequent_failures",
     "ms_between",
     "normalize_text",

@@ -375,8 +375,8 @@ def _input_and_output_tokens(usage: Usage | None) -> tuple[int | None, int | Non
     return (None, None) if usage is None else (usage.input + usage.cache_read + usage.cache_write, usage.output)
 
 
-def _sum(one: int | None, other: int | None) -> int | None:
-    return None if one is None or other is None else one + other
+def _sum(left: int | None, right: int | None) -> int | None:
+    return None if left is None or right is None else left + right
 
 
 def _camel(name: str) -> str:

@@ -17,7 +17,7 @@ from shopfloor.adapters.local import LocalAudit, LocalTokens
 from shopfloor.error_factories import storage_error
 from shopfloor.errors import ResourceLimit, ServerRunning, ShopfloorError
 from shopfloor.record import Storage, open_for_append, require_private_folder, try_lock, write_private
-from shopfloor.wiring.hooks import deliver_notifications, settings_hooks, update_own_hooks
+from shopfloor.wiring.hooks import deliver_notifications, remove_desktop_hook, settings_hooks, update_own_hooks
 from shopfloor.wiring.hosts import find_usable_providers, maintain_storage, open_host, prepare_runs
 from shopfloor.wiring.mcp import mount_mcp
 from shopfloor.wiring.settings import WorkerSettings, heartbeat_seconds
@@ -136,6 +136,7 @@ async def serve_storage(
     """
     import anyio
 
+    from shopfloor.adapters.local import NotificationSender
     from shopfloor.client import Address
     from shopfloor.server import create_app, load_connection_limits, serve
 
@@ -160,6 +161,7 @@ async def serve_storage(
         async with (
             local_backend(storage, is_server=True) as backend,
             open_host(backend, workers, heartbeat_seconds=heartbeat_seconds()) as own,
+            NotificationSender() as send,
         ):
             engine = own.engine
             token = await backend.access.admin_token()
@@ -173,12 +175,15 @@ async def serve_storage(
 
                 tasks.start_soon(engine.scheduler.run)
                 tasks.start_soon(maintain)
-                tasks.start_soon(deliver_notifications, backend.hooks)
-                services = backend.services(engine, monitor=own.monitor, allowed_hosts=allowed_hosts)
+                tasks.start_soon(deliver_notifications, backend.hooks, send)
+                services = backend.services(
+                    engine, monitor=own.monitor, send_notification=send, allowed_hosts=allowed_hosts
+                )
                 app = create_app(services, mounted=[mount_mcp()])
                 await serve(app, host, port, publish_address, limits, on_signal=engine.scheduler.watchdog.request_stop)
                 tasks.cancel_scope.cancel()
             if lost:
                 raise lost[0]
+            await remove_desktop_hook(backend.hooks)
             # Also list what the last runs wrote while they were stopped.
             await backend.ingest.catch_up()

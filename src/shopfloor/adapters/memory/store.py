@@ -249,6 +249,7 @@ class MemoryStore:
         self._runs.pop(run_id, None)
         self._fleet_positions.pop(run_id, None)
         self.fleet_events.delete_run(run_id)
+        self.hooks.delete_run(run_id)
         self._pinned.discard(run_id)
         self._dismissed.discard(run_id)
 

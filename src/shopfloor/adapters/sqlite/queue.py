@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from shopfloor.adapters.sqlite.database import run_each
+from shopfloor.adapters.sqlite.hooks import COUNT_KEPT_HOOKS, kept_hook_lines, restore_hook
 from shopfloor.adapters.sqlite.intake import (
     EmptyLogLookup,
     IntakeLine,
@@ -96,7 +97,7 @@ _SELECT_MARK: Final = "SELECT value FROM settings WHERE name = 'intake'"
 _UPSERT_MARK: Final = "INSERT OR REPLACE INTO settings (name, value) VALUES ('intake', ?)"
 _COUNT: Final = (
     "SELECT (SELECT count(*) FROM dispatches) + (SELECT count(*) FROM orders)"
-    " + (SELECT count(*) FROM pins) + (SELECT count(*) FROM dismissals)"
+    f" + (SELECT count(*) FROM pins) + (SELECT count(*) FROM dismissals) + ({COUNT_KEPT_HOOKS})"
 )
 _ANY_RUN: Final = "SELECT 1 FROM worker_runs LIMIT 1"
 _MARKED: Final = "SELECT 'pin', worker_id FROM pins UNION ALL SELECT 'dismiss', worker_id FROM dismissals"
@@ -279,6 +280,8 @@ def _recover(database: sqlite3.Connection, lines: Sequence[IntakeLine], log_look
         if line.mark is not None and line.mark[1] not in deleted_run_ids:
             mark, run_id = line.mark
             database.execute(MARK_STATEMENTS[mark], (run_id,))
+        if line.hook is None or line.hook.run_id not in deleted_run_ids:
+            restore_hook(database, line)
         if (entry := line.dispatch or line.message) is None or entry.run_id in deleted_run_ids or log_lookup.has(entry):
             continue
         if isinstance(entry, ControlMessage):
@@ -302,6 +305,7 @@ def _live_lines(database: sqlite3.Connection) -> Iterator[bytes]:
         yield message_line(body)
     for mark, run_id in database.execute(_MARKED):
         yield mark_line(mark, run_id)
+    yield from kept_hook_lines(database)
 
 
 class _PreparedRun(NamedTuple):

@@ -266,7 +266,7 @@ def _lines_of_found(
 ) -> list[StatLine]:
     filters: list[Condition] = [("metric = ?", (metric,)), ("quarter >= ? AND quarter < ?", (starts[0], starts[-1]))]
     if metric == SPENDING:
-        # The other models and providers of a run are not meant.
+        # Count only the filtered model's or provider's spending.
         filters += [
             (f"{column} = ?", (value,))
             for column, value in (("label", selection.run_filter.model), ("detail", selection.run_filter.provider))
