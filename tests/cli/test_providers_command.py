@@ -267,7 +267,7 @@ def test_a_rate_limit_that_a_run_meets_makes_its_provider_unavailable_until_a_ru
     )
     (limit,) = found["limits"]
     assert {**limit, "met_at": None} == {
-        "kind": "requests",
+        "kind": None,
         "name": "five_hour",
         "current": 1.0,
         "max": 1.0,
@@ -277,7 +277,7 @@ def test_a_rate_limit_that_a_run_meets_makes_its_provider_unavailable_until_a_ru
     }
     listed = fleet("providers").stdout
     assert f"rate-limited until {recovery}" in listed
-    assert "limit five_hour of requests: 100% used, rejected at " in listed
+    assert "limit five_hour: 100% used, rejected at " in listed
     # A step waits by its own rule: a limited provider is not refused.
     fleet.say("recording", "text")
     fleet("run", "--provider", "claude-code", "hello")

@@ -218,7 +218,7 @@ def test_a_session_that_ends_well_shows_that_its_provider_answers_and_how_much_i
     assert (seen.provider, seen.answered, seen.failure) == ("codex", True, None)
     (found,) = seen.limits
     assert (found.kind, found.name, found.current, found.max, found.status) == (
-        "requests",
+        None,
         "weekly",
         0.5,
         2.0,

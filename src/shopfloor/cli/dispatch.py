@@ -34,6 +34,7 @@ from shopfloor.client import Client, Start, WorkerResult
 from shopfloor.errors import ShopfloorError, UsageError
 from shopfloor.limits import MAX_PRIORITY, QUEUED_POLL_SECONDS
 from shopfloor.ports import CLAIMED, NO_HOST, WAITS_FOR_SLOT
+from shopfloor.record import Storage
 from shopfloor.wiring import provider_names
 
 EXAMPLES = """\
@@ -146,16 +147,21 @@ def dispatch(args: Namespace, *, key: str | None = None, wait: bool = False) -> 
         return 0
     print(run_id, flush=True)
     if not args.quiet:
-        short = run_id[:8]
-        link = run_link(storage_from_args(args), run_id)
-        parts = [
-            describe_dispatch(obstacle),
-            f"shopfloor status {short}",
-            f"shopfloor result {short} --wait",
-            *([link] if link else []),
-        ]
-        print(f"shopfloor: {' · '.join(parts)}", file=sys.stderr)
+        print_dispatch(storage_from_args(args), run_id, obstacle)
     return 0
+
+
+def print_dispatch(storage: Storage, run_id: str, obstacle: str | None) -> None:
+    """Print how to follow a dispatched run, and why it does not start soon if something keeps it from that."""
+    short = run_id[:8]
+    link = run_link(storage, run_id)
+    parts = [
+        describe_dispatch(obstacle),
+        f"shopfloor status {short}",
+        f"shopfloor result {short} --wait",
+        *([link] if link else []),
+    ]
+    print(f"shopfloor: {' · '.join(parts)}", file=sys.stderr)
 
 
 async def find_obstacle(client: Client, run_id: str) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Awaitable, Callable
@@ -11,7 +10,7 @@ import anyio
 
 from shopfloor.cli.arguments import PLUGINS_OPTION, QUIET_HELP, WORKERS_OPTION, storage_from_args
 from shopfloor.cli.client_session import is_remote, resolve_run_id, run_with_client
-from shopfloor.cli.dispatch import describe_dispatch, find_obstacle
+from shopfloor.cli.dispatch import find_obstacle, print_dispatch
 from shopfloor.cli.json_output import EVENTS, add_json_option, print_json
 from shopfloor.cli.links import print_link, run_link
 from shopfloor.cli.outcome_notice import (
@@ -116,6 +115,5 @@ def _detach(args: Namespace, request: NewRun, mask: Masking | None) -> int:
         return 0
     print(new_id, flush=True)
     if not args.quiet:
-        parts = [describe_dispatch(obstacle), f"shopfloor status {new_id[:8]}", *([link] if link else [])]
-        print(f"shopfloor: {' · '.join(parts)}", file=sys.stderr)
+        print_dispatch(storage_from_args(args), new_id, obstacle)
     return 0

@@ -153,6 +153,8 @@ class RunFilters(TypedDict, total=False):
     roots: bool
     error: str
     """An error code."""
+    error_group: str
+    """A message without ids and long numbers: the `group` of a failure in statistics."""
     min_cost: float
     """In US dollars, with sub-runs."""
     max_cost: float
@@ -160,6 +162,8 @@ class RunFilters(TypedDict, total=False):
     max_duration_ms: int
     since: str | datetime
     until: str | datetime
+    ended_since: str | datetime
+    ended_until: str | datetime
     search: str
 
 

@@ -123,6 +123,7 @@ from shopfloor.ports.queue import (
 from shopfloor.ports.run_service import ApprovalRule, CallResult, RunOrigin, RunRequest, RunService, WorkerInfo
 from shopfloor.ports.store import (
     Channel,
+    LaterRun,
     OpenRun,
     RunFilter,
     RunItem,
@@ -133,6 +134,7 @@ from shopfloor.ports.store import (
     TimelineItem,
     ViewState,
     ViewUpdate,
+    WaitingRuns,
 )
 from shopfloor.ports.tokens import Access, LoginCode, Role, Session, Token, Tokens
 from shopfloor.ports.watchers import Watchers
@@ -193,6 +195,7 @@ __all__ = [
     "JobResult",
     "JobState",
     "JobStatus",
+    "LaterRun",
     "Launch",
     "Log",
     "LogCopy",
@@ -268,6 +271,7 @@ __all__ = [
     "UsageDelta",
     "ViewState",
     "ViewUpdate",
+    "WaitingRuns",
     "Watchers",
     "WorkerHandle",
     "WorkerInfo",

@@ -96,7 +96,7 @@ async def export_run(request: Request, params: ExportParams) -> Response:
     await audit(request, "run.exported", run_id=params.run_id, detail=params.format)
     headers = {
         "Content-Disposition": f'attachment; filename="{params.run_id}.{params.format}"',
-        "Content-Security-Policy": f"sandbox; {EXPORT_POLICY}",
+        "Content-Security-Policy": f"sandbox; {EXPORT_POLICY}; frame-ancestors 'none'",
     }
     document = _export(services.logs, run.row, EXPORT_WRITERS[params.format]())
     return StreamingResponse(document, headers=headers, media_type=_EXPORT_TYPES[params.format])

@@ -63,7 +63,8 @@ async def _list_interrupted(services: Services, params: ListParams) -> RunPage:
     cursor: str | None = None
     for _ in range(INTERRUPTED_PAGES):
         page = await services.store.list_runs(running, limit=LIST_MAX, cursor=cursor, order=params.sort)
-        found += [item for item in page.items if not await services.logs.has_active_host(item.row.id, item.row.host)]
+        lost = await services.logs.without_host({item.row.id: item.row.host for item in page.items})
+        found += [item for item in page.items if item.row.id in lost]
         cursor = page.next
         if cursor is None:
             break

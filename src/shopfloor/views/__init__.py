@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from shopfloor.lazy import lazy_getattr as _lazy_getattr
 from shopfloor.views.activity import Activity
-from shopfloor.views.agent_events import FleetEventState, copied_event_step, fleet_event_step
+from shopfloor.views.agent_events import FleetEventState, fleet_event_step, is_copied
 from shopfloor.views.approvals import (
     APPROVAL_OPTIONS,
     COMMAND_FIELD,
@@ -331,7 +331,6 @@ __all__ = [
     "archive",
     "as_text",
     "build_stats",
-    "copied_event_step",
     "decode_event",
     "definition_wait_message",
     "describe_approval",
@@ -351,6 +350,7 @@ __all__ = [
     "format_step_key",
     "indexed_text",
     "input_from_task",
+    "is_copied",
     "is_interrupted",
     "join_call_id",
     "main_field",

@@ -206,7 +206,7 @@ class WorkerTaskCompleted(TypedDict):
     result: TaskResult
     """The result of the run."""
     nextTask: NotRequired[NextTask]
-    """The run that the host takes next in place of this one; omitted by a host that drains."""
+    """The first queued run that this host can execute; another host may take it. Omitted by a host that drains."""
 
 
 class WorkerOffline(TypedDict):

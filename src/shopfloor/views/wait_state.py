@@ -104,8 +104,12 @@ class WaitState(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def person_since(self) -> str | None:
         """Since when the first of the calls waits for which a person or a client has to act; None if there is none."""
-        waits = [at for call, at in self.since.items() if self.kinds.get(call) != RATE_LIMIT]
-        return min(waits, default=None)
+        return min((self.since[call] for call in self.person_calls), default=None)
+
+    @property
+    def person_calls(self) -> list[str]:
+        """The ids of the calls for which a person or a client has to act."""
+        return [call for call in self.since if self.kinds.get(call) != RATE_LIMIT]
 
     @property
     def hold_reason(self) -> str | None:

@@ -22,7 +22,7 @@ from shopfloor.adapters.local import (
     LocalTokens,
 )
 from shopfloor.engine import StoragePorts
-from shopfloor.limits import CLIENT_WAIT_SECONDS, CONTINUED_RUNS, EXECUTE_GRACE_SECONDS, PROVIDER_CHECK_SECONDS
+from shopfloor.limits import CLIENT_WAIT_SECONDS, EXECUTE_GRACE_SECONDS, PROVIDER_CHECK_SECONDS
 from shopfloor.log import Delta, Masking
 from shopfloor.ports import (
     Bus,
@@ -162,22 +162,11 @@ class StorageBackend(StoragePorts, frozen=True, kw_only=True):
 def find_later_runs(storage: Storage, run_id: str) -> list[tuple[str, str]]:
     """Return the runs based on a run, newest first, each with its kind; none if the database cannot be read.
 
-    Reads the file directly, for commands that show a log without starting an engine.
+    For commands that show a log without starting an engine.
     """
-    import sqlite3
-    from contextlib import closing
+    from shopfloor.adapters.sqlite import find_later_runs as find_in_database
 
-    query = (
-        "SELECT id, json_extract(based_on, '$.kind') FROM worker_runs WHERE based_on IS NOT NULL"
-        " AND json_extract(based_on, '$.run_id') = ? ORDER BY num DESC LIMIT ?"
-    )
-    if not storage.database.exists():
-        return []
-    try:
-        with closing(sqlite3.connect(f"{storage.database.as_uri()}?mode=ro", uri=True)) as connection:
-            return connection.execute(query, (run_id, CONTINUED_RUNS)).fetchall()
-    except (sqlite3.Error, ValueError):
-        return []
+    return [(later.run_id, later.kind) for later in find_in_database(storage.database, run_id)]
 
 
 @asynccontextmanager

@@ -141,8 +141,8 @@ export interface paths {
          *
          *     Spending belongs to the day, the model and the provider that spent it, and each run counts its own. An agent's
          *     session counts on the day it ended, for the model of its newest message. A run is counted on the day it started, a
-         *     failure on the day the run ended. The sums are kept for all runs, for `worker` and for
-         *     `roots`; with any other filter they are computed from the runs that match, which must be at most 20,000.
+         *     failure on the day the run ended. The sums are kept for all runs, for `worker` and for `roots`; with any other
+         *     filter they are computed from the runs that match and were open in the range, which must be at most 100,000.
          */
         get: operations["get_stats"];
         put?: never;
@@ -1362,7 +1362,7 @@ export interface components {
         WaitingList: {
             /** @description The longest wait first. */
             items: components["schemas"]["WaitingItem"][];
-            /** @description The number of items. */
+            /** @description The number of all that waits. `items` has those of at most 500 runs of each kind, which wait longest. */
             total: number;
         };
         /**
@@ -1781,8 +1781,7 @@ export interface components {
          * @description A limit of a provider, as a run met it.
          */
         ObservedLimit: {
-            /** @enum {unknown} */
-            kind: "requests" | "tokens";
+            kind: ("requests" | "tokens") | null;
             name: string | null;
             current: number | null;
             max: number | null;
@@ -2062,6 +2061,7 @@ export interface components {
          */
         FailureStats: {
             code: string;
+            group: string;
             message: string;
             total: number;
             workers: string[];
@@ -2682,8 +2682,8 @@ export interface components {
          * @description A limit of the provider, as the agent reported it.
          */
         Limit: {
-            /** @enum {unknown} */
-            kind?: "requests" | "tokens";
+            /** @default null */
+            kind?: ("requests" | "tokens") | null;
             /** @enum {unknown} */
             status?: "allowed" | "rejected" | "warning";
             /** @default null */
@@ -3217,6 +3217,14 @@ export interface operations {
                 provider?: string | null;
                 /** @description Only runs that ended with this error code. */
                 error?: string | null;
+                /** @description Only runs that failed with a message of this group: a message without ids and long numbers, as `GET /api/stats` has it in `failures[].group`. */
+                error_group?: string | null;
+                /** @description Only runs that ended after this time (RFC 3339). */
+                ended_since?: string | null;
+                /** @description Only runs that ended before this time (RFC 3339). */
+                ended_until?: string | null;
+                /** @description Only runs whose id begins with these characters. */
+                id_prefix?: string | null;
                 /** @description Only runs that cost at least this, in US dollars, with their sub-runs. */
                 min_cost?: number | null;
                 /** @description Only runs whose cost is known and at most this, with their sub-runs. */
@@ -3289,6 +3297,14 @@ export interface operations {
                 provider?: string | null;
                 /** @description Only runs that ended with this error code. */
                 error?: string | null;
+                /** @description Only runs that failed with a message of this group: a message without ids and long numbers, as `GET /api/stats` has it in `failures[].group`. */
+                error_group?: string | null;
+                /** @description Only runs that ended after this time (RFC 3339). */
+                ended_since?: string | null;
+                /** @description Only runs that ended before this time (RFC 3339). */
+                ended_until?: string | null;
+                /** @description Only runs whose id begins with these characters. */
+                id_prefix?: string | null;
                 /** @description Only runs that cost at least this, in US dollars, with their sub-runs. */
                 min_cost?: number | null;
                 /** @description Only runs whose cost is known and at most this, with their sub-runs. */
@@ -3488,6 +3504,14 @@ export interface operations {
                 provider?: string | null;
                 /** @description Only runs that ended with this error code. */
                 error?: string | null;
+                /** @description Only runs that failed with a message of this group: a message without ids and long numbers, as `GET /api/stats` has it in `failures[].group`. */
+                error_group?: string | null;
+                /** @description Only runs that ended after this time (RFC 3339). */
+                ended_since?: string | null;
+                /** @description Only runs that ended before this time (RFC 3339). */
+                ended_until?: string | null;
+                /** @description Only runs whose id begins with these characters. */
+                id_prefix?: string | null;
                 /** @description Only runs that cost at least this, in US dollars, with their sub-runs. */
                 min_cost?: number | null;
                 /** @description Only runs whose cost is known and at most this, with their sub-runs. */
@@ -4469,6 +4493,8 @@ export interface operations {
             query?: {
                 /** @description Only events of this stream. */
                 stream?: ("agent" | "provider" | "worker") | null;
+                /** @description Only events of this type, such as `agent.error`. */
+                type?: string | null;
                 /** @description Only events of this provider. */
                 provider?: string | null;
                 /** @description Only events of this run. */
@@ -4511,6 +4537,8 @@ export interface operations {
             query?: {
                 /** @description Only events of this stream. */
                 stream?: ("agent" | "provider" | "worker") | null;
+                /** @description Only events of this type, such as `agent.error`. */
+                type?: string | null;
                 /** @description Only events of this provider. */
                 provider?: string | null;
                 /** @description Only events of this run. */

@@ -9,7 +9,7 @@ import msgspec
 
 from shopfloor.adapters.memory.store import MemoryStore
 from shopfloor.errors import ConflictError
-from shopfloor.limits import CONTINUED_RUNS, QUEUE_GROUPS
+from shopfloor.limits import QUEUE_GROUPS
 from shopfloor.log import Requirements
 from shopfloor.ports import (
     NO_REQUIREMENTS,
@@ -17,7 +17,6 @@ from shopfloor.ports import (
     HostOffer,
     QueuedRun,
     QueueGroup,
-    RunFilter,
     ViewUpdate,
     disabled_providers,
     queue_groups_exceeded,
@@ -66,8 +65,7 @@ class MemoryQueue:
             raise ConflictError(f"run {queued_run.run_id} already exists", hint="use a new id for each run")
         if queued_run.is_only_reply and started.based_on is not None:
             earlier = started.based_on.run_id
-            page = await self._store.list_runs(RunFilter(based_on=earlier), limit=CONTINUED_RUNS)
-            replies = [item.row.id for item in page.items if item.row.based_on and item.row.based_on.kind == "reply"]
+            replies = [later.run_id for later in await self._store.later_runs(earlier) if later.kind == "reply"]
             if replies:
                 raise session_continued(earlier, replies[0])
         if host is None and started.requires is not None:

@@ -1,8 +1,9 @@
-import type { ReactNode } from "react";
 import type { RunDetail } from "@/api";
 import { StatusBadge } from "@/components/ui/Badge";
 import { TimeAgo } from "@/components/ui/Time";
 import { clientText, waitText } from "@/views/detail";
+import { Trail } from "@/components/again/Trail";
+import { Fact } from "./Fact";
 import { OwnerLink, RunLink } from "./links";
 
 /** A line of short facts about a run, as far as they are known and have room: the most important first. */
@@ -22,6 +23,7 @@ export function Facts({ run }: { run: RunDetail }) {
             <RunLink id={run.parent_run_id}>Parent run</RunLink>
           </Fact>
         )}
+        <Trail run={run} />
         <Fact title="Worker type">{run.worker_type}</Fact>
         {run.name !== run.worker_type && <Fact title="Worker">{run.name}</Fact>}
         {run.provider !== null && run.provider !== run.worker_type && <Fact title="Provider">{run.provider}</Fact>}
@@ -58,16 +60,5 @@ export function Facts({ run }: { run: RunDetail }) {
         {run.id.slice(0, 8)}
       </span>
     </div>
-  );
-}
-
-function Fact({ title, children }: { title?: string | undefined; children: ReactNode }) {
-  return (
-    <li
-      title={title}
-      className="max-w-64 truncate not-last:after:mx-1.5 not-last:after:text-n-7 not-last:after:content-['·']"
-    >
-      {children}
-    </li>
   );
 }

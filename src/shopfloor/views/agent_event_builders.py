@@ -143,7 +143,8 @@ def thinking_events(agent: AgentSession, event: Event, message: AssistantMessage
     thoughts = [block.thinking for block in message.blocks if isinstance(block, ThinkingBlock)]
     if not thoughts:
         return []
-    tokens = message.usage.reasoning if message.usage else 0
+    # A count of 0 is an unknown one: there were thoughts.
+    tokens = (message.usage.reasoning or None) if message.usage else None
     payload: AgentThinking = {
         **_agent_ids(agent, event),
         "thinking": {"content": "\n\n".join(thoughts), "tokensUsed": tokens},
@@ -266,7 +267,7 @@ def rate_limited_event(agent: AgentSession, event: Event, limit: Limit | None, w
         **_agent_and_provider_ids(agent, event),
         "accessMode": _LIMITED_MODES.get(agent.access_mode),
         "limit": {
-            "type": limit.kind if limit else "requests",
+            "type": limit.kind if limit else None,
             "current": current,
             "max": limit.maximum if limit else None,
             "resetAt": limit.reset_at if limit else None,
