@@ -113,6 +113,8 @@ INGEST_CACHED_LOG_BYTES: Final = 16 * 1024
 """An open log is cached up to this size, for the transcript that is archived at its end."""
 INGEST_RETRY_SECONDS: Final = 1.0
 """The retry interval after a failed write to the store."""
+QUEUE_GROUPS: Final = 1_000
+"""How many different requirements queued runs may have; a claim looks at each of them."""
 HOST_CHECK_SECONDS: Final = 1.0
 """How often the hosts of open runs are checked for being alive."""
 STORAGE_CHECK_SECONDS: Final = 1.0
@@ -277,6 +279,8 @@ RECONNECT_TRIES: Final = 6
 """How often in a row the SDK tries to resume a disconnected stream."""
 RECONNECT_PAUSE_SECONDS: Final = 0.2
 """The pause before the first of these tries; each further pause is twice as long."""
+RECONNECT_RESET_SECONDS: Final = 10.0
+"""After how long a connection on which nothing was sent does not count as one of these tries."""
 QUEUED_POLL_SECONDS: Final = 0.25
 """How often the SDK polls whether a queued run has started."""
 CANCEL_SECONDS: Final = 5.0

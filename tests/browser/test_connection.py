@@ -59,11 +59,18 @@ def test_a_run_continues_while_the_server_is_down_and_no_event_is_missed(own_ser
     tabs.allow_errors(REFUSED)
     line = "i=0; while [ $i -lt 60 ]; do i=$((i+1)); echo tick $i.; sleep 0.1; done"
     run_id = own_server.start_command(line, owner="o")
-    page = tabs.open(own_server, f"/agents/all/workers?worker={run_id}", viewport={"width": 1280, "height": 3_000})
+    context = tabs.context(viewport={"width": 1280, "height": 3_000}, reduced_motion="no-preference")
+    page = tabs.open(own_server, f"/agents/all/workers?worker={run_id}", context=context)
     expect(transcript(page)).to_contain_text("tick 5.")
     own_server.kill()
-    expect(not_connected(page)).to_be_visible()
+    expect(not_connected(page)).to_contain_text(re.compile(r"State of [\d:]+, \d+ s ago"))
+    # Nobody knows whether the run goes on: its sign does not spin.
+    spinner = card(page, run_id).locator(".spin")
+    assert spinner.evaluate("e => getComputedStyle(e).animationPlayState") == "paused"
     own_server.start()
+    page.get_by_role("button", name="Try now").click()
+    missed = page.get_by_role("status").filter(has_text=re.compile(r"[1-9]\d* events? (was|were) missed and ha(s|ve)"))
+    expect(missed).to_be_visible()
     expect(transcript(page)).to_contain_text("tick 60.")
     shown = [int(found) for found in re.findall(r"tick (\d+)\.", transcript(page).inner_text())]
     assert shown == list(range(1, 61))

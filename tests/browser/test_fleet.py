@@ -207,7 +207,7 @@ def test_a_lost_server_is_named_with_the_age_of_the_page_and_missed_events_are_l
     page = tabs.open(own_server, "/fleet")
     expect(page.get_by_role("table", name="Hosts")).to_be_visible()
     own_server.kill()
-    expect(page.get_by_text(re.compile(r"Not connected\. This is from \d+ s ago"))).to_be_visible()
+    expect(page.get_by_text(re.compile(r"Not connected\. State of [\d:]+, \d+ s ago"))).to_be_visible()
     expect(page.get_by_role("table", name="Hosts")).to_be_visible()
     own_server.start()
     expect(page.get_by_text(re.compile("Not connected"))).to_have_count(0)

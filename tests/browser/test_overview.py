@@ -62,10 +62,10 @@ def test_the_figures_are_those_of_the_server_and_lead_to_their_runs(tabs: Tabs, 
     expect(page.get_by_text("Select a worker to view details")).to_be_visible()
     pill(page, "All").click()
     expect(cards(page)).to_have_count(5)
-    chip = page.get_by_role("button", name=re.compile("^since "))
+    chip = page.get_by_role("button", name=re.compile("^Ended: since "))
     chip.click()
     expect(chip).to_have_count(0)
-    expect(page).not_to_have_url(re.compile("since="))
+    expect(page).not_to_have_url(re.compile("endedSince="))
     page.go_back()
     page.goto(f"{runs.url}/")
     tile(page, "Waiting for you").click()
@@ -91,6 +91,16 @@ def test_failures_are_grouped_and_runs_are_ranked(tabs: Tabs, runs: Server) -> N
 
 
 @pytest.mark.req("WT-79")
+def test_going_back_from_a_run_that_a_key_selected_shows_the_overview(tabs: Tabs, runs: Server) -> None:
+    page = tabs.open(runs)
+    expect(cards(page).first).to_be_visible()
+    page.keyboard.press("j")
+    expect(page).to_have_url(re.compile("worker="))
+    page.keyboard.press("j")
+    page.go_back()
+    expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+
+
 def test_a_run_of_the_list_opens_from_the_overview(tabs: Tabs, runs: Server) -> None:
     page = tabs.open(runs)
     run_id = runs.runs(status="waiting")[0]["id"]

@@ -35,7 +35,7 @@ def test_the_timeline_has_a_line_for_each_status_call_and_error_in_order(
     expect(line(page, 1)).to_contain_text("starting")
     expect(line(page, 2)).to_contain_text("agent")
     # A call and its result are one line: icon, name, what it was called with, a bar and a duration.
-    for text in ("Bash", "ls --color", "420 ms"):
+    for text in ("Bash", "ls --color", "0.4 s"):
         expect(line(page, 7)).to_contain_text(text)
     expect(line(page, 7).get_by_role("img", name="completed")).to_be_visible()
     expect(line(page, 8)).to_have_count(0)
@@ -79,6 +79,24 @@ def test_transcript_and_timeline_mark_the_same_call(tabs: Tabs, recorded_runs: R
     page.mouse.wheel(0, 5_000)
     expect(row(page, 21)).to_be_in_viewport()
     tabs.wait_until(lambda: frame.bounding_box() != before, "the frame to follow")
+
+
+def test_the_timeline_follows_the_transcript_after_a_selection_and_up_from_the_end(
+    tabs: Tabs, recorded_runs: RecordedRuns
+) -> None:
+    path = f"/agents/all/workers?worker={recorded_runs.stories.everything}&event=19"
+    page = tabs.open(recorded_runs.server, path, viewport={"width": 1280, "height": 480})
+    expect(line(page, 19)).to_be_in_viewport()
+    line(page, 19).get_by_role("button").click()
+    expect(line(page, 2)).not_to_be_in_viewport()
+    transcript(page).get_by_role("group", name="Transcript rows").hover()
+    page.mouse.wheel(0, -20_000)
+    expect(line(page, 2)).to_be_in_viewport()
+    page.mouse.wheel(0, 20_000)
+    expect(line(page, 23)).to_be_in_viewport()
+    page.mouse.wheel(0, -20_000)
+    expect(line(page, 2)).to_be_in_viewport()
+    expect(line(page, 23)).not_to_be_in_viewport()
 
 
 def test_the_tab_key_stops_once_in_the_timeline_and_arrows_move(tabs: Tabs, recorded_runs: RecordedRuns) -> None:

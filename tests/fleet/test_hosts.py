@@ -55,14 +55,14 @@ def test_the_runs_of_a_killed_host_are_taken_over_and_its_loss_is_told_once(host
     counts = hosts.counts()
     assert {note: counts[f"{note} a"] for note in ("before", "after", "held")} == {"before": 1, "after": 1, "held": 2}
     (told,) = offline(hosts, lost.id)
-    takers = {run_id: hosts.hosts_of(run_id) for run_id in runs}
+    hosts_by_run = {run_id: hosts.hosts_of(run_id) for run_id in runs}
     assert told["reason"] == "error"
     assert told["lastHeartbeat"] is not None
     assert told["orphanedTasks"] == [
-        {"taskId": run_id, "reassigned": True, "newWorkerId": takers[run_id][1]} for run_id in runs
+        {"taskId": run_id, "reassigned": True, "newWorkerId": hosts_by_run[run_id][1]} for run_id in runs
     ]
     assert told["orphanedTask"] == told["orphanedTasks"][0]
-    assert {host for run_id in runs for host in takers[run_id][1:]} <= {other.id for other in others}
+    assert {host for run_id in runs for host in hosts_by_run[run_id][1:]} <= {other.id for other in others}
     for other in others:
         other.signal(signal.SIGTERM)
         assert other.wait() == 0

@@ -190,6 +190,17 @@ def test_open_roots_are_found_without_a_scan(tmp_path: Path):
     ] == []
 
 
+def test_the_open_runs_of_a_host_are_found_without_a_scan(tmp_path: Path):
+    pool = database.open_database(tmp_path / "shopfloor.db")
+    wanted = RunFilter(open_on_host="local-1", statuses=("running", "waiting"))
+    with pool.read_transaction() as connection:
+        for text, parameters in (queries.list_query(wanted, limit=50), queries.count_query(wanted)):
+            plan = [str(row[-1]) for row in connection.execute(f"EXPLAIN QUERY PLAN {text}", parameters)]
+            assert "USING INDEX idx_worker_runs_host (host=?)" in plan[0]
+            assert [line for line in plan if line.startswith("SCAN")] == []
+    pool.close()
+
+
 @pytest.mark.req("SF-51")
 @pytest.mark.parametrize(
     ("wanted", "index"),

@@ -38,7 +38,8 @@ export function useTabCount(count: number): void {
 const iconWithCount = (count: number) =>
   `data:image/svg+xml,${encodeURIComponent(
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32">' +
-      '<rect width="32" height="32" rx="7" fill="#3f5fd8"/><path d="M8 22V10h4v8l5-8h4l-5 7 6 5h-5l-5-4v4z" fill="#fff"/>' +
+      '<rect width="32" height="32" rx="8" fill="#16171b"/>' +
+      '<path d="M8 10.5h16M8 16h10M8 21.5h13" stroke="#fff" stroke-width="3" stroke-linecap="round"/>' +
       '<circle cx="22" cy="22" r="10" fill="#d92d20" stroke="#fff" stroke-width="2"/>' +
       '<text x="22" y="27" font-family="sans-serif" font-size="14" font-weight="700" fill="#fff" text-anchor="middle">' +
       `${count > MAX_ICON_COUNT ? `${MAX_ICON_COUNT}+` : count}</text></svg>`,

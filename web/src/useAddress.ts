@@ -43,6 +43,7 @@ export function useChangeAddress(): (
   replace?: boolean,
 ) => void {
   const navigate = useNavigate();
+  const router = useRouter();
   const { agentId } = useParams({ strict: false });
   return useCallback(
     (change, replace = false) => {
@@ -52,7 +53,8 @@ export function useChangeAddress(): (
             to: LIST_PATH,
             params: { agentId: agentId ?? ALL_OWNERS },
             search: searchOf,
-            replace,
+            // Another page has an entry of its own, so that Back returns to the overview.
+            replace: replace && router.state.location.pathname !== "/",
             resetScroll: false,
           })
         : navigate({
@@ -62,7 +64,7 @@ export function useChangeAddress(): (
             resetScroll: false,
           }));
     },
-    [navigate, agentId],
+    [navigate, router, agentId],
   );
 }
 

@@ -140,3 +140,21 @@ test("runs that were deleted are in no list", async () => {
   expect(shown({})).toEqual(["young"]);
   expect(queries.getQueryData(["run", "old"])).toBeUndefined();
 });
+
+test("what waits for a person is asked for again during a storm of failures", async () => {
+  const answer = vi.fn(() => new Promise((done) => setTimeout(() => done({ items: [] }), 100)));
+  new QueryObserver(queries, { queryKey: ["waiting"], queryFn: answer, staleTime: Infinity }).subscribe(
+    () => undefined,
+  );
+  await vi.advanceTimersByTimeAsync(100);
+  const answered = queries.getQueryState(["waiting"])?.dataUpdatedAt ?? 0;
+  for (let n = 0; n < 40; n++) {
+    patchRuns(queries, [{ ...young, id: `failed ${n}`, status: "failed" }]);
+    await vi.advanceTimersByTimeAsync(50);
+  }
+  const { dataUpdatedAt = 0, dataUpdateCount = 0 } = queries.getQueryState(["waiting"]) ?? {};
+  expect(dataUpdatedAt).toBeGreaterThan(answered + 1_000);
+  // Neither for each row, nor never.
+  expect(dataUpdateCount).toBeGreaterThan(3);
+  expect(answer.mock.calls.length).toBeLessThan(12);
+});

@@ -61,14 +61,11 @@ it("numbers the lines of a diff", () => {
 
 describe("tools", () => {
   it("have an icon by what they do, whatever the agent calls them", () => {
-    expect(["Bash", "exec_command", "Edit", "apply_patch", "WebSearch", "mcp__x__y"].map(toolIcon)).toEqual([
-      "term",
-      "term",
-      "edit",
-      "edit",
-      "web",
-      "tool",
-    ]);
+    expect(
+      ["Bash", "exec_command", "Edit", "apply_patch", "WebSearch", "mcp__x__y", "mcp__my_files__read_file"].map(
+        toolIcon,
+      ),
+    ).toEqual(["term", "term", "edit", "edit", "web", "tool", "file"]);
     expect([isReadTool("Read"), isReadTool("Grep"), isReadTool("Write")]).toEqual([true, true, false]);
   });
 

@@ -19,6 +19,7 @@ describe("the menu of filters", () => {
     const entries = menuEntries(fieldsOf({ model: "opus", minCost: 1 }), null, "");
     expect(entries.map(({ label }) => label)).toEqual([
       "Time",
+      "Ended",
       "Worker",
       "Model",
       "Provider",
@@ -47,7 +48,7 @@ describe("the menu of filters", () => {
   test("understands what is typed in a field", () => {
     expect(labels("Cost", "2.5")).toEqual(["At least $2.50", "At most $2.50"]);
     expect(labels("Duration", "90s")).toEqual(["At least 1m 30s", "At most 1m 30s"]);
-    expect(labels("Time", "3h")).toEqual(["Last 3h"]);
+    expect(labels("Time", "3h")).toEqual(["Last 3 hours"]);
     expect(labels("Time", "2026-11-06")).toEqual(["On Fri 6 Nov", "Since Fri 6 Nov", "Before Fri 6 Nov"]);
     expect(labels("Model", "other")).toEqual(["other"]);
     expect(labels("Cost", "much")).toEqual([]);
@@ -59,7 +60,16 @@ describe("the menu of filters", () => {
     expect(choice({})).toMatchObject({ isSet: false, target: { change: { model: "opus" } } });
     expect(choice({ model: "opus" })).toMatchObject({ isSet: true, target: { change: { model: undefined } } });
     const [hour] = menuEntries(fieldsOf(), "Time", "Last hour");
-    expect(hour?.target).toEqual({ change: { since: "2026-11-18T11:00:00.000Z", until: undefined } });
+    expect(hour?.target).toEqual({ change: { since: "1h", until: undefined } });
+    expect(menuEntries(fieldsOf({ since: "1h" }), "Time", "1h")[0]).toMatchObject({ isSet: true });
+    const [ended] = menuEntries(fieldsOf(), "Ended", "last 24");
+    expect(ended?.target).toEqual({ change: { endedSince: "24h", endedUntil: undefined } });
+  });
+
+  test("lists a choice once that is both usual and typed", () => {
+    const keys = menuEntries(fieldsOf(), "Cost", "1").map(({ key }) => key);
+    expect(labels("Cost", "1")).toEqual(["At least $0.10", "At least $1.00", "At most $0.10", "At most $1.00"]);
+    expect(new Set(keys).size).toBe(keys.length);
   });
 });
 

@@ -26,7 +26,7 @@ describe("a line of the strip", () => {
     ["agent.terminated", { providerId: "codex", reason: "user_cancel" }, "codex · user cancel"],
     ["worker.heartbeat", { workerId: "a", metrics: { cpuUsage: 22.4 } }, "host a · cpu 22 %"],
     ["worker.status_changed", { workerId: "a", current: "draining" }, "host a · draining"],
-    ["worker.task_completed", { workerId: "a", result: { success: true, duration: 900 } }, "host a · done · 900 ms"],
+    ["worker.task_completed", { workerId: "a", result: { success: true, duration: 900 } }, "host a · done · 0.9 s"],
     ["worker.offline", { hostname: "box", reason: "timeout" }, "box · timeout"],
     ["provider.unavailable", { providerId: "openai", reason: "error", error: "503" }, "openai · error · 503"],
     ["provider.fallback", { from: { providerId: "a" }, to: { providerId: "b" } }, "a to b"],

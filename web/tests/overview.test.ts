@@ -205,14 +205,25 @@ describe("links", () => {
   const links = overviewLinks({ owner: undefined, of: "repair", worker: "chosen", find: "x" }, since, NOW);
   test("lead to the runs behind a number, and keep the filters but not the selected run", () => {
     expect(links.running).toEqual({ of: "repair", flat: true, status: "running" });
-    expect(links.failedToday).toEqual({ of: "repair", flat: true, status: "failed", since: dayStart(NOW) });
+    expect(links.failedToday).toEqual({ of: "repair", flat: true, status: "failed", endedSince: dayStart(NOW) });
+    expect(links.today).toEqual({ of: "repair", flat: true, endedSince: dayStart(NOW) });
+    expect(links.failures).toEqual({ of: "repair", flat: true, status: "failed", endedSince: since });
     expect(links.day("2026-11-06")).toEqual({ of: "repair", flat: true, ...dayBounds("2026-11-06") });
     expect(links.series("opus", "model")).toEqual({ of: "repair", flat: true, model: "opus", since });
     expect(links.series("digest", "worker")).toEqual({ of: "digest", flat: true, since });
   });
-  test("a failure leads to runs with its code", () => {
-    const group = { code: "timeout", message: "", total: 1, workers: [], last_at: at(0), per_day: [] };
-    expect(links.failure(group)).toEqual({ of: "repair", flat: true, status: "failed", error: "timeout", since });
+  test("a failure leads to runs with its code, and of its worker if there is one", () => {
+    const group = { code: "timeout", message: "", total: 1, workers: ["a", "b"], last_at: at(0), per_day: [] };
+    const failed = { flat: true, status: "failed", error: "timeout", endedSince: since };
+    expect(links.failure(group)).toEqual({ ...failed, of: "repair" });
+    expect(links.failure({ ...group, workers: ["digest"] })).toEqual({ ...failed, of: "digest" });
+  });
+  test("spending without a model has no runs to lead to", () => {
+    const { series } = spendChart([day("2026-11-18", { opus: 2, unknown: 1 })], "model");
+    expect(series.map(({ name, isFilter }) => [name, isFilter])).toEqual([
+      ["opus", true],
+      ["unknown", false],
+    ]);
   });
 });
 
@@ -233,6 +244,11 @@ describe("filters of a link", () => {
       "timeout",
     ]);
     expect(text({ until: dayBounds("2026-11-06").since })).toEqual(["before Fri 6 Nov"]);
+    expect(text({ since: "1h" })).toEqual(["Last hour"]);
+    expect(text({ endedSince: "7d", until: dayBounds("2026-11-06").since })).toEqual([
+      "before Fri 6 Nov",
+      "Ended: Last 7 days",
+    ]);
     expect(text({ status: "failed", of: "repair" })).toEqual(["Worker is repair"]);
     expect(text({ minCost: 1, maxSeconds: 90 })).toEqual(["Cost at least $1.00", "Duration at most 1m 30s"]);
     expect(text({ minCost: 0.1, maxCost: 1, minSeconds: 3_600 })).toEqual([

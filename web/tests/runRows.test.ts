@@ -12,6 +12,7 @@ import {
   snippetPieces,
   rowsOf,
   runsOf,
+  showsElapsed,
 } from "../src/views/runRows";
 import { aRun } from "./runs";
 
@@ -77,9 +78,9 @@ describe("the rows of a tree", () => {
 
   test("are closed at first", () => expect(outline(rowsOf([parent, run("q")], new Set(), NONE))).toEqual(["p", "q"]));
 
-  test("have what a run called below it, however deep", () => {
+  test("have what a run called below it, however deep, in the order in which it started", () => {
     const branches = new Map<string, Branch>([
-      ["p", { runs: [child, run("d")], state: "complete" }],
+      ["p", { runs: [run("d"), child], state: "complete" }],
       ["c", { runs: [run("e")], state: "complete" }],
     ]);
     expect(outline(rowsOf([parent, run("q")], new Set(["p", "c"]), branches))).toEqual([
@@ -97,8 +98,8 @@ describe("the rows of a tree", () => {
     expect(outline(rowsOf([parent], opened, NONE))).toEqual(["p", "  loading"]);
     expect(outline(rowsOf([parent], opened, new Map([["p", { runs: [child], state: "more" }]])))).toEqual([
       "p",
-      "  c",
       "  more",
+      "  c",
     ]);
     expect(outline(rowsOf([parent], opened, new Map([["p", { runs: [], state: "error" }]])))).toEqual(["p", "  error"]);
   });
@@ -255,4 +256,9 @@ describe("where the searched words stand", () => {
     const task = `${"a word ".repeat(30)}hello`;
     expect(found(task, "…word a word [hello]")).toEqual([task, "…word a word [hello]"]);
   });
+});
+
+test("counts the time of a run only while a process executes it", () => {
+  expect(showsElapsed(aRun({ status: "running" }))).toBe(true);
+  expect(showsElapsed(aRun({ status: "running", interrupted: true }))).toBe(false);
 });

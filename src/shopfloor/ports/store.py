@@ -36,6 +36,8 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
     """True for runs without a parent, False for runs with a parent."""
     name: str | None = None
     """Name of the worker."""
+    open_on_host: str | None = None
+    """Only runs that have not ended and whose newest attempt is on this host."""
     id_prefix: str | None = None
     """The first characters of a run id."""
     started_after: str | None = None
@@ -325,7 +327,7 @@ class Store(Protocol):
         ...
 
     async def delete(self, run_id: str) -> None:
-        """Delete row, timeline, archive, search text and fleet events of a run."""
+        """Delete row, timeline, archive, search text, fleet events, hooks and pending deliveries of a run."""
         ...
 
     async def drop_archive(self, run_id: str) -> None: ...

@@ -92,7 +92,9 @@ WEBSOCKET_AUTH_SECONDS: Final = 5.0
 WEBSOCKET_IDLE_SECONDS: Final = 300.0
 """How long a connection without a subscription may be silent (`SHOPFLOOR_WEBSOCKET_IDLE_SECONDS`)."""
 WEBSOCKET_PING_SECONDS: Final = 20.0
-"""The interval at which a client is pinged, and the time it has to respond."""
+"""The interval at which a client is pinged, and the time it has to respond once it has read the ping."""
+WEBSOCKET_WRITE_BYTES: Final = 256 * 1024
+"""About how many bytes are written at once. A client that reads them within `STALLED_SECONDS` is not too slow."""
 WEBSOCKET_SUBSCRIPTIONS: Final = 100
 """Subscriptions of one connection, and requests in one message."""
 WEBSOCKET_MESSAGES_PER_SECOND: Final = 20

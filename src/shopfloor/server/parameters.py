@@ -169,6 +169,7 @@ class _FleetParams(Struct, frozen=True, kw_only=True):
     """A filter for fleet events."""
 
     stream: Annotated[EventStream | None, Meta(description="Only events of this stream.")] = None
+    type: Annotated[_ShortText | None, Meta(description="Only events of this type, such as `agent.error`.")] = None
     provider: Annotated[_ShortText | None, Meta(description="Only events of this provider.")] = None
     run: Annotated[_RunId | None, Meta(description="Only events of this run.")] = None
     tree: Annotated[bool, Meta(description="With `run`: also the events of its sub-runs, at every depth.")] = False
@@ -180,7 +181,7 @@ class _FleetParams(Struct, frozen=True, kw_only=True):
     @property
     def wanted(self) -> FleetFilter:
         """The filter."""
-        return FleetFilter(stream=self.stream, provider=self.provider, run_id=self.run, tree=self.tree)
+        return FleetFilter(stream=self.stream, type=self.type, provider=self.provider, run_id=self.run, tree=self.tree)
 
 
 class FleetPageParams(_FleetParams, frozen=True, kw_only=True):

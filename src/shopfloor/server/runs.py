@@ -12,6 +12,7 @@ from starlette.responses import Response
 from shopfloor.errors import InvalidParameter, RunNotFound
 from shopfloor.ports import RunItem, RunPage, Store
 from shopfloor.server.artifacts import find_artifacts
+from shopfloor.server.based_on import find_later_runs
 from shopfloor.server.limits import INTERRUPTED_PAGES, LIST_MAX, TRANSCRIPT_BYTES
 from shopfloor.server.openapi import Operations
 from shopfloor.server.parameters import CountParams, DetailParams, ListParams, TimelineParams
@@ -28,7 +29,6 @@ from shopfloor.server.response_models import (
     to_wire_status,
 )
 from shopfloor.server.responses import describe_json, get_services, json_response
-from shopfloor.server.run_trail import find_later_runs
 from shopfloor.server.services import Services
 from shopfloor.views import INTERRUPTED
 

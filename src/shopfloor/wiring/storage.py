@@ -35,6 +35,7 @@ from shopfloor.ports import (
     Projects,
     ProviderHealth,
     Queue,
+    SendNotification,
     Store,
     Tokens,
     Watchers,
@@ -113,11 +114,12 @@ class StorageBackend(StoragePorts, frozen=True, kw_only=True):
         *,
         monitor: ProviderMonitor | None = None,
         offers: Offers = tuple,
+        send_notification: SendNotification | None = None,
         allowed_hosts: tuple[str, ...] = (),
     ) -> Services:
         """Return what the HTTP API needs. Without `engine`, the API is read-only, and `offers` are those of hosts.
 
-        `monitor` are the running checks of providers, if this process checks them.
+        `monitor` are the running checks of providers, if this process checks them. `send_notification` tests hooks.
         """
         from shopfloor.adapters.local import NotificationSender
         from shopfloor.engine import delete_run
@@ -144,7 +146,7 @@ class StorageBackend(StoragePorts, frozen=True, kw_only=True):
             plugins=engine.plugins.all if engine else None,
             fleet=FleetFeed(self.fleet_events, self.bus),
             hooks=self.hooks,
-            send_notification=NotificationSender(),
+            send_notification=send_notification or NotificationSender(),
             hosts=HostDirectory(self.host_registry, self.hosts, self.store),
             page_folder=PAGE_FOLDER,
             allowed_hosts=allowed_hosts,

@@ -19,7 +19,7 @@ export function patchRuns(queries: QueryClient, changed: readonly Run[]): void {
     patchDetail(queries, run);
     refetchAncestors(queries, run);
   }
-  refetchCountsSoon(queries);
+  refetchSoonOnce(queries, "counts");
   refetchWaiting(
     queries,
     (id) => newest.has(id) || changed.some(({ based_on: earlier }) => earlier?.run_id === id),
@@ -30,27 +30,31 @@ export function patchRuns(queries: QueryClient, changed: readonly Run[]): void {
 /** Fetch again what waits for a person, if one of the changed runs may wait or has waited. */
 function refetchWaiting(queries: QueryClient, isChanged: (runId: string) => boolean, mayWait = false): void {
   const known = queries.getQueryData<WaitingList>(["waiting"]);
-  if (mayWait || known?.items.some(({ run_id }) => isChanged(run_id)))
-    void queries.invalidateQueries({ queryKey: ["waiting"] });
+  if (mayWait || known?.items.some(({ run_id }) => isChanged(run_id))) refetchSoonOnce(queries, "waiting");
 }
 
-/** How soon the numbers of runs are counted again after a row changed. */
-const COUNTS_REFETCH_MS = 1_000;
-const scheduledCounts = new WeakSet<QueryClient>();
+/** How soon the numbers of runs, and what waits for a person, are fetched again after a row changed. */
+const REFETCH_SOON_MS = { counts: 1_000, waiting: 200 };
+const scheduledKinds = new WeakMap<QueryClient, Set<string>>();
 
-function refetchCountsSoon(queries: QueryClient): void {
-  if (scheduledCounts.has(queries)) return;
-  scheduledCounts.add(queries);
+/** Fetch again soon. Further changes until then, and while the answer is on its way, neither delay nor cancel the fetch. */
+function refetchSoonOnce(queries: QueryClient, kind: keyof typeof REFETCH_SOON_MS): void {
+  const scheduled = scheduledKinds.get(queries) ?? new Set();
+  scheduledKinds.set(queries, scheduled);
+  if (scheduled.has(kind)) return;
+  scheduled.add(kind);
   setTimeout(() => {
-    scheduledCounts.delete(queries);
-    void queries.invalidateQueries({ queryKey: ["counts"] });
-  }, COUNTS_REFETCH_MS);
+    scheduled.delete(kind);
+    // A fetch that began before the last change may not have it: fetch once more after it.
+    if (queries.isFetching({ queryKey: [kind] })) refetchSoonOnce(queries, kind);
+    else void queries.invalidateQueries({ queryKey: [kind] });
+  }, REFETCH_SOON_MS[kind]);
 }
 
 /** Remove deleted runs from every cached list, and show "not found" if one of them is open. */
 export function removeRuns(queries: QueryClient, deletedIds: readonly string[]): void {
   const ids = new Set(deletedIds);
-  refetchCountsSoon(queries);
+  refetchSoonOnce(queries, "counts");
   refetchWaiting(queries, (id) => ids.has(id));
   for (const query of queries.getQueryCache().findAll({ queryKey: ["runs"] })) {
     updateList(queries, query, (pages) => ({ pages: withoutRuns(pages, ids), needsRefetch: false }));

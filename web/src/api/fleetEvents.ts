@@ -25,6 +25,8 @@ export interface FleetEvents {
   readonly state: "loading" | "live" | "lost";
   /** How many events were loaded after the last disconnect. */
   readonly missed: number;
+  /** Whether events after the last disconnect are no longer stored. */
+  readonly hasGap: boolean;
   readonly error: Problem | null;
 }
 
@@ -36,7 +38,7 @@ const RETRY_MS = [500, 1_000, 2_000, 5_000];
 /** Events arrive in bursts: the page is updated once for each. */
 const BURST_MS = 100;
 
-const NONE: FleetEvents = { events: [], isTruncated: false, state: "loading", missed: 0, error: null };
+const NONE: FleetEvents = { events: [], isTruncated: false, state: "loading", missed: 0, hasGap: false, error: null };
 
 type Raw = Omit<FleetEvent, "key">;
 
@@ -99,6 +101,14 @@ class EventFeed {
       const event = parseJson(withVisibleControls(message.data));
       if (event !== undefined) this.#receive(event as Raw);
     });
+    source.addEventListener("gap", () => {
+      // What follows does not continue the events here: begin again with the newest ones that are stored.
+      source.close();
+      this.#received = [];
+      this.#lostAt = null;
+      this.#set({ hasGap: true, missed: 0 });
+      void this.#load();
+    });
     source.addEventListener("error", () => {
       source.close();
       this.#lostAt ??= Date.now();
@@ -118,16 +128,18 @@ class EventFeed {
       const received = this.#received;
       this.#received = [];
       const hosts = new Set(received.filter(isHeartbeat).map(hostOf));
-      // The last heartbeat of each host says it all; older ones would push everything else out of sight.
+      // Only the last heartbeat of each host matters; older ones would push everything else out of sight.
       const kept = this.#current.events.filter((known) => !isHeartbeat(known) || !hosts.has(hostOf(known)));
       const added = lastHeartbeats(received).map((event) => ({ ...event, key: ++this.#key }));
       const events = [...added.reverse(), ...kept];
-      const missed = this.#lostAt === null ? this.#current.missed : received.filter((raw) => !isHeartbeat(raw)).length;
+      const wasLost = this.#lostAt !== null;
+      const missed = !wasLost ? this.#current.missed : received.filter((raw) => !isHeartbeat(raw)).length;
       this.#lostAt = null;
       this.#set({
         events: events.slice(0, KEPT),
         isTruncated: this.#current.isTruncated || events.length > KEPT,
         missed,
+        ...(wasLost && { hasGap: false }),
       });
       this.onReceived(received.map(({ type }) => type));
     }, BURST_MS);

@@ -2,7 +2,15 @@
 export { removeRuns, patchRuns } from "./cacheUpdates";
 export * from "./useLog";
 export { isTransient, logOut, Problem, problemOf } from "./http";
-export { pollMs, startLiveStream, getLiveStream, useConnection, type Connection } from "./liveStream";
+export {
+  pollMs,
+  startLiveStream,
+  getLiveStream,
+  useConnection,
+  useKnownAt,
+  useMissedEvents,
+  type Connection,
+} from "./liveStream";
 export * from "./runLog";
 export * from "./fleet";
 export * from "./fleetEvents";

@@ -16,6 +16,10 @@ export type Connection = "connecting" | "live" | "lost";
 const RETRY_MS = [250, 500, 1_000, 2_000, 5_000];
 /** The longest silence of a healthy stream: the server sends a heartbeat every 15 s. */
 const SILENCE_MS = 45_000;
+/** How soon after a reconnect all missed events have arrived. */
+const CATCH_UP_MS = 1_000;
+/** How long the page tells that it is connected again. */
+const RETURN_MS = 5_000;
 /** How many runs a page can follow (the server's limit). */
 const MAX_FOLLOWED = 16;
 /** How many logs are kept that no component shows. */
@@ -34,6 +38,10 @@ interface StreamEvents {
 
 export class LiveStream {
   connection: Connection = "connecting";
+  /** When the connection was lost last. */
+  lostAt = 0;
+  /** Just after a reconnect: how many events of the viewed runs were missed and have been loaded. */
+  missed = 0;
   readonly #logs = new Map<string, RunLog>();
   readonly #followed = new Map<string, number>();
   readonly #listeners = new Set<() => void>();
@@ -41,6 +49,8 @@ export class LiveStream {
   #failures = 0;
   #retryTimer: ReturnType<typeof setTimeout> | undefined;
   #silenceTimer: ReturnType<typeof setTimeout> | undefined;
+  #missedTimer: ReturnType<typeof setTimeout> | undefined;
+  #caughtUp = 0;
   #pendingRows: Run[] = [];
 
   constructor(readonly queries: QueryClient) {}
@@ -100,6 +110,7 @@ export class LiveStream {
     this.#source?.close();
     const source = new EventSource(`/api/stream?runs=${this.#cursors()}`);
     this.#source = source;
+    this.#restartSilenceTimer();
     const on = <Name extends keyof StreamEvents>(name: Name, handle: (data: StreamEvents[Name]) => void) =>
       source.addEventListener(name, (message) => {
         this.#restartSilenceTimer();
@@ -127,6 +138,7 @@ export class LiveStream {
   #onReady(): void {
     const wasLost = this.#failures > 0;
     this.#failures = 0;
+    if (wasLost) this.#countMissed();
     this.#setConnection("live");
     // Refetch what may have changed while the page was not connected, even for the moment of a reconnect.
     if (wasLost) void this.queries.invalidateQueries();
@@ -135,12 +147,33 @@ export class LiveStream {
         void this.queries.invalidateQueries({ queryKey: [kind] });
   }
 
+  /** Count the events that arrive at once after a reconnect: those are the missed ones. */
+  #countMissed(): void {
+    this.#caughtUp = 0;
+    clearTimeout(this.#missedTimer);
+    this.#missedTimer = setTimeout(() => {
+      this.#setMissed(this.#caughtUp);
+      this.#missedTimer = setTimeout(() => this.#setMissed(0), RETURN_MS);
+    }, CATCH_UP_MS);
+  }
+
+  #setMissed(count: number): void {
+    this.missed = count;
+    this.#notify();
+  }
+
+  /** Connect now, and not only when the delay is over. */
+  retryNow = () => this.#connect();
+
   #onFailure(source: EventSource, delayMs = RETRY_MS[Math.min(this.#failures, RETRY_MS.length - 1)]): void {
     if (source !== this.#source) return;
     source.close();
     this.#source = null;
     clearTimeout(this.#silenceTimer);
     this.#failures += 1;
+    if (this.connection !== "lost") this.lostAt = Date.now();
+    this.missed = 0;
+    clearTimeout(this.#missedTimer);
     this.#setConnection("lost");
     clearTimeout(this.#retryTimer);
     this.#retryTimer = setTimeout(() => this.#connect(), delayMs);
@@ -153,6 +186,7 @@ export class LiveStream {
   }
 
   #onEvent(runId: string, event: LogEvent): void {
+    this.#caughtUp += 1;
     this.#logs.get(runId)?.append(event);
     refetchTimelineSoon(this.queries, runId, event);
   }
@@ -167,11 +201,20 @@ export class LiveStream {
     if (!this.#pendingRows.length) {
       setTimeout(() => {
         const changed = this.#pendingRows;
+        changed.forEach((changedRun) => this.#followResumed(changedRun));
         this.#pendingRows = [];
         patchRuns(this.queries, changed);
       }, 50);
     }
     this.#pendingRows.push(run);
+  }
+
+  /** Follow a run again whose log had ended because its process was gone. */
+  #followResumed({ id, completed_at, interrupted }: Run): void {
+    const log = this.#logs.get(id);
+    if (!log?.isComplete || completed_at !== null || interrupted) return;
+    log.isComplete = false;
+    if (this.#followed.has(id)) this.#reconnectSoon();
   }
 
   #onDeleted(runIds: string[]): void {
@@ -183,6 +226,10 @@ export class LiveStream {
   #setConnection(connection: Connection): void {
     if (connection === this.connection) return;
     this.connection = connection;
+    this.#notify();
+  }
+
+  #notify(): void {
     for (const listener of this.#listeners) listener();
   }
 }
@@ -198,6 +245,16 @@ export const getLiveStream = () => stream;
 
 export function useConnection(): Connection {
   return useSyncExternalStore(stream.subscribe, () => stream.connection);
+}
+
+/** How many events were missed while the connection was lost; 0 again after a while. */
+export const useMissedEvents = () => useSyncExternalStore(stream.subscribe, () => stream.missed);
+
+/** Return the time that the page shows: now, or while the connection is lost, when the server answered last. */
+export function useKnownAt(now: number): number {
+  if (useConnection() !== "lost") return now;
+  const updates = stream.queries.getQueryCache().getAll();
+  return Math.max(stream.lostAt, ...updates.map(({ state }) => state.dataUpdatedAt));
 }
 
 /** Return the poll interval; false while the stream is live. */

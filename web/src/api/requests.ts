@@ -2,6 +2,7 @@
 import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
 import { dataOf, client } from "./http";
 import { LIST_PAGE, type Pages, pageSize, mergeWithKnown, unchangeablePage } from "./runPages";
+import { startOf } from "@/views/days";
 import { isRecord } from "@/views/json";
 import type { Status, TimelineRow } from "./types";
 
@@ -18,9 +19,12 @@ export interface RunFilter {
   model?: string | undefined;
   provider?: string | undefined;
   error?: string | undefined;
-  /** Only runs started after, or before, this time. */
+  /** Only runs started after, or before, this time. The first may be an age such as `1h`. */
   since?: string | undefined;
   until?: string | undefined;
+  /** Only runs that ended after, or before, this time; the first may be an age, too. */
+  endedSince?: string | undefined;
+  endedUntil?: string | undefined;
   /** Only runs that cost at least, or at most, this with their sub-runs, in US dollars. */
   minCost?: number | undefined;
   maxCost?: number | undefined;
@@ -94,8 +98,10 @@ export const filterParams = (filter: RunFilter) => ({
   model: filter.model,
   provider: filter.provider,
   error: filter.error,
-  since: filter.since,
+  since: startOf(filter.since, Date.now()),
   until: filter.until,
+  ended_since: startOf(filter.endedSince, Date.now()),
+  ended_until: filter.endedUntil,
   min_cost: filter.minCost,
   max_cost: filter.maxCost,
   min_duration_ms: filter.minDurationMs,

@@ -213,8 +213,7 @@ export class RunLog {
   }
 }
 
-export function isEndedBy(start: LogEvent, isComplete: Completion): boolean {
-  if (isComplete.type === "tool.result")
-    return start.type === "tool.call" && start.payload.call_id === isComplete.payload.call_id;
-  return start.type === "step.call_workflow.started" && start.child_run_id === isComplete.child_run_id;
+export function isEndedBy(start: LogEvent, end: Completion): boolean {
+  if (end.type === "tool.result") return start.type === "tool.call" && start.payload.call_id === end.payload.call_id;
+  return start.type === "step.call_workflow.started" && start.child_run_id === end.child_run_id;
 }

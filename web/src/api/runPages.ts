@@ -3,6 +3,7 @@
  * continues where the previous one ended, so new runs never shift the loaded pages.
  */
 import type { InfiniteData } from "@tanstack/react-query";
+import { startOf } from "@/views/days";
 import type { RunFilter } from "./requests";
 import type { Run, RunList } from "./types";
 
@@ -78,7 +79,7 @@ export function withoutRuns(pages: Pages, deletedIds: ReadonlySet<string>): Page
 }
 
 /** Whether a run matches a filter, as far as its row tells. Only the server knows what a search finds. */
-export function matchesFilter(run: Run, filter: RunFilter): boolean {
+export function matchesFilter(run: Run, filter: RunFilter, now = Date.now()): boolean {
   return (
     (filter.owner === undefined || run.agent_id === filter.owner) &&
     (filter.status === undefined || run.status === filter.status) &&
@@ -87,14 +88,19 @@ export function matchesFilter(run: Run, filter: RunFilter): boolean {
     (filter.model === undefined || run.model === filter.model) &&
     (filter.provider === undefined || run.provider === filter.provider) &&
     (filter.error === undefined || run.error?.code === filter.error) &&
-    (filter.since === undefined || Date.parse(run.started_at) >= Date.parse(filter.since)) &&
-    (filter.until === undefined || Date.parse(run.started_at) < Date.parse(filter.until)) &&
+    isWithin(run.started_at, startOf(filter.since, now), filter.until) &&
+    isWithin(run.completed_at, startOf(filter.endedSince, now), filter.endedUntil) &&
     isBetween(run.tree_cost_usd, filter.minCost, filter.maxCost) &&
     isBetween(run.completed_at === null ? null : run.duration_ms, filter.minDurationMs, filter.maxDurationMs) &&
     (filter.parent === undefined || run.parent_run_id === filter.parent) &&
     (!filter.roots || run.parent_run_id === null)
   );
 }
+
+/** Whether a time is in a range. A time that has not come is in no range that has a bound. */
+const isWithin = (at: string | null, since: string | undefined, until: string | undefined) =>
+  (since === undefined || (at !== null && Date.parse(at) >= Date.parse(since))) &&
+  (until === undefined || (at !== null && Date.parse(at) < Date.parse(until)));
 
 /** Whether a number is in a range. An unknown number is in no range that has a bound. */
 const isBetween = (value: number | null, min: number | undefined, max: number | undefined) =>
@@ -104,7 +110,17 @@ const isBetween = (value: number | null, min: number | undefined, max: number | 
 const REFETCHED_PAGES = 5;
 
 /** The filters that a run begins to match while it is executed, and the orders in which it moves. */
-const GROWING = ["q", "status", "sort", "model", "provider", "error", "minCost", "minDurationMs"] as const;
+const GROWING = [
+  "q",
+  "status",
+  "sort",
+  "model",
+  "provider",
+  "error",
+  "minCost",
+  "minDurationMs",
+  "endedSince",
+] as const;
 
 /** Return a known page whose runs have all ended: the page cannot change and need not be fetched again. */
 export function unchangeablePage(

@@ -355,26 +355,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/plugins": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * List plugins
-         * @description List the plugins, their state, and why one cannot be used. A plugin with the capability `worker` is a worker.
-         */
-        get: operations["list_plugins"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/runs/{run_id}/resume": {
         parameters: {
             query?: never;
@@ -455,26 +435,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/workers": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * List catalogue
-         * @description List the workers that this server can run, with their inputs.
-         */
-        get: operations["list_catalogue"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/runs/{run_id}/pin": {
         parameters: {
             query?: never;
@@ -510,6 +470,46 @@ export interface paths {
          * @description Delete a run that has ended, and its sub-runs. Deleting a failed run needs `force`.
          */
         delete: operations["delete_run"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/plugins": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List plugins
+         * @description List the plugins, their state, and why one cannot be used. A plugin with the capability `worker` is a worker.
+         */
+        get: operations["list_plugins"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/workers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List catalogue
+         * @description List the workers that this server can run, with their inputs.
+         */
+        get: operations["list_catalogue"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -915,7 +915,7 @@ export interface paths {
         post?: never;
         /**
          * Remove hook
-         * @description Remove a webhook, and what it was not told yet. Needs the role admin.
+         * @description Remove a webhook, and its pending deliveries. Needs the role admin.
          */
         delete: operations["remove_hook"];
         options?: never;
@@ -1564,6 +1564,8 @@ export interface components {
             id: string;
             worker: string;
             origin: string | null;
+            /** @default null */
+            folder?: string | null;
             pattern: string;
             run_id: string;
             created_at: string;
@@ -1779,8 +1781,7 @@ export interface components {
          * @description A limit of a provider, as a run met it.
          */
         ObservedLimit: {
-            /** @enum {unknown} */
-            kind: "requests" | "tokens";
+            kind: ("requests" | "tokens") | null;
             name: string | null;
             current: number | null;
             max: number | null;
@@ -1919,7 +1920,7 @@ export interface components {
          * @description How busy a host's machine is.
          */
         HostMetrics: {
-            cpu_percent: number;
+            cpu_percent: number | null;
             memory_percent: number;
             disk_percent: number;
             uptime_seconds: number;
@@ -2365,10 +2366,10 @@ export interface components {
             idempotency_key?: string | null;
         };
         /**
-         * DrainOrder
+         * DrainParameters
          * @description How to drain a host.
          */
-        DrainOrder: {
+        DrainParameters: {
             /**
              * @description After this time, other hosts resume the runs that it still has. Null: they may end there.
              * @default null
@@ -2399,7 +2400,7 @@ export interface components {
             /** @description Where to send events: an http or https address. */
             url: string;
             /**
-             * @description What to send; by default everything.
+             * @description What to send; by default `outcome` and `question`.
              * @default []
              */
             kinds?: ("budget" | "outcome" | "question")[];
@@ -2457,6 +2458,10 @@ export interface components {
             priority?: number;
             /** @default null */
             requires?: components["schemas"]["Requirements"] | null;
+            /** @default null */
+            labels?: {
+                [key: string]: string;
+            } | null;
             /** @default null */
             executor?: "caller" | null;
             /** @default false */
@@ -2677,8 +2682,8 @@ export interface components {
          * @description A limit of the provider, as the agent reported it.
          */
         Limit: {
-            /** @enum {unknown} */
-            kind?: "requests" | "tokens";
+            /** @default null */
+            kind?: ("requests" | "tokens") | null;
             /** @enum {unknown} */
             status?: "allowed" | "rejected" | "warning";
             /** @default null */
@@ -3903,35 +3908,6 @@ export interface operations {
             };
         };
     };
-    list_plugins: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description The plugins, and the state of each. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["PluginList"];
-                };
-            };
-            /** @description An error. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ProblemAnswer"];
-                };
-            };
-        };
-    };
     resume_run: {
         parameters: {
             query?: never;
@@ -4072,35 +4048,6 @@ export interface operations {
             };
         };
     };
-    list_catalogue: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description The workers, by their slugs. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Catalogue"];
-                };
-            };
-            /** @description An error. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ProblemAnswer"];
-                };
-            };
-        };
-    };
     pin_run: {
         parameters: {
             query?: never;
@@ -4159,6 +4106,64 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Deleted"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    list_plugins: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The plugins, and the state of each. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PluginList"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    list_catalogue: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The workers, by their slugs. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Catalogue"];
                 };
             };
             /** @description An error. */
@@ -4488,6 +4493,8 @@ export interface operations {
             query?: {
                 /** @description Only events of this stream. */
                 stream?: ("agent" | "provider" | "worker") | null;
+                /** @description Only events of this type, such as `agent.error`. */
+                type?: string | null;
                 /** @description Only events of this provider. */
                 provider?: string | null;
                 /** @description Only events of this run. */
@@ -4530,6 +4537,8 @@ export interface operations {
             query?: {
                 /** @description Only events of this stream. */
                 stream?: ("agent" | "provider" | "worker") | null;
+                /** @description Only events of this type, such as `agent.error`. */
+                type?: string | null;
                 /** @description Only events of this provider. */
                 provider?: string | null;
                 /** @description Only events of this run. */
@@ -4613,7 +4622,7 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": components["schemas"]["DrainOrder"];
+                "application/json": components["schemas"]["DrainParameters"];
             };
         };
         responses: {

@@ -1,5 +1,6 @@
 /** The query of the overview: what runs cost, how they ended and what failed in a range of time. */
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
+import { startOf } from "@/views/days";
 import { rangeStart } from "@/views/overview";
 import type { Range } from "@/views/overviewParameters";
 import { client, dataOf } from "./http";
@@ -19,7 +20,7 @@ export const statsQuery = (filter: RunFilter, range: Range) =>
             query: withoutUndefined({
               ...filterParams(filter),
               status: filter.status,
-              since: filter.since ?? rangeStart(range, Date.now()),
+              since: startOf(filter.since, Date.now()) ?? rangeStart(range, Date.now()),
               tz: Intl.DateTimeFormat().resolvedOptions().timeZone,
             }),
           },

@@ -1,6 +1,8 @@
 import { Outlet, useLocation, useNavigate, useParams, useSearch } from "@tanstack/react-router";
-import { useState } from "react";
+import { useCallback, useState } from "react";
+import { ConnectionBanner, useIsDisconnected } from "@/components/ConnectionBanner";
 import { NewRunDialog } from "@/components/dispatch/NewRunDialog";
+import { OpenNewRun } from "@/components/dispatch/newRun";
 import { rememberWorker } from "@/components/dispatch/WorkerSelect";
 import { useAttention } from "@/components/needsyou/useAttention";
 import { HelpDialog } from "@/components/HelpDialog";
@@ -18,12 +20,14 @@ export function PageFrame() {
   const { worker: selectedId } = useSearch({ strict: false });
   const [openDialog, setOpenDialog] = useState<"help" | "dispatch" | "plugins" | null>(null);
   const close = () => setOpenDialog(null);
+  const openNewRun = useCallback(() => setOpenDialog("dispatch"), []);
   const isFleet = useLocation({ select: ({ pathname }) => pathname === "/fleet" });
   const canAct = useCanAct();
+  const isDisconnected = useIsDisconnected();
   useAttention();
   useShortcuts("page", {
     "?": () => setOpenDialog("help"),
-    ...(canAct && { n: () => setOpenDialog("dispatch") }),
+    ...(canAct && { n: openNewRun }),
     p: () => setOpenDialog("plugins"),
     go: () => void navigate({ to: "/" }),
     gr: () => void navigate({ to: "/agents/$agentId/workers", params: { agentId: ALL_OWNERS } }),
@@ -41,16 +45,15 @@ export function PageFrame() {
     });
   };
   return (
-    <div className="flex h-dvh flex-col">
+    <div data-disconnected={isDisconnected || undefined} className="flex h-dvh flex-col">
       <a href="#main" className={buttonClass("plain", "absolute top-2 left-2 z-50 not-focus:sr-only")}>
         Skip to content
       </a>
-      <TopBar
-        onDispatch={() => setOpenDialog("dispatch")}
-        onHelp={() => setOpenDialog("help")}
-        onPlugins={() => setOpenDialog("plugins")}
-      />
-      <Outlet />
+      <TopBar onDispatch={openNewRun} onHelp={() => setOpenDialog("help")} onPlugins={() => setOpenDialog("plugins")} />
+      <ConnectionBanner isDisconnected={isDisconnected} />
+      <OpenNewRun value={openNewRun}>
+        <Outlet />
+      </OpenNewRun>
       {selectedId === undefined && <TabBar />}
       {openDialog === "help" && <HelpDialog onClose={close} />}
       {openDialog === "plugins" && (

@@ -3,12 +3,10 @@ import { lazy, Suspense, useEffect, useRef } from "react";
 import { Detail } from "@/components/detail/Detail";
 import { RunList } from "@/components/list/RunList";
 import { EmptyState } from "@/components/ui/EmptyState";
+import { isNarrowScreen } from "@/screen";
 import { enterZone, useShortcuts, watchZone } from "@/shortcuts";
 import { useChangeAddress, useAddress, useIsOverview } from "@/useAddress";
 import { selectRun } from "@/views/addressParameters";
-
-/** Screens with room for one column only. */
-const NARROW = "(width < 48rem)";
 
 const Overview = lazy(() => import("@/components/overview/Overview").then((module) => ({ default: module.Overview })));
 
@@ -23,7 +21,7 @@ export function RunsPage() {
   useShortcuts("page", {
     Escape: () => {
       enterZone("list");
-      if (matchMedia(NARROW).matches && !isOverview) changeAddress(selectRun());
+      if (isNarrowScreen() && !isOverview) changeAddress(selectRun());
     },
   });
   const selectedId = isOverview ? undefined : address.worker;
@@ -36,7 +34,7 @@ export function RunsPage() {
         onPointerDownCapture={() => enterZone("list")}
         onFocusCapture={() => enterZone("list")}
         className={clsx(
-          "min-h-0 w-full shrink-0 flex-col border-r border-border bg-bg-side md:flex md:w-(--list-w)",
+          "min-h-0 w-full shrink-0 flex-col border-border bg-bg-side md:flex md:w-(--list-w) md:border-r",
           isListHidden ? "hidden" : "flex",
         )}
       >

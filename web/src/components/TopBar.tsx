@@ -1,6 +1,5 @@
 import { Link, useParams } from "@tanstack/react-router";
 import clsx from "clsx";
-import { useEffect, useState } from "react";
 import { logOut, useConnection } from "@/api";
 import { NotificationButton } from "@/components/needsyou/NotificationButton";
 import { useWaiting } from "@/components/needsyou/useWaiting";
@@ -147,29 +146,9 @@ const Logo = () => (
   </svg>
 );
 
-const WARNING_DELAY_MS = 1_500;
-
-/** Whether events arrive live. A lost connection is reported once it has lasted long enough to matter. */
+/** Whether events arrive live. */
 function ConnectionState() {
   const isLost = useConnection() !== "live";
-  const [isShown, setIsShown] = useState(false);
-  useEffect(() => {
-    if (!isLost) return;
-    const timer = setTimeout(() => setIsShown(true), WARNING_DELAY_MS);
-    return () => {
-      clearTimeout(timer);
-      setIsShown(false);
-    };
-  }, [isLost]);
-  if (isShown)
-    return (
-      <span
-        role="status"
-        className="truncate rounded-1 bg-running-bg px-2 py-0.5 text-12 font-medium text-running-text"
-      >
-        Not connected. Reconnecting…
-      </span>
-    );
   return (
     <span
       title="Events arrive live"

@@ -1,5 +1,6 @@
 /** The parameters of the page's address, and the filter of the list that follows from them. */
 import type { RunFilter, Sort, Status } from "@/api";
+import { ageMs } from "@/views/days";
 
 /** Orders of a list other than the newest run first. */
 export const SORTS: readonly Sort[] = ["oldest", "cost", "duration"];
@@ -7,6 +8,9 @@ export const STATUSES: readonly Status[] = ["running", "waiting", "queued", "don
 /** The `$agentId` that stands for all owners. */
 export const ALL_OWNERS = "all";
 
+const TIMES = ["since", "until", "endedSince", "endedUntil"] as const;
+/** The times that may be an age instead: `1h`. */
+const AGES = ["since", "endedSince"] as const;
 const AMOUNTS = ["minCost", "maxCost", "minSeconds", "maxSeconds"] as const;
 
 /** The query parameters of the address. */
@@ -26,9 +30,12 @@ export interface AddressParams {
   provider?: string;
   /** Only runs that failed with this error code. */
   error?: string;
-  /** Only runs started from this time on, and before this time. */
+  /** Only runs started from this time on, or at most so long ago (`1h`, `7d`), and before this time. */
   since?: string;
   until?: string;
+  /** Only runs that ended from this time on, or at most so long ago, and before this time. */
+  endedSince?: string;
+  endedUntil?: string;
   /** Only runs that cost at least, or at most, this many US dollars. */
   minCost?: number;
   maxCost?: number;
@@ -60,8 +67,8 @@ export function paramsOf(raw: Record<string, unknown>): AddressParams {
   if (textOf(raw.model)) params.model = textOf(raw.model);
   if (textOf(raw.provider)) params.provider = textOf(raw.provider);
   if (textOf(raw.error)) params.error = textOf(raw.error);
-  if (timeOf(raw.since)) params.since = timeOf(raw.since);
-  if (timeOf(raw.until)) params.until = timeOf(raw.until);
+  for (const name of TIMES) if (timeOf(raw[name])) params[name] = timeOf(raw[name]);
+  for (const name of AGES) if (isAge(raw[name])) params[name] = raw[name];
   for (const name of AMOUNTS) {
     const amount = amountOf(raw[name]);
     if (amount !== undefined) params[name] = amount;
@@ -76,6 +83,8 @@ export function paramsOf(raw: Record<string, unknown>): AddressParams {
 function textOf(value: unknown): string {
   return typeof value === "string" || typeof value === "number" || typeof value === "boolean" ? String(value) : "";
 }
+
+const isAge = (value: unknown): value is string => typeof value === "string" && ageMs(value) !== null;
 
 /** The router parses `since=2026` as a number; a time is a text that the server understands. */
 function timeOf(value: unknown): string {
@@ -121,6 +130,8 @@ export const filterOf = (address: Address): RunFilter => ({
   error: address.error,
   since: address.since,
   until: address.until,
+  endedSince: address.endedSince,
+  endedUntil: address.endedUntil,
   minCost: address.minCost,
   maxCost: address.maxCost,
   minDurationMs: toMs(address.minSeconds),
@@ -140,6 +151,8 @@ export const NO_FILTER = {
   error: undefined,
   since: undefined,
   until: undefined,
+  endedSince: undefined,
+  endedUntil: undefined,
   minCost: undefined,
   maxCost: undefined,
   minSeconds: undefined,

@@ -27,12 +27,14 @@ export function sparkline(
 
 const round = (value: number) => Math.round(value * 10) / 10;
 
-/** Return the marks of an axis from 0 to at least `highest`, in steps that read well: 1, 2 or 5 times a power of ten. */
+/** Return the marks of an axis from 0 to at least `highest`, in steps that read well: 1, 2, 2.5 or 5 times a power of ten. */
 export function axisTicks(highest: number, count = 3): readonly number[] {
   if (!(highest > 0)) return [0, 1];
   const rough = highest / count;
   const power = 10 ** Math.floor(Math.log10(rough));
-  const step = ([1, 2, 5, 10].find((factor) => factor * power >= rough * 0.999) ?? 10) * power;
+  // A quarter of ten cents or less has more than two digits.
+  const factors = power < 0.1 ? [1, 2, 5, 10] : [1, 2, 2.5, 5, 10];
+  const step = (factors.find((factor) => factor * power >= rough * 0.999) ?? 10) * power;
   const steps = Math.ceil(highest / step - 1e-9);
   return Array.from({ length: steps + 1 }, (_, index) => Number((index * step).toPrecision(12)));
 }

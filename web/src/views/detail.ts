@@ -1,6 +1,6 @@
 /** Texts and states in the header of a run. */
 import type { Client, Run, RunDetail, Status, Usage } from "@/api";
-import { formatCount, formatMoney, totalTokens } from "./amounts";
+import { formatMoney, totalTokens } from "./amounts";
 import { asText, oneLine, parseJson } from "./json";
 import { MAX_FULL_CHARS } from "./textLimits";
 
@@ -37,26 +37,6 @@ export function waitText(kinds: readonly string[] | null): string | null {
 
 /** Format the program that dispatched a run: `claude-code 2.1.0`. */
 export const clientText = (client: Client): string => [client.name, client.version].filter(Boolean).join(" ");
-
-/** Format the cost: `$0.12, with sub-runs $0.34`; null if no price is known, since the tokens are shown then. */
-export function costText(run: RunDetail): string | null {
-  const own = run.cost_usd === null ? null : formatMoney(run.cost_usd);
-  if (run.children === 0) return own;
-  const tree = run.tree_cost_usd === null ? null : `with sub-runs ${formatMoney(run.tree_cost_usd)}`;
-  return own !== null && tree !== null ? `${own}, ${tree}` : (own ?? tree);
-}
-
-/**
- * Format the tokens: `12.3k tokens`; null if there are none. If only sub-runs used tokens at an unknown price,
- * `with sub-runs 12.3k tokens`.
- */
-export function tokenText(run: RunDetail): string | null {
-  const own = totalTokens(run.usage);
-  const total = own || (run.tree_cost_usd === null ? totalTokens(run.tree_usage) : 0);
-  return total === 0
-    ? null
-    : `${own === 0 ? "with sub-runs " : ""}${formatCount(total)} ${total === 1 ? "token" : "tokens"}`;
-}
 
 const TOKEN_CLASSES: readonly [keyof Usage, string][] = [
   ["input", "input"],

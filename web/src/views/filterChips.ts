@@ -1,7 +1,7 @@
 /** The filters of a list, as words. */
 import type { Address, AddressParams } from "@/views/addressParameters";
 import { formatMoney } from "@/views/amounts";
-import { dayBounds, formatDay, localDay } from "@/views/days";
+import { ageMs, dayBounds, formatDay, localDay } from "@/views/days";
 import { formatShort } from "@/views/time";
 
 export interface FilterChip {
@@ -21,11 +21,15 @@ const momentFormat = new Intl.DateTimeFormat("en-GB", {
 export function filterChips(address: Address): readonly FilterChip[] {
   const { of, since, until, model, provider, error } = address;
   const time = timeText(since, until);
+  const ended = timeText(address.endedSince, address.endedUntil);
   const cost = rangeText(address.minCost, address.maxCost, formatMoney);
   const duration = rangeText(address.minSeconds, address.maxSeconds, formatSeconds);
   return [
     ...(of === undefined ? [] : [{ key: "worker", text: `Worker is ${of}`, change: { of: undefined } }]),
     ...(time === null ? [] : [{ key: "time", text: time, change: { since: undefined, until: undefined } }]),
+    ...(ended === null
+      ? []
+      : [{ key: "ended", text: `Ended: ${ended}`, change: { endedSince: undefined, endedUntil: undefined } }]),
     ...(model === undefined ? [] : [{ key: "model", text: model, change: { model: undefined } }]),
     ...(provider === undefined ? [] : [{ key: "provider", text: provider, change: { provider: undefined } }]),
     ...(cost === null
@@ -45,14 +49,24 @@ export function filterChips(address: Address): readonly FilterChip[] {
 }
 
 /** Return a range of time in words: a whole day by its name, otherwise where it begins and ends. */
-function timeText(since: string | undefined, until: string | undefined): string | null {
+export function timeText(since: string | undefined, until: string | undefined): string | null {
   if (since === undefined) return until === undefined ? null : `before ${momentText(until)}`;
+  if (ageMs(since) !== null)
+    return until === undefined ? ageText(since) : `${ageText(since)}, before ${momentText(until)}`;
   if (until === undefined) return `since ${momentText(since)}`;
   const day = localDay(since);
   const bounds = dayBounds(day);
   return bounds.since === since && bounds.until === until
     ? formatDay(day)
     : `${momentText(since)} – ${momentText(until)}`;
+}
+
+const AGE_UNITS: Readonly<Record<string, string>> = { m: "minute", h: "hour", d: "day" };
+
+/** Return an age in words: `Last hour`, `Last 7 days`. */
+export function ageText(age: string): string {
+  const [number, unit] = [parseInt(age), AGE_UNITS[age.slice(-1)] ?? ""];
+  return number === 1 ? `Last ${unit}` : `Last ${number} ${unit}s`;
 }
 
 function momentText(at: string): string {

@@ -2,9 +2,10 @@
 import type { Channel, Run, Stats, Worker } from "@/api";
 import type { Address, AddressParams } from "@/views/addressParameters";
 import { formatMoney } from "@/views/amounts";
-import { filterChips, formatSeconds, rangeText } from "@/views/filterChips";
+import { ageText, formatSeconds, rangeText, timeText } from "@/views/filterChips";
 import { channelOptions, type FilterOption, workerOptions } from "@/views/filterOptions";
-import { dayBounds, dayStart, formatDay } from "@/views/days";
+import { ageMs, dayBounds, dayStart, formatDay } from "@/views/days";
+import { UNKNOWN } from "@/views/overview";
 
 type Change = { [K in keyof AddressParams]?: AddressParams[K] | undefined };
 
@@ -31,11 +32,7 @@ export interface FilterSources {
   readonly stats: Stats | undefined;
 }
 
-const MINUTE_MS = 60_000;
-const HOUR_MS = 60 * MINUTE_MS;
-const DAY_MS = 24 * HOUR_MS;
-/** What the statistics call spending without a model or provider. */
-const UNKNOWN = "unknown";
+const HOUR_MS = 3_600_000;
 const COSTS = [0.1, 1, 5, 20];
 const SECONDS = [60, 600, 3_600];
 
@@ -50,7 +47,8 @@ export function filterFields(address: Address, sources: FilterSources, now: numb
   const providers = [...(stats?.by.provider ?? []).map(({ name }) => name), ...seenRuns.map((run) => run.provider)];
   const errors = [...(stats?.failures ?? []).map(({ code }) => code), ...seenRuns.map(({ error }) => error?.code)];
   return [
-    timeField(address, now),
+    timeField("Time", ["since", "until"], address, now),
+    timeField("Ended", ["endedSince", "endedUntil"], address, now),
     textField("Worker", "of", address, workerOptions(workers, seenRuns, address.of)),
     textField("Model", "model", address, named(models, address.model)),
     textField("Provider", "provider", address, named(providers, address.provider)),
@@ -120,27 +118,32 @@ export function parseSeconds(text: string): number | null {
   return digits === undefined ? null : Number(digits) * (UNIT_SECONDS[unit ?? "s"] ?? 1);
 }
 
-function timeField(address: Address, now: number): FilterField {
-  const back = (ms: number) => new Date(Math.floor((now - ms) / MINUTE_MS) * MINUTE_MS).toISOString();
+function timeField(
+  label: string,
+  [from, to]: ["since", "until"] | ["endedSince", "endedUntil"],
+  address: Address,
+  now: number,
+): FilterField {
   const range = (label: string, since: string | undefined, until?: string): FilterChoice => {
-    const isSet = address.since === since && address.until === until;
-    return { label, isSet, change: isSet ? { since: undefined, until: undefined } : { since, until } };
+    const isSet = address[from] === since && address[to] === until;
+    return { label, isSet, change: { [from]: isSet ? undefined : since, [to]: isSet ? undefined : until } };
   };
   const yesterday = dayStart(Date.parse(dayStart(now)) - HOUR_MS);
   return {
-    label: "Time",
-    current: filterChips(address).find(({ key }) => key === "time")?.text ?? null,
+    label,
+    current: timeText(address[from], address[to]),
     choices: [
-      range("Last hour", back(HOUR_MS)),
-      range("Last 24 hours", back(DAY_MS)),
+      // An age goes on with the clock: a page that stays open shows the last hour, and not an hour of long ago.
+      range(ageText("1h"), "1h"),
+      range(ageText("24h"), "24h"),
       range("Today", dayStart(now)),
       range("Yesterday", yesterday, dayStart(now)),
-      range("Last 7 days", back(7 * DAY_MS)),
-      range("Last 30 days", back(30 * DAY_MS)),
+      range(ageText("7d"), "7d"),
+      range(ageText("30d"), "30d"),
     ],
     parse: (text) => {
-      const seconds = /[mhd]$/i.test(text.trim()) ? parseSeconds(text) : null;
-      if (seconds !== null) return [range(`Last ${text.trim()}`, back(seconds * 1_000))];
+      const age = text.trim().toLowerCase();
+      if (ageMs(age) !== null) return [range(ageText(age), age)];
       if (!/^\d{4}-\d\d-\d\d$/.test(text.trim()) || Number.isNaN(Date.parse(text.trim()))) return [];
       const day = text.trim();
       const { since, until } = dayBounds(day);
@@ -185,8 +188,11 @@ export function menuEntries(fields: readonly FilterField[], opened: string | nul
 function choiceEntries(field: FilterField, typed: string | null, words: string, showsField: boolean): MenuEntry[] {
   const found = field.choices.filter(({ label }) => label.toLowerCase().includes(words));
   const parsed = typed ? field.parse(typed) : [];
-  return [...found, ...parsed].map(({ label, isSet, change }) => ({
-    key: `${field.label} ${label}`,
+  const choices = new Map(
+    [...found, ...parsed].map((choice) => [JSON.stringify([choice.label, choice.change]), choice]),
+  );
+  return [...choices].map(([key, { label, isSet, change }]) => ({
+    key: `${field.label} ${key}`,
     label,
     detail: showsField ? field.label : null,
     isSet,

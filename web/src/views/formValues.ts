@@ -1,5 +1,6 @@
 /** Convert the texts typed into a form to the input of a worker. */
-import { type Field, initialText, isObject } from "@/views/schemaForm";
+import { isRecord } from "@/views/json";
+import { type Field, initialText } from "@/views/schemaForm";
 
 /** The typed texts by field name. */
 export type TypedTexts = Readonly<Record<string, string>>;
@@ -79,7 +80,7 @@ function parseJsonField(kind: "array" | "object", text: string): ParsedField {
     return { problem: `Invalid JSON: ${error instanceof Error ? error.message : String(error)}` };
   }
   if (kind === "array" && !Array.isArray(value)) return { problem: 'Must be a list, e.g. ["one", "two"].' };
-  if (kind === "object" && !isObject(value)) return { problem: 'Must be an object, e.g. {"name": "value"}.' };
+  if (kind === "object" && !isRecord(value)) return { problem: 'Must be an object, e.g. {"name": "value"}.' };
   return { value };
 }
 

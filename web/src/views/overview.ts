@@ -37,12 +37,16 @@ export function formatRange(days: readonly StatsDay[]): string {
 /** Series with a color of their own; the rest is one series. */
 const SERIES = 5;
 export const OTHER = "other";
+/** What the statistics call spending without a model or provider. */
+export const UNKNOWN = "unknown";
 
 export interface Series {
   readonly name: string;
   readonly total: number;
   /** Whether it stands for all that have no series of their own. */
   readonly isRest: boolean;
+  /** Whether the list can be filtered by its name. */
+  readonly isFilter: boolean;
   readonly color: string;
 }
 
@@ -71,8 +75,14 @@ export function spendChart(days: readonly StatsDay[], by: Stack): SpendChart {
   const ranked = [...totals].filter(([, usd]) => usd > 0).sort((a, b) => b[1] - a[1] || a[0].localeCompare(b[0]));
   const own = ranked.length > SERIES ? ranked.slice(0, SERIES - 1) : ranked;
   const rest = ranked.slice(own.length).reduce((sum, [, usd]) => sum + usd, 0);
-  const names = own.map(([name, total]) => ({ name, total, isRest: false }));
-  const series = [...names, ...(rest > 0 ? [{ name: OTHER, total: rest, isRest: true }] : [])].map((each, index) => ({
+  const names = own.map(([name, total]) => ({
+    name,
+    total,
+    isRest: false,
+    isFilter: name !== UNKNOWN || by === "worker",
+  }));
+  const others = rest > 0 ? [{ name: OTHER, total: rest, isRest: true, isFilter: false }] : [];
+  const series = [...names, ...others].map((each, index) => ({
     ...each,
     color: `var(--cat-${index + 1})`,
   }));
@@ -171,12 +181,20 @@ export function overviewLinks(address: Address, since: string, now: number): Ove
   const link = (change: AddressParams) => withChange(filters, { flat: true, ...change });
   return {
     running: link({ status: "running" }),
-    failedToday: link({ status: "failed", since: dayStart(now) }),
-    today: link({ since: dayStart(now) }),
-    failures: link({ status: "failed", since }),
+    // A failure and its cost count on the day on which the run ended.
+    failedToday: link({ status: "failed", endedSince: dayStart(now) }),
+    today: link({ endedSince: dayStart(now) }),
+    failures: link({ status: "failed", endedSince: since }),
     day: (day) => link(dayBounds(day)),
     series: (name, by) => link({ [by === "worker" ? "of" : by]: name, since }),
-    failure: ({ code }) => link({ status: "failed", error: code, since }),
+    // The list has no filter by message: one worker narrows it down.
+    failure: ({ code, workers: [worker, ...others] }) =>
+      link({
+        status: "failed",
+        error: code,
+        endedSince: since,
+        ...(worker !== undefined && others.length === 0 && { of: worker }),
+      }),
     run: ({ run_id: id }) => withChange(filters, { worker: id }),
   };
 }

@@ -60,13 +60,10 @@ export function rowsOf(
 ): Row[] {
   const rows: Row[] = [];
   // Without recursion: a tree can have any depth.
-  const levels: { runs: readonly Run[]; next: number; depth: number; end: BranchStateRow | null }[] = [
-    { runs, next: 0, depth: 0, end: null },
-  ];
+  const levels: { runs: readonly Run[]; next: number; depth: number }[] = [{ runs, next: 0, depth: 0 }];
   for (let level = levels.at(-1); level; level = levels.at(-1)) {
     const run = level.runs[level.next++];
     if (!run) {
-      if (level.end) rows.push(level.end);
       levels.pop();
       continue;
     }
@@ -75,7 +72,10 @@ export function rowsOf(
     if (!isOpen) continue;
     const branch = branches.get(run.id) ?? { runs: [], state: "loading" };
     const depth = level.depth + 1;
-    levels.push({ runs: branch.runs, next: 0, depth, end: branchStateRow(branch, run.id, depth) });
+    const state = branchStateRow(branch, run.id, depth);
+    if (state) rows.push(state);
+    // Sub-runs are in the order in which they started; the list, and what is loaded of a branch, has the newest first.
+    levels.push({ runs: branch.runs.toReversed(), next: 0, depth });
   }
   return rows;
 }
@@ -132,7 +132,7 @@ function activityText({ activity, name }: Run): string | null {
 }
 
 /** Whether the card shows how long the run has taken, and not how long ago it started. */
-export const showsElapsed = (run: Run) => run.status === "running";
+export const showsElapsed = (run: Run) => run.status === "running" && !run.interrupted;
 
 /** Return the next run in a direction; null at the ends. */
 export function nextRun(rows: readonly Row[], from: number, step: 1 | -1): RunRow | null {

@@ -1,5 +1,7 @@
 /** The fields of a form, from a JSON Schema. `formValues` converts what is typed into them. */
 
+import { isRecord } from "./json";
+
 export type FieldKind = "line" | "prose" | "number" | "integer" | "boolean" | "choice" | "array" | "object" | "any";
 
 export interface Field {
@@ -38,8 +40,8 @@ const LINE_CHARS = 200;
 
 export function fieldsOf(schema: Schema): Field[] {
   const required = new Set(Array.isArray(schema.required) ? schema.required : []);
-  return Object.entries(isObject(schema.properties) ? schema.properties : {}).map(([name, property]) =>
-    fieldOf(name, isObject(property) ? property : {}, required.has(name)),
+  return Object.entries(isRecord(schema.properties) ? schema.properties : {}).map(([name, property]) =>
+    fieldOf(name, isRecord(property) ? property : {}, required.has(name)),
   );
 }
 
@@ -80,8 +82,8 @@ function withoutNull(schema: Schema): Schema {
   for (const name of ["anyOf", "oneOf"]) {
     const options = schema[name];
     if (!Array.isArray(options)) continue;
-    const alternatives = options.filter((alternative) => isObject(alternative) && alternative.type !== "null");
-    if (alternatives.length === 1 && isObject(alternatives[0])) return { ...alternatives[0], ...schema };
+    const alternatives = options.filter((alternative) => isRecord(alternative) && alternative.type !== "null");
+    if (alternatives.length === 1 && isRecord(alternatives[0])) return { ...alternatives[0], ...schema };
   }
   if (!Array.isArray(schema.type)) return schema;
   const types = schema.type.filter((alternative) => alternative !== "null");
@@ -124,10 +126,6 @@ export function initialText(kind: FieldKind, value: unknown, choices: readonly u
   }
   if (typeof value === "string") return value;
   return kind === "array" || kind === "object" ? JSON.stringify(value, null, 2) : JSON.stringify(value);
-}
-
-export function isObject(value: unknown): value is Schema {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 const textOf = (value: unknown) => (typeof value === "string" && value !== "" ? value : null);

@@ -41,9 +41,9 @@ export function formatAge(at: string, now: number): string {
   return "now";
 }
 
-/** Format a duration: `42 ms`, `4.2 s`, `1m 45s`, `2h 3m`, `3d 4h`. */
+/** Format a duration: `42 ms`, `0.7 s`, `4.2 s`, `1m 45s`, `2h 3m`, `3d 4h`. */
 export function formatDuration(ms: number): string {
-  if (Math.round(ms) < 1_000) return `${Math.max(0, Math.round(ms))} ms`;
+  if (Math.round(ms) < 100) return `${Math.max(0, Math.round(ms))} ms`;
   const tenths = Math.round(ms / 100);
   if (tenths < 600) return `${(tenths / 10).toFixed(1)} s`;
   const seconds = Math.round(ms / 1000);

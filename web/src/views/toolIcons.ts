@@ -19,9 +19,9 @@ const KINDS: readonly (readonly [IconName, RegExp])[] = [
   ["note", /^(update_summary|log_question|record_decision|submit_result)$/],
 ];
 
-/** Return the icon of a tool. The tools of MCP servers are named `mcp__server__tool`. */
+/** Return the icon of a tool. The tools of MCP servers are named `mcp__server__tool`: the last part is the tool. */
 export function toolIcon(name: string): IconName {
-  const plain = name.toLowerCase();
+  const plain = name.toLowerCase().replace(/^mcp__.+?__/, "");
   return KINDS.find(([, pattern]) => pattern.test(plain))?.[0] ?? "tool";
 }
 

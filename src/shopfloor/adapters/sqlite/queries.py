@@ -157,6 +157,8 @@ def list_query(
     is_by_number = is_search and order == "newest"
     join = " JOIN found ON found.num = worker_runs.num" if is_search else ""
     by_index = by_range is None and (ORDERS[order].has_text_key or (not is_search and matches > SORTED_RUNS))
+    # Few runs are open on a host, and their index finds them.
+    by_index = by_index and run_filter.open_on_host is None
     order_by = "found.num DESC" if is_by_number else ORDERS[order].clause(by_index=by_index)
     # The indexes of the filters would lead to a sort of all matches.
     filters = conditions(run_filter, by_index=ORDERS[order].has_text_key or not by_index, by_range=by_range)
@@ -195,6 +197,8 @@ def conditions(run_filter: RunFilter, *, by_index: bool = True, by_range: _Range
         for name in _EQUALITY_FIELDS
         if (value := getattr(run_filter, name)) is not None
     ]
+    if run_filter.open_on_host is not None:
+        filters.append(("worker_runs.completed_at IS NULL AND worker_runs.host = ?", (run_filter.open_on_host,)))
     if (statuses := run_filter.statuses) is not None:
         comparison = "= ?" if len(statuses) == 1 else f"IN {placeholders(statuses)}"
         filters.append((f"{column}status {comparison}", statuses))

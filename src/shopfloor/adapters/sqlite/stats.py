@@ -277,7 +277,7 @@ def _lines_of_found(
         (f"metric IN {placeholders(metrics)}", metrics),
         ("quarter >= ? AND quarter < ?", (starts[0], starts[-1])),
     ]
-    # The other models and providers of a run are not meant.
+    # Count only the filtered model's or provider's spending.
     filters += [
         (f"(metric <> '{SPENDING}' OR {column} = ?)", (value,))
         for column, value in (("label", selection.run_filter.model), ("detail", selection.run_filter.provider))

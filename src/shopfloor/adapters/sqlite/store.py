@@ -27,6 +27,7 @@ from shopfloor.adapters.sqlite.database import (
     run_each,
 )
 from shopfloor.adapters.sqlite.health import Health
+from shopfloor.adapters.sqlite.hooks import DELETE_HOOKS_OF_RUN
 from shopfloor.adapters.sqlite.intake import Intake, Mark, mark_line
 from shopfloor.adapters.sqlite.queries import MARK_STATEMENTS, Query, placeholders, read_later_runs
 from shopfloor.adapters.sqlite.rows import (
@@ -313,8 +314,8 @@ class SqliteStore:
         # Cascades and triggers delete timeline, archive and search index of the run.
         tables = {"worker_runs": "id", "fleet_events": "run_id", "fleet_positions": "run_id"}
         tables |= {"pins": "worker_id", "dismissals": "worker_id"}
-        deletes = [Query(f"DELETE FROM {table} WHERE {column} = ?", (run_id,)) for table, column in tables.items()]
-        await self._execute(*deletes)
+        deletes = [f"DELETE FROM {table} WHERE {column} = ?" for table, column in tables.items()]
+        await self._execute(*(Query(text, (run_id,)) for text in (*deletes, *DELETE_HOOKS_OF_RUN)))
 
     async def drop_archive(self, run_id: str) -> None:
         await self._execute(

@@ -24,12 +24,12 @@ export function Actions({ run, again }: { run: RunDetail; again: Again | null })
     mutationFn: () => pinRun(run.id, !run.pinned),
     onSuccess: (row) => patchRuns(queries, [row]),
   });
-  // The run stops as soon as it can; its row then tells so.
+  // The run stops as soon as it can; then its row has the status "cancelled".
   const isCancelling = cancelMutation.isPending || cancelMutation.isSuccess;
   const error = (isRunActive ? cancelMutation.error : null) ?? pinMutation.error ?? again?.error;
   return (
     <>
-      <span className="-mr-1.5 flex shrink-0 items-center max-md:[&>*:not(.on-phone)]:hidden">
+      <span className="-mr-1.5 flex shrink-0 items-center">
         <CopyButton text={() => runUrl(run.id)} icon="link" label="Copy link" title="Copy the link to this run (c)" />
         {again && (
           <Button
@@ -45,12 +45,10 @@ export function Actions({ run, again }: { run: RunDetail; again: Again | null })
             <Icon name="pin" className={run.pinned ? "text-accent-text" : "text-icon"} />
           </Button>
         )}
-        <span className="on-phone">
-          <RunMenu run={run} again={again} />
-        </span>
+        <RunMenu run={run} again={again} />
         {/* The place of the button stays when the run ends: nothing moves. */}
         {again && (isRunActive || wasActive) && (
-          <span className="on-phone ml-1.5 flex min-w-[116px] justify-end">
+          <span className="ml-1.5 flex min-w-[116px] justify-end">
             {isRunActive && <CancelButton isCancelling={isCancelling} onCancel={() => cancelMutation.mutate()} />}
           </span>
         )}

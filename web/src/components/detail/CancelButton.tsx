@@ -29,15 +29,15 @@ export function CancelButton({ isCancelling, onCancel }: { isCancelling: boolean
           if (isConfirming) onCancel();
         }}
       >
-        <Icon name="stop" className="size-3.5 text-failed" />
         {/* As wide as the longest label, so that nothing moves under the pointer. */}
-        <span className="grid text-center">
+        <span className="grid justify-items-center">
           {Object.entries(LABELS).map(([name, label]) => (
             <span
               key={name}
               aria-hidden={name !== state}
-              className={clsx("[grid-area:1/1]", name !== state && "invisible")}
+              className={clsx("flex items-center gap-1.5 [grid-area:1/1]", name !== state && "invisible")}
             >
+              <Icon name="stop" className="size-3.5 text-failed" />
               {label}
             </span>
           ))}

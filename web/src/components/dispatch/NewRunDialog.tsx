@@ -1,5 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
-import { type KeyboardEvent, useRef, useState } from "react";
+import { type KeyboardEvent, useEffect, useRef, useState } from "react";
 import { pluginsQuery, providersQuery, workersQuery } from "@/api";
 import { FormFooter } from "@/components/dispatch/FormFooter";
 import { type Draft, firstField, WorkerForm } from "@/components/dispatch/WorkerForm";
@@ -55,6 +55,13 @@ export function NewRunDialog({ owner, onClose, onDispatched }: NewRunDialogProps
     if (field) field.focus();
     else formRef.current?.requestSubmit();
   };
+  const hasFocusedRef = useRef(false);
+  useEffect(() => {
+    if (!worker || hasFocusedRef.current) return;
+    hasFocusedRef.current = true;
+    // The form of an agent is its prompt.
+    if (providers.includes(worker) && formRef.current) firstField(formRef.current)?.focus();
+  });
   const submitOnKeys = (event: KeyboardEvent) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) formRef.current?.requestSubmit();
   };

@@ -28,7 +28,7 @@ const SHOWN = 100;
 /** A live strip of fleet events, newest first, with the number of events over time. */
 export function EventsCard({ onReceived }: { onReceived: (types: readonly string[]) => void }) {
   const [choice, setChoice] = useState<Choice>("all");
-  const { events, isTruncated, state, missed, error } = useFleetEvents(
+  const { events, isTruncated, state, missed, hasGap, error } = useFleetEvents(
     choice === "all" ? undefined : choice,
     onReceived,
   );
@@ -74,10 +74,12 @@ export function EventsCard({ onReceived }: { onReceived: (types: readonly string
       )}
       <p role="status" className="events-foot">
         {state === "lost"
-          ? "Not connected. Reconnecting…"
-          : missed > 0
-            ? `${countText(missed, "event was", "events were")} missed and ${missed === 1 ? "has" : "have"} been loaded`
-            : " "}
+          ? "Reconnecting…"
+          : hasGap
+            ? "Older events are no longer stored."
+            : missed > 0
+              ? `${countText(missed, "event was", "events were")} missed and ${missed === 1 ? "has" : "have"} been loaded`
+              : " "}
       </p>
     </section>
   );

@@ -1,6 +1,6 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { type ReactNode, useCallback, useState } from "react";
-import { fleetProvidersQuery, hostsQuery, queueQuery, useConnection } from "@/api";
+import { fleetProvidersQuery, hostsQuery, queueQuery } from "@/api";
 import { PartsBar } from "@/components/charts/Meter";
 import { TileBody } from "@/components/charts/Tile";
 import { AddHostDialog } from "@/components/fleet/AddHostDialog";
@@ -63,18 +63,10 @@ function useRefresh(): (types: readonly string[]) => void {
   );
 }
 
-/** How many hosts and providers there are; while the server cannot be reached, how old the page is. */
+/** How many hosts and providers there are. */
 function Summary() {
-  const now = useNow();
-  const isLost = useConnection() === "lost";
-  const { data, dataUpdatedAt } = useQuery(hostsQuery);
+  const { data } = useQuery(hostsQuery);
   const providers = useQuery(fleetProvidersQuery).data?.providers;
-  if (isLost && data)
-    return (
-      <span role="status" className="stale cut">
-        Not connected. This is from {formatShort(Math.max(0, now - dataUpdatedAt))} ago.
-      </span>
-    );
   const parts = [
     data && countText(fleetTiles(data.hosts).hosts, "host"),
     providers && countText(providers.filter(isSetUp).length, "provider"),

@@ -24,6 +24,7 @@ import {
   sortedHosts,
 } from "@/views/fleet";
 import { formatShort } from "@/views/time";
+import { toggled } from "@/views/sets";
 
 type Roving = ReturnType<typeof useRoving>;
 
@@ -105,12 +106,6 @@ export function HostsCard() {
   );
 }
 
-function toggled(before: ReadonlySet<string>, id: string): ReadonlySet<string> {
-  const next = new Set(before);
-  if (!next.delete(id)) next.add(id);
-  return next;
-}
-
 interface HostRowProps {
   host: Host;
   name: string;
@@ -170,7 +165,7 @@ function HostRow({ host, name, isOpen, onToggle, canAct, roving }: HostRowProps)
         )}
       </td>
       <td data-label="CPU">
-        {metrics ? (
+        {metrics && metrics.cpu_percent !== null ? (
           <span className="figure">
             <Sparkline
               values={host.cpu_history}

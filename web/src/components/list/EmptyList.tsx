@@ -1,11 +1,11 @@
-import { useState } from "react";
-import { NewRunDialog } from "@/components/dispatch/NewRunDialog";
+import { useOpenNewRun } from "@/components/dispatch/newRun";
 import { Button } from "@/components/ui/Button";
 import { CopyButton } from "@/components/ui/CopyButton";
 import { EmptyState } from "@/components/ui/EmptyState";
-import { enterZone } from "@/shortcuts";
+import { Icon } from "@/components/ui/Icon";
 import { useChangeAddress, useAddress } from "@/useAddress";
-import { isFiltered, NO_FILTER, selectRun } from "@/views/addressParameters";
+import { useCanAct } from "@/useCanAct";
+import { isFiltered, NO_FILTER } from "@/views/addressParameters";
 
 const EXAMPLE_COMMAND = "shopfloor run --command 'make test'";
 const PLACEHOLDERS = 8;
@@ -29,33 +29,25 @@ export function EmptyList() {
 }
 
 function NoRuns({ owner }: { owner: string | undefined }) {
-  const changeAddress = useChangeAddress();
-  const [isDialogOpen, setIsDialogOpen] = useState(false);
+  const canAct = useCanAct();
+  const openNewRun = useOpenNewRun();
   return (
     <EmptyState>
       <p className="font-medium text-text-2">No runs yet</p>
       {owner !== undefined && <p className="text-xs">{owner} has no runs.</p>}
-      <Button variant="primary" onClick={() => setIsDialogOpen(true)}>
-        Start a run
-      </Button>
-      <p className="mt-2 text-xs">or record a command:</p>
+      {canAct && (
+        <Button onClick={openNewRun}>
+          <Icon name="plus" className="size-3.5 text-icon" />
+          Start a run
+        </Button>
+      )}
+      <p className="mt-2 text-xs">{canAct ? "or record a command:" : "Record a command:"}</p>
       <p className="flex max-w-full items-center gap-1">
         <code className="rounded bg-queued-bg px-1.5 py-0.5 text-left font-mono text-xs break-words text-text-2">
           {EXAMPLE_COMMAND}
         </code>
         <CopyButton text={EXAMPLE_COMMAND} label="Copy" title="Copy the command" />
       </p>
-      {isDialogOpen && (
-        <NewRunDialog
-          owner={owner}
-          onClose={() => setIsDialogOpen(false)}
-          onDispatched={(runId) => {
-            setIsDialogOpen(false);
-            changeAddress(selectRun(runId));
-            enterZone("detail");
-          }}
-        />
-      )}
     </EmptyState>
   );
 }

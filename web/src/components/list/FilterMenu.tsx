@@ -163,6 +163,7 @@ function Choices({ fields, close }: ChoicesProps) {
 
 const PLACEHOLDERS: Readonly<Record<string, string>> = {
   Time: "3h, 2d, or 2026-11-06",
+  Ended: "3h, 2d, or 2026-11-06",
   Cost: "Dollars, such as 2.50",
   Duration: "90s, 15m, 2h",
 };

@@ -10,7 +10,7 @@ import { costOf } from "@/views/amounts";
 import { oneLine } from "@/views/json";
 import { cardNote, MAX_INDENT, showsElapsed, taskHits } from "@/views/runRows";
 
-/** No card shows more of a task. */
+/** The longest part of a task that a card shows. */
 const TASK_CHARS = 400;
 const NOTE_COLORS = { failed: "text-failed-text", waiting: "text-waiting-text" };
 
@@ -82,14 +82,18 @@ export const RunCard = memo(function RunCard({
         )}
       </a>
       {hasFold && (
-        <FoldButton
-          run={run}
-          isExpanded={isExpanded}
-          onToggle={actions.onToggle}
-          className={
-            depth > 0 ? "top-1/2 right-[60px] -translate-y-1/2" : "right-[78px] bottom-[7px] coarse:bottom-[11px]"
-          }
-        />
+        // The same line as in the link, with only the button in sight: a link cannot contain a button.
+        <span
+          className={clsx(
+            "pointer-events-none absolute right-3 flex items-center gap-2 text-12 leading-[17px] tabular-nums",
+            depth > 0 ? "inset-y-0" : "bottom-[7px] coarse:bottom-[11px]",
+          )}
+        >
+          <FoldButton run={run} isExpanded={isExpanded} onToggle={actions.onToggle} />
+          <span aria-hidden className="invisible">
+            {depth > 0 ? <SubRunTime run={run} /> : costOf(run)?.short}
+          </span>
+        </span>
       )}
     </div>
   );
@@ -115,8 +119,9 @@ function SubRunLine({ run, hasFold }: { run: Run; hasFold: boolean }) {
       <span title={run.task.slice(0, 1_000)} className="min-w-0 flex-1 truncate text-text-2">
         {run.task.slice(0, TASK_CHARS) || run.name}
       </span>
-      <span className={clsx("text-text-3 tabular-nums", hasFold && "pl-12")}>
-        <Elapsed run={run} />
+      {hasFold && <FoldCount run={run} isExpanded={false} className="invisible" />}
+      <span className="text-text-3 tabular-nums">
+        <SubRunTime run={run} />
       </span>
     </>
   );
@@ -163,12 +168,8 @@ function CardLines({ run, isTree, hasFold, showsOwner }: LinesProps) {
               searched to #{run.search_stopped_at}
             </span>
           )}
-          {hasFold && <span className="w-8" />}
-          {(cost ?? hasFold) && (
-            <span title={cost?.full} className={clsx(hasFold && "w-[60px] truncate text-right")}>
-              {cost?.short}
-            </span>
-          )}
+          {hasFold && <FoldCount run={run} isExpanded={false} className="invisible" />}
+          {cost && <span title={cost.full}>{cost.short}</span>}
         </span>
       </span>
     </>
@@ -193,6 +194,15 @@ function Elapsed({ run }: { run: Run }) {
   return showsElapsed(run) ? <Duration from={run.started_at} to={null} ms={null} /> : <Age at={run.started_at} />;
 }
 
+/** How long a sub-run took; until it has started, how long it has been there. */
+function SubRunTime({ run }: { run: Run }) {
+  return run.status === "queued" ? (
+    <Age at={run.started_at} />
+  ) : (
+    <Duration from={run.started_at} to={run.completed_at} ms={run.duration_ms} />
+  );
+}
+
 /** Cut the task, without half a highlight at its end. */
 const cutTask = (task: string) => task.slice(0, TASK_CHARS).replace(/\uE000[^\uE001]*$/, "");
 
@@ -200,11 +210,10 @@ interface FoldProps {
   run: Run;
   isExpanded: boolean;
   onToggle: (runId: string) => void;
-  className: string;
 }
 
 /** The number of sub-runs, which shows or hides them. Arrow keys do the same, so that the Tab key has one stop. */
-function FoldButton({ run, isExpanded, onToggle, className }: FoldProps) {
+function FoldButton({ run, isExpanded, onToggle }: FoldProps) {
   const label = isExpanded ? "Hide sub-runs" : "Show sub-runs";
   return (
     <button
@@ -214,14 +223,25 @@ function FoldButton({ run, isExpanded, onToggle, className }: FoldProps) {
       title={`${label} (${run.children.toLocaleString("en")})`}
       tabIndex={-1}
       onClick={() => onToggle(run.id)}
+      // Fingers press around it, too.
+      className="group/fold pointer-events-auto relative coarse:before:absolute coarse:before:-inset-3"
+    >
+      <FoldCount run={run} isExpanded={isExpanded} className="group-hover/fold:bg-n-6" />
+    </button>
+  );
+}
+
+function FoldCount({ run, isExpanded, className }: { run: Run; isExpanded: boolean; className: string }) {
+  return (
+    <span
       className={clsx(
-        "absolute flex h-[17px] items-center gap-0.5 rounded-1 bg-n-4 pr-1.5 pl-0.5 text-11 text-text-2 tabular-nums hover:bg-n-6",
+        "flex h-[17px] items-center gap-0.5 rounded-1 bg-n-4 pr-1.5 pl-0.5 text-11 text-text-2 tabular-nums",
         className,
       )}
     >
       <Icon name={isExpanded ? "down" : "right"} className="size-[11px] stroke-[2.25]" />
       <Count text={run.children > 999 ? "999+" : String(run.children)} />
-    </button>
+    </span>
   );
 }
 

@@ -21,6 +21,7 @@ import { SortMenu } from "@/components/list/SortMenu";
 import { useListShortcuts } from "@/components/list/useListShortcuts";
 import { EmptyList, Placeholders } from "@/components/list/EmptyList";
 import { useExpandPath } from "@/components/list/useExpandPath";
+import { useListedRuns } from "@/components/list/useListedRuns";
 import { useLoadSelected, useSelectLast } from "@/components/list/useLoadSelected";
 import { SearchBox } from "@/components/list/SearchBox";
 import { PinnedNeedsYou } from "@/components/needsyou/PinnedNeedsYou";
@@ -28,7 +29,8 @@ import { ErrorMessage } from "@/components/ui/ErrorMessage";
 import { enterZone } from "@/shortcuts";
 import { filterOf, useRunHref, useAddress } from "@/useAddress";
 import { totalText } from "@/views/filterOptions";
-import { rowsOf, runsOf } from "@/views/runRows";
+import { rowsOf } from "@/views/runRows";
+import { toggled } from "@/views/sets";
 
 const NONE: ReadonlySet<string> = new Set();
 const NO_PAGES: readonly RunPage[] = [];
@@ -52,7 +54,7 @@ export function RunList() {
   const [expanded, setExpanded] = useState(NONE);
   const isTree = filter.roots === true;
   const { branches, loadMore, retry } = useBranches(isTree ? expanded : NONE, pollEveryMs);
-  const runs = useMemo(() => runsOf(pages), [pages]);
+  const runs = useListedRuns(pages, filter.since);
   const rows = useMemo(() => rowsOf(runs, isTree ? expanded : NONE, branches), [runs, isTree, expanded, branches]);
   const seenRuns = useSeenRuns(pages);
   const selection = useSelectedRun();
@@ -68,7 +70,7 @@ export function RunList() {
   const { fetchNextPage } = query;
   const canFetchNext = query.hasNextPage && !query.isFetching && !query.isFetchNextPageError;
   const fetchNext = useCallback(() => void fetchNextPage(), [fetchNextPage]);
-  const selectLast = useSelectLast(filter, pages[0]?.total, selection.move);
+  const { selectLast, error: lastError } = useSelectLast(filter, pages[0]?.total, selection.move);
   useListShortcuts({
     rows,
     selection,
@@ -117,6 +119,7 @@ export function RunList() {
         />
       )}
       {query.isFetchNextPageError && runs.length > 0 && <ErrorMessage error={query.error} onRetry={fetchNext} />}
+      {lastError !== null && <ErrorMessage error={lastError} onRetry={selectLast} />}
       <footer className="mt-auto flex h-7 shrink-0 items-center gap-2.5 border-t border-border px-3 text-11 whitespace-nowrap text-text-3">
         <Hint keys={["j", "k"]}>move</Hint>
         <Hint keys={["→"]}>unfold</Hint>
@@ -142,12 +145,6 @@ function Hint({ keys, children }: { keys: readonly string[]; children: string })
 /** Whether the server refused the request. While the server is unreachable, the top bar says so and the list stays. */
 function isRefused({ error, isFetchNextPageError }: { error: Error | null; isFetchNextPageError: boolean }): boolean {
   return !isFetchNextPageError && !(error instanceof Problem && error.status === 0);
-}
-
-function toggled(expanded: ReadonlySet<string>, id: string): ReadonlySet<string> {
-  const next = new Set(expanded);
-  if (!next.delete(id)) next.add(id);
-  return next;
 }
 
 /** Actions of the cards; the same object until they change, so that cards are not rendered again. */

@@ -1,5 +1,6 @@
-import { useEffect, useRef, useState } from "react";
+import { useEffect, useEffectEvent, useRef, useState } from "react";
 import { Icon } from "@/components/ui/Icon";
+import { isEnter } from "@/components/ui/isEnter";
 import { useShortcuts } from "@/shortcuts";
 import { useChangeAddress, useAddress } from "@/useAddress";
 
@@ -29,10 +30,12 @@ export function SearchBox({ onEnter }: { onEnter: () => void }) {
     hasHistoryEntryRef.current = false;
     setText(query);
   }, [query]);
+  const submitTyped = useEffectEvent(submit);
   useEffect(() => {
-    const timer = setTimeout(submit, TYPING_PAUSE_MS);
+    const timer = setTimeout(() => submitTyped(), TYPING_PAUSE_MS);
     return () => clearTimeout(timer);
-  });
+    // Only what is typed restarts the pause: the list renders many times a second while runs change.
+  }, [text]);
   useShortcuts("page", {
     "/": () => fieldRef.current?.select(),
   });
@@ -55,7 +58,7 @@ export function SearchBox({ onEnter }: { onEnter: () => void }) {
             event.preventDefault();
             submit();
             fieldRef.current?.blur();
-          } else if (event.key === "Enter" || event.key === "ArrowDown") {
+          } else if (isEnter(event) || (event.key === "ArrowDown" && !event.nativeEvent.isComposing)) {
             event.preventDefault();
             submit();
             onEnter();

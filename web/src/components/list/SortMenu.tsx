@@ -21,7 +21,7 @@ export function SortMenu() {
       title={name}
       anchor="sort"
       className="min-w-(--control-h) px-1.5"
-      face={<Icon name="sort" className={sort === undefined ? "size-3.5 text-icon" : "size-3.5 text-accent-text"} />}
+      content={<Icon name="sort" className={sort === undefined ? "size-3.5 text-icon" : "size-3.5 text-accent-text"} />}
     >
       {ORDERS.map(([order, label]) => (
         <MenuItem

@@ -50,21 +50,38 @@ export function useLoadSelected(runId: string | undefined, { rows, filter, fetch
   }, [shouldLoad, fetchNext, boxRef]);
 }
 
-/** Return a function that selects the last run of the list, also if it is not loaded. The newest call wins. */
-export function useSelectLast(filter: RunFilter, total: number | undefined, move: (runId: string) => void): () => void {
+/**
+ * Return a function that selects the last run of the list, also if it is not loaded, and why that failed. The newest
+ * call wins.
+ */
+export function useSelectLast(
+  filter: RunFilter,
+  total: number | undefined,
+  move: (runId: string) => void,
+): { selectLast: () => void; error: unknown } {
   const requestRef = useRef<AbortController>(null);
-  const shouldLoad = JSON.stringify(filter);
-  useEffect(() => () => requestRef.current?.abort(), [shouldLoad]);
-  return useCallback(() => {
+  const [error, setError] = useState<unknown>(null);
+  const filterJson = JSON.stringify(filter);
+  useEffect(
+    () => () => {
+      requestRef.current?.abort();
+      setError(null);
+    },
+    [filterJson],
+  );
+  const selectLast = useCallback(() => {
     requestRef.current?.abort();
     const control = new AbortController();
     requestRef.current = control;
-    void fetchLastRun(JSON.parse(shouldLoad) as RunFilter, total ?? 0, control.signal).then(
+    setError(null);
+    void fetchLastRun(JSON.parse(filterJson) as RunFilter, total ?? 0, control.signal).then(
       (run) => {
         if (run && !control.signal.aborted) move(run.id);
       },
-      // The list itself shows the error.
-      () => undefined,
+      (problem: unknown) => {
+        if (!control.signal.aborted) setError(problem);
+      },
     );
-  }, [shouldLoad, total, move]);
+  }, [filterJson, total, move]);
+  return { selectLast, error };
 }

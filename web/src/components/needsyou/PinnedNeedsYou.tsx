@@ -4,15 +4,14 @@ import type { WaitingItem } from "@/api";
 import { RunLink } from "@/components/charts/RunLink";
 import { useRoving } from "@/components/charts/useRoving";
 import { Icon } from "@/components/ui/Icon";
+import { useFocusKeeper } from "@/components/ui/useFocusKeeper";
 import { Age } from "@/components/ui/Time";
-import { useShortcuts } from "@/shortcuts";
+import { isNarrowScreen } from "@/screen";
+import { enterZone, useShortcuts } from "@/shortcuts";
 import { useIsOverview } from "@/useAddress";
 import { isCallItem, keyOf, nextKey, summaryOf } from "@/views/waiting";
 import { ItemBody, KindIcon } from "./NeedsYouItem";
 import { useWaiting } from "./useWaiting";
-
-/** Screens that show the list alone: there the first question is open. */
-const NARROW = "(width < 48rem)";
 
 /** What waits for a person, above the list of runs. One line while the overview shows the same; nothing if nothing waits. */
 export function PinnedNeedsYou() {
@@ -50,12 +49,17 @@ function Items({ items }: { items: readonly WaitingItem[] }) {
   // Null: the user has closed all items.
   const [openedKey, setOpenedKey] = useState<string | null>();
   const listRef = useRef<HTMLUListElement>(null);
+  const boxRef = useRef<HTMLDivElement>(null);
+  useFocusKeeper(boxRef);
   const roving = useRoving(items.map(keyOf));
   const isKnown = openedKey === null || items.some((item) => keyOf(item) === openedKey);
-  const openKey = isKnown ? openedKey : matchMedia(NARROW).matches ? nextKey(items, undefined) : null;
+  // Where the list is alone, the first question is open.
+  const openKey = isKnown ? openedKey : isNarrowScreen() ? nextKey(items, undefined) : null;
   useShortcuts("page", {
     w: () => {
       const key = nextKey(items, openKey ?? undefined);
+      // The keys of the item work in the column that it is in.
+      enterZone("list");
       setIsFolded(false);
       setOpenedKey(key);
       // After the item is rendered.
@@ -67,7 +71,7 @@ function Items({ items }: { items: readonly WaitingItem[] }) {
     },
   });
   return (
-    <>
+    <div ref={boxRef}>
       <button
         type="button"
         aria-expanded={!isFolded}
@@ -97,7 +101,7 @@ function Items({ items }: { items: readonly WaitingItem[] }) {
           ))}
         </ul>
       )}
-    </>
+    </div>
   );
 }
 
@@ -148,13 +152,13 @@ function PinnedItem({ item, stop, isOpen, onToggle }: ItemProps) {
         tabIndex={stop.tabIndex}
         title={`${label} (w)`}
         onClick={() => onToggle(!isOpen)}
-        className="absolute top-[25px] right-2 flex size-[18px] items-center justify-center rounded-1 text-waiting-text hover:bg-bg-press"
+        className="absolute top-[25px] right-2 flex size-[18px] coarse:before:absolute coarse:before:-inset-3 items-center justify-center rounded-1 text-waiting-text hover:bg-bg-press"
       >
         <Icon name={isOpen ? "down" : "right"} className="size-3" />
       </button>
       {isOpen && (
         <div className="pr-3 pl-3.5">
-          <ItemBody item={item} isMarked />
+          <ItemBody item={item} keyZone="list" />
         </div>
       )}
     </li>

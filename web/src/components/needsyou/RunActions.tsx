@@ -2,9 +2,12 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import clsx from "clsx";
 import { useRef } from "react";
 import { cancelRun, dismissRun, rerunRun, type WaitingItem } from "@/api";
+import { Message } from "@/components/plugins/PluginState";
 import { Button, type ButtonVariant } from "@/components/ui/Button";
 import { useCanAct } from "@/useCanAct";
 import { type RunAction, runActionsOf } from "@/views/waiting";
+import type { Zone } from "@/views/shortcutKeys";
+import { NumberKey } from "./NumberKey";
 import { useNumberKeys } from "./useNumberKeys";
 
 interface ActionButton {
@@ -24,8 +27,14 @@ const BUTTONS: Record<RunAction, ActionButton> = {
 /** A run is not cancelled by a slip of a finger. */
 const hasKey = (action: RunAction) => action !== "cancel";
 
-/** Why a run waits for a person, and what can be done about it. `isMarked`: the keys 1 to 9 press the buttons. */
-export function RunActions({ item, isMarked }: { item: WaitingItem; isMarked: boolean }) {
+interface Props {
+  item: WaitingItem;
+  /** Where the keys 1 to 9 press the buttons; without it they do not. */
+  keyZone: Zone | undefined;
+}
+
+/** Why a run waits for a person, and what can be done about it. */
+export function RunActions({ item, keyZone }: Props) {
   const queries = useQueryClient();
   const canAct = useCanAct();
   const { mutate, isPending, data, error } = useMutation({
@@ -37,7 +46,7 @@ export function RunActions({ item, isMarked }: { item: WaitingItem; isMarked: bo
   });
   const boxRef = useRef<HTMLDivElement>(null);
   const actions = canAct && data === undefined ? runActionsOf(item) : [];
-  useNumberKeys(isMarked && !isPending ? "page" : undefined, actions.length, boxRef, (n) => {
+  const hasActiveKeys = useNumberKeys(isPending ? undefined : keyZone, actions.length, boxRef, (n) => {
     const action = actions[n];
     if (action && hasKey(action)) mutate(action);
   });
@@ -46,9 +55,13 @@ export function RunActions({ item, isMarked }: { item: WaitingItem; isMarked: bo
       <p
         className={clsx("[overflow-wrap:anywhere] whitespace-pre-wrap", item.kind === "failure" && "text-failed-text")}
       >
-        {item.text}
+        <Message text={item.text} />
       </p>
-      {item.hint && <p className="[overflow-wrap:anywhere] text-text-2">{item.hint}</p>}
+      {item.hint && (
+        <p className="[overflow-wrap:anywhere] text-text-2">
+          <Message text={item.hint} />
+        </p>
+      )}
       {actions.length > 0 && (
         <div className="flex flex-wrap gap-1.5">
           {actions.map((action, n) => (
@@ -56,16 +69,12 @@ export function RunActions({ item, isMarked }: { item: WaitingItem; isMarked: bo
               key={action}
               disabled={isPending}
               onClick={() => mutate(action)}
-              variant={isMarked && n === 0 && hasKey(action) ? "primary" : BUTTONS[action].variant}
-              {...(isMarked && hasKey(action) && { "aria-keyshortcuts": String(n + 1) })}
+              variant={keyZone && n === 0 && hasKey(action) ? "primary" : BUTTONS[action].variant}
+              {...(hasActiveKeys && hasKey(action) && { "aria-keyshortcuts": String(n + 1) })}
               className={clsx(action === "dismiss" && "ml-auto")}
             >
               {BUTTONS[action].label}
-              {isMarked && hasKey(action) && (
-                <kbd aria-hidden className={clsx(n === 0 && "bg-n-11! text-n-1! shadow-none!")}>
-                  {n + 1}
-                </kbd>
-              )}
+              {keyZone && hasKey(action) && <NumberKey index={n} isShown={hasActiveKeys} />}
             </Button>
           ))}
         </div>

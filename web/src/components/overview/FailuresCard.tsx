@@ -6,7 +6,7 @@ import { buttonClass } from "@/components/ui/Button";
 import { useNow } from "@/components/ui/Time";
 import { countText } from "@/views/fleet";
 import { type OverviewLinks, workersText } from "@/views/overview";
-import { formatShort } from "@/views/time";
+import { formatAge } from "@/views/time";
 
 /** The failures of the range, grouped by their error: how many, of which workers, and when. */
 export function FailuresCard({ stats: { failures, totals, days }, links }: { stats: Stats; links: OverviewLinks }) {
@@ -52,9 +52,7 @@ export function FailuresCard({ stats: { failures, totals, days }, links }: { sta
                   hasBaseMarks
                 />
               </span>
-              <span className="m3 num age">
-                {group.last_at !== null && formatShort(Math.max(0, now - Date.parse(group.last_at)))}
-              </span>
+              <span className="m3 num age">{group.last_at !== null && formatAge(group.last_at, now)}</span>
             </ListLink>
           </li>
         ))}

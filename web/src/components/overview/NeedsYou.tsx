@@ -1,6 +1,9 @@
 import clsx from "clsx";
 import { useRef, useState } from "react";
 import { ItemBody, ItemHead } from "@/components/needsyou/NeedsYouItem";
+import { useQuery } from "@tanstack/react-query";
+import { waitingQuery } from "@/api";
+import { ErrorLine, SkeletonRows } from "@/components/charts/ErrorLine";
 import { useWaiting } from "@/components/needsyou/useWaiting";
 import { useShortcuts } from "@/shortcuts";
 import { keyOf, nextKey } from "@/views/waiting";
@@ -10,6 +13,7 @@ export const NEEDS_YOU_ID = "needs-you";
 /** What waits for a person, each with its answers. One item is marked: keys answer it. */
 export function NeedsYou() {
   const items = useWaiting();
+  const { isPending, isError, data, error, refetch } = useQuery(waitingQuery);
   const [chosenKey, setChosenKey] = useState<string>();
   const boxRef = useRef<HTMLElement>(null);
   const isChosen = items.some((item) => keyOf(item) === chosenKey);
@@ -43,7 +47,9 @@ export function NeedsYou() {
           </span>
         )}
       </header>
-      {items.length === 0 && <p className="empty">Nothing waits for you.</p>}
+      {isPending && <SkeletonRows subject="what needs you" rows={2} height={30} />}
+      {isError && <ErrorLine what="What needs you cannot be loaded" error={error} onRetry={() => void refetch()} />}
+      {data && items.length === 0 && !isError && <p className="empty">Nothing waits for you.</p>}
       {items.map((item) => {
         const key = keyOf(item);
         return (
@@ -61,7 +67,7 @@ export function NeedsYou() {
             )}
           >
             <ItemHead item={item} />
-            <ItemBody item={item} isMarked={key === markedKey} />
+            <ItemBody item={item} keyZone={key === markedKey ? "page" : undefined} />
           </article>
         );
       })}

@@ -1,5 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
-import { type Stats, statsQuery, useConnection } from "@/api";
+import { type Stats, statsQuery } from "@/api";
 import { ErrorLine, SkeletonRows } from "@/components/charts/ErrorLine";
 import { Segmented } from "@/components/charts/Segmented";
 import { Sparkline } from "@/components/charts/Sparkline";
@@ -47,10 +47,9 @@ export function Overview() {
     <div className="board overview">
       <div className="board-head">
         <h1>Overview</h1>
-        <Subtitle
-          text={[filterText(address), stats && formatRange(stats.days)].filter(Boolean).join(" · ")}
-          updatedAt={query.dataUpdatedAt}
-        />
+        <span className="m3 cut">
+          {[filterText(address), stats && formatRange(stats.days)].filter(Boolean).join(" · ")}
+        </span>
         <span className="grow" />
         {isFiltered(address) && (
           <Button variant="ghost" onClick={() => changeAddress(NO_FILTER)}>
@@ -59,47 +58,42 @@ export function Overview() {
         )}
         <Segmented label="Range" options={RANGE_OPTIONS} value={range} onSelect={(value) => change({ range: value })} />
       </div>
-      <Tiles stats={stats} isUnknown={query.isError} links={links} />
-      {query.isError && !stats ? (
-        <div className="card mt-3">
-          <ErrorLine what="The overview cannot be shown" error={query.error} onRetry={() => void query.refetch()} />
-        </div>
-      ) : (
-        <div className="overview-grid">
-          <div className="overview-column">
-            {stats ? (
-              <>
-                <SpendCard stats={stats} by={by} onStack={(value) => change({ by: value })} links={links} />
-                <FailuresCard stats={stats} links={links} />
-                <RunsCard stats={stats} links={links} />
-              </>
-            ) : (
-              <div className="card">
-                <SkeletonRows subject="the overview" rows={8} height={30} />
-              </div>
-            )}
-          </div>
-          <div className="overview-column overview-right">
-            <NeedsYou />
-            {stats && <ToolsCard stats={stats} />}
-          </div>
+      {query.isError && (
+        <div className="card mb-3">
+          <ErrorLine
+            what={
+              stats
+                ? `The numbers are from ${formatShort(now - query.dataUpdatedAt)} ago and cannot be updated`
+                : "The overview cannot be shown"
+            }
+            error={query.error}
+            onRetry={() => void query.refetch()}
+          />
         </div>
       )}
+      <Tiles stats={stats} isUnknown={query.isError} links={links} />
+      <div className="overview-grid">
+        <div className="overview-column">
+          {stats && (
+            <>
+              <SpendCard stats={stats} by={by} onStack={(value) => change({ by: value })} links={links} />
+              <FailuresCard stats={stats} links={links} />
+              <RunsCard stats={stats} links={links} />
+            </>
+          )}
+          {query.isPending && (
+            <div className="card">
+              <SkeletonRows subject="the overview" rows={8} height={30} />
+            </div>
+          )}
+        </div>
+        <div className="overview-column overview-right">
+          <NeedsYou />
+          {stats && <ToolsCard stats={stats} />}
+        </div>
+      </div>
     </div>
   );
-}
-
-/** What the overview covers; while the server cannot be reached, how old it is. */
-function Subtitle({ text, updatedAt }: { text: string; updatedAt: number }) {
-  const now = useNow();
-  const isLost = useConnection() === "lost";
-  if (isLost && updatedAt)
-    return (
-      <span role="status" className="stale cut">
-        Not connected. This is from {formatShort(Math.max(0, now - updatedAt))} ago.
-      </span>
-    );
-  return <span className="m3 cut">{text}</span>;
 }
 
 function Tiles({ stats, isUnknown, links }: { stats: Stats | undefined; isUnknown: boolean; links: OverviewLinks }) {
@@ -126,7 +120,7 @@ function Tiles({ stats, isUnknown, links }: { stats: Stats | undefined; isUnknow
       </ListLink>
       <a
         href={`#${NEEDS_YOU_ID}`}
-        className={waiting?.length ? "hot" : ""}
+        className={waiting?.length ? "calls-you" : ""}
         onClick={(event) => {
           event.preventDefault();
           const panel = document.getElementById(NEEDS_YOU_ID);

@@ -34,7 +34,7 @@ export function SpendCard({ stats: { days, totals }, by, onStack, links }: Spend
         {chart.series.map((series) => (
           <li key={series.color}>
             <i aria-hidden style={{ background: series.color }} />
-            {series.isRest ? (
+            {!series.isFilter ? (
               <span className="cut">{series.name}</span>
             ) : (
               <ListLink to={links.series(series.name, by)} className="cut" title={`Runs of ${series.name}`}>

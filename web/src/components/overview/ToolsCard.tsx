@@ -1,17 +1,8 @@
 import type { Stats } from "@/api";
 import { PartsBar } from "@/components/charts/Meter";
-import { Icon, type IconName } from "@/components/ui/Icon";
+import { Icon } from "@/components/ui/Icon";
 import { failedShare, isFailingOften } from "@/views/overview";
-
-const ICONS: readonly [RegExp, IconName][] = [
-  [/^(bash|shell|exec|command|terminal)/i, "term"],
-  [/(edit|write|patch)/i, "edit"],
-  [/(grep|glob|search|find)/i, "search"],
-  [/(web|fetch|http)/i, "web"],
-  [/(agent|task)/i, "agent"],
-  [/todo/i, "todo"],
-  [/(read|file|notebook|ls)/i, "file"],
-];
+import { toolIcon } from "@/views/toolIcons";
 
 /** The tools that agents called most, with the share of calls that failed. */
 export function ToolsCard({ stats: { tools } }: { stats: Stats }) {
@@ -45,7 +36,7 @@ export function ToolsCard({ stats: { tools } }: { stats: Stats }) {
             {tools.map((tool) => (
               <tr key={tool.name}>
                 <th scope="row" title={tool.name}>
-                  <Icon name={iconOf(tool.name)} className="size-3.5 text-icon" />
+                  <Icon name={toolIcon(tool.name)} className="size-3.5 text-icon" />
                   <span className="cut">{tool.name}</span>
                 </th>
                 <td>
@@ -70,5 +61,3 @@ export function ToolsCard({ stats: { tools } }: { stats: Stats }) {
     </section>
   );
 }
-
-const iconOf = (name: string): IconName => ICONS.find(([pattern]) => pattern.test(name))?.[1] ?? "tool";

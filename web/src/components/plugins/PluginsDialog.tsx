@@ -5,6 +5,7 @@ import { Tag } from "@/components/ui/Badge";
 import { Dialog } from "@/components/ui/Dialog";
 import { Loading } from "@/components/ui/EmptyState";
 import { ErrorMessage } from "@/components/ui/ErrorMessage";
+import { useCanAct } from "@/useCanAct";
 import { acceptsTasks, titleOfPlugin } from "@/views/plugins";
 import { Message, PluginReason, PluginState } from "./PluginState";
 
@@ -43,7 +44,7 @@ export function PluginsDialog({ onClose, onRun }: PluginsDialogProps) {
 function PluginItem({ plugin, onRun }: { plugin: Plugin; onRun: (name: string) => void }) {
   const { name, version, description, tools = [], folder, status } = plugin;
   const title = titleOfPlugin(plugin);
-  const canRun = acceptsTasks(plugin) && status !== "not_allowed";
+  const canRun = useCanAct() && acceptsTasks(plugin) && status !== "not_allowed";
   return (
     <li className="flex flex-col gap-1.5 py-3 first:pt-0 last:pb-0">
       <div className="flex flex-wrap items-center gap-x-2 gap-y-1">

@@ -24,7 +24,8 @@ export function CopyButton({
     return () => clearTimeout(timer);
   }, [message]);
   const copy = async () => {
-    setMessage((await copyToClipboard(typeof text === "string" ? text : await text())) ? "Copied" : "Could not copy");
+    const isCopied = await copied(typeof text === "string" ? () => text : text);
+    setMessage(isCopied ? "Copied" : "Could not copy");
   };
   if (icon !== undefined)
     return (
@@ -48,18 +49,30 @@ export function CopyButton({
   );
 }
 
+/** Copy a text that may have to be loaded first. Return false if that failed. */
+async function copied(text: () => string | Promise<string>): Promise<boolean> {
+  try {
+    return await copyToClipboard(await text());
+  } catch {
+    return false;
+  }
+}
+
 /** Browsers offer the clipboard API on secure origins only; elsewhere use the deprecated command. */
 export async function copyToClipboard(text: string): Promise<boolean> {
   try {
     await navigator.clipboard.writeText(text);
     return true;
   } catch {
+    const focused = document.activeElement;
     const field = document.createElement("textarea");
     field.value = text;
-    document.body.append(field);
+    // Outside of an open dialog nothing can have the focus.
+    ([...document.querySelectorAll("dialog[open]")].at(-1) ?? document.body).append(field);
     field.select();
     const wasCopied = document.execCommand("copy");
     field.remove();
+    if (focused instanceof HTMLElement) focused.focus({ preventScroll: true });
     return wasCopied;
   }
 }

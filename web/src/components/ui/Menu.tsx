@@ -11,7 +11,7 @@ interface MenuProps {
   /** The name of the anchor below which the menu opens: one name per button on a page. */
   anchor?: "menu" | "sort";
   /** What the button shows. */
-  face: ReactNode;
+  content: ReactNode;
   /** The element of the menu, so that a key can open it. */
   menuRef?: RefObject<HTMLDivElement | null>;
   children: ReactNode;
@@ -24,7 +24,7 @@ export function Menu({
   variant = "plain",
   className,
   anchor = "menu",
-  face,
+  content,
   menuRef,
   children,
 }: MenuProps) {
@@ -39,7 +39,7 @@ export function Menu({
         title={title}
         className={buttonClass(variant, clsx(`${anchor}-anchor`, className))}
       >
-        {face}
+        {content}
       </button>
       <div
         ref={menuRef}
@@ -114,9 +114,9 @@ export function MenuItem({
       onClick={onSelect}
       className={clsx(ITEM_CLASS, isDangerous && "text-failed-text")}
     >
-      <ItemFace icon={icon} shortcut={shortcut}>
+      <ItemContent icon={icon} shortcut={shortcut}>
         {children}
-      </ItemFace>
+      </ItemContent>
     </button>
   );
 }
@@ -125,14 +125,14 @@ export function MenuItem({
 export function MenuDownload({ href, shortcut, icon, children }: Omit<ItemProps, "onSelect"> & { href: string }) {
   return (
     <a href={href} download role="menuitem" tabIndex={-1} className={ITEM_CLASS}>
-      <ItemFace icon={icon} shortcut={shortcut}>
+      <ItemContent icon={icon} shortcut={shortcut}>
         {children}
-      </ItemFace>
+      </ItemContent>
     </a>
   );
 }
 
-function ItemFace({
+function ItemContent({
   icon,
   shortcut,
   children,

@@ -1,5 +1,6 @@
 import { useSyncExternalStore } from "react";
-import { formatAge, formatAgo, formatDateTime, formatDuration, formatIn } from "@/views/time";
+import { useKnownAt } from "@/api";
+import { formatAge, formatAgo, formatDateTime, formatDuration, formatIn, formatShort } from "@/views/time";
 
 /** One clock for the page, so that all durations tick together. */
 const listeners = new Set<() => void>();
@@ -59,10 +60,9 @@ export function Duration({ from, to, ms }: { from: string; to: string | null; ms
 }
 
 function TickingDuration({ from }: { from: string }) {
-  const now = useNow();
+  // While the connection is lost, nobody knows whether the run goes on.
+  const at = useKnownAt(useNow());
   return (
-    <span className="tabular-nums">
-      {formatDuration(Math.max(0, Math.floor((now - Date.parse(from)) / 1000) * 1000))}
-    </span>
+    <span className="tabular-nums">{formatShort(Math.max(0, Math.floor((at - Date.parse(from)) / 1000) * 1000))}</span>
   );
 }

@@ -1,4 +1,4 @@
-"""The trail of a run: the run that it repeats, continues or forks, and the runs that do this with it."""
+"""The earlier run that a run repeats, continues or forks, and the later runs that do this with it."""
 
 from __future__ import annotations
 
