@@ -346,7 +346,7 @@ def test_a_wrong_login_does_not_redirect(anonymous_client: httpx.Client, runs: R
 # Short ids
 
 
-@pytest.mark.req("")
+@pytest.mark.req("SF-63")
 def test_a_short_id_opens_the_only_run_whose_id_begins_with_it(own_storage: Storage) -> None:
     ids = [f"face{number}000-0000-4000-8000-000000000000" for number in (1, 2)]
     for run_id in ids:
