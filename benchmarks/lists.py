@@ -195,7 +195,7 @@ class Client:
     def __init__(self, address: Address) -> None:
         self.http = httpx.Client(base_url=address.url, headers={"Authorization": f"Bearer {address.token}"})
 
-    def get(self, path: str = "/api/agents/workers", **parameters: str | int) -> httpx.Response:
+    def get(self, path: str = "/api/agents/workers", **parameters: str | float) -> httpx.Response:
         answer = self.http.get(path, params=parameters)
         answer.raise_for_status()
         return answer

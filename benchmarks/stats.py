@@ -69,15 +69,16 @@ def _choices(shift: int) -> str:
 class _Request(NamedTuple):
     measure: str
     path: str
-    parameters: dict[str, str | int]
+    parameters: dict[str, str | float]
     floor: float | None = 1.0
 
 
 def _requests(runs: int) -> list[_Request]:
     newest = FIRST_MS + runs * STEP_MS
     until = format_timestamp(newest)
-    year: dict[str, str | int] = {"since": format_timestamp(max(FIRST_MS, newest - 365 * _DAY_MS)), "until": until}
-    days: dict[str, str | int] = {"until": until}
+    year: dict[str, str | float] = {"since": format_timestamp(max(FIRST_MS, newest - 365 * _DAY_MS)), "until": until}
+    days: dict[str, str | float] = {"until": until}
+    last_day = format_timestamp(newest - _DAY_MS)
     lists = "/api/agents/workers"
     return [
         _Request("statistics of 14 days", "/api/stats", days),
@@ -85,6 +86,8 @@ def _requests(runs: int) -> list[_Request]:
         _Request("the same, in India, half an hour from UTC's hours", "/api/stats", days | {"tz": "Asia/Kolkata"}),
         _Request("the same, in Nepal, a quarter of an hour from them", "/api/stats", days | {"tz": "Asia/Kathmandu"}),
         _Request("the same, of one owner, from its runs", "/api/stats", days | {"agent_id": OWNERS[0]}, None),
+        _Request("the same, of the runs that completed", "/api/stats", days | {"status": "done"}, None),
+        _Request("the same, of one model", "/api/stats", days | {"model": "opus"}, None),
         _Request("statistics of all days", "/api/stats", year, None),
         _Request(f"the {PAGE} costliest runs", lists, {"sort": "cost", "limit": PAGE}),
         _Request("the same, of one owner", lists, {"sort": "cost", "limit": PAGE, "agent_id": OWNERS[0]}),
@@ -92,7 +95,13 @@ def _requests(runs: int) -> list[_Request]:
             f"the {PAGE} slowest runs that failed", lists, {"sort": "duration", "limit": PAGE, "status": "failed"}
         ),
         _Request(f"the {PAGE} newest runs of a model", lists, {"model": "opus", "limit": PAGE}),
+        _Request(f"the {PAGE} newest runs above 2 dollars", lists, {"min_cost": 2, "limit": PAGE}),
+        _Request(f"the {PAGE} newest runs above 10 minutes", lists, {"min_duration_ms": 600_000, "limit": PAGE}),
+        _Request(f"the {PAGE} newest runs that ended on the last day", lists, {"ended_since": last_day, "limit": PAGE}),
         _Request("counts by status of 14 days", f"{lists}/counts", {"since": format_timestamp(newest - 14 * _DAY_MS)}),
+        _Request("counts by status of a model", f"{lists}/counts", {"model": "opus"}, None),
+        _Request("counts by status above 1 cent", f"{lists}/counts", {"min_cost": 0.01}, None),
+        _Request("what waits for a person", "/api/waiting", {}),
     ]
 
 

@@ -155,6 +155,7 @@ PAYLOADS: dict[str, Payload] = {
         based_on=BasedOn(run_id=CHILD_ID, kind="fork", seq=4, events=3),
         priority=5,
         requires=Requirements(labels={"gpu": "yes"}, providers=["codex"]),
+        labels={"gpu": "yes"},
         executor="caller",
         masked=True,
         import_source={"path": "x"},

@@ -113,6 +113,8 @@ INGEST_CACHED_LOG_BYTES: Final = 16 * 1024
 """An open log is cached up to this size, for the transcript that is archived at its end."""
 INGEST_RETRY_SECONDS: Final = 1.0
 """The retry interval after a failed write to the store."""
+QUEUE_GROUPS: Final = 1_000
+"""How many different requirements queued runs may have; a claim looks at each of them."""
 HOST_CHECK_SECONDS: Final = 1.0
 """How often the hosts of open runs are checked for being alive."""
 STORAGE_CHECK_SECONDS: Final = 1.0
@@ -277,6 +279,8 @@ RECONNECT_TRIES: Final = 6
 """How often in a row the SDK tries to resume a disconnected stream."""
 RECONNECT_PAUSE_SECONDS: Final = 0.2
 """The pause before the first of these tries; each further pause is twice as long."""
+RECONNECT_RESET_SECONDS: Final = 10.0
+"""After how long a connection on which nothing was sent does not count as one of these tries."""
 QUEUED_POLL_SECONDS: Final = 0.25
 """How often the SDK polls whether a queued run has started."""
 CANCEL_SECONDS: Final = 5.0
@@ -409,7 +413,7 @@ STATS_DAYS: Final = 366
 """The longest range of days of statistics."""
 STATS_DEFAULT_DAYS: Final = 14
 """The range of days of statistics by default, today included."""
-STATS_RUNS: Final = 20_000
+STATS_RUNS: Final = 100_000
 """How many runs statistics with a filter that has no sums are computed from; if more match, they are refused."""
 STATS_FAILURES: Final = 10
 """How many groups of failures statistics name."""

@@ -68,7 +68,8 @@ def providers() -> dict[str, Any]:
 
     def limit(name: str, current: float, most: float, seconds: float) -> dict[str, Any]:
         times = {"reset_at": at(seconds), "met_at": at(-3_000)}
-        return {"kind": "requests", "name": name, "current": current, "max": most, "status": None, **times}
+        status = "rejected" if current >= most else "warning"
+        return {"kind": "requests", "name": name, "current": current, "max": most, "status": status, **times}
 
     met = limit("5 hours", 1, 1, 4_329)
     return {

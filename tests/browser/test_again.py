@@ -90,6 +90,9 @@ def test_a_run_is_repeated_from_the_menu_and_by_key(tabs: Tabs, server: Server, 
     expect(result(page)).to_contain_text("tea x 3 false")
     card(page, run_id).click()
     expect(selected(page)).to_contain_text("Then rerun")
+    # The list has the keys: no key starts a run by accident.
+    page.keyboard.press("r")
+    task(page).click()
     page.keyboard.press("r")
     expect(selected(page)).to_contain_text(f"Rerun of {run_id[:8]}")
     assert len(server.detail(run_id)["continued_by"]) == 2

@@ -100,6 +100,7 @@ def test_without_a_login_the_page_explains_how_to_log_in(tabs: Tabs, server: Ser
 
 
 def test_an_unknown_path_links_to_all_runs(tabs: Tabs, server: Server, owner: str) -> None:
+    server.command("echo a run to list", "--owner", owner)
     tabs.allow_errors("404")
     page = tabs.open(server, f"/agents/{owner}/workers")
     page.goto(f"{server.url}/agents/{owner}/nonsense")
@@ -267,3 +268,15 @@ def test_a_question_is_in_sight_on_a_phone(tabs: Tabs, server: Server, owner: st
     expect(page.get_by_role("region", name="Waiting for your answer")).to_be_in_viewport(ratio=1)
     page.keyboard.press("Escape")
     expect(card(page, run_id)).to_be_visible()
+
+
+def test_a_part_of_the_page_that_cannot_be_loaded_offers_to_reload(tabs: Tabs, server: Server) -> None:
+    """After an update of the server, a page that is open asks for files that are gone."""
+    tabs.allow_errors("Failed to load resource", "Failed to fetch dynamically imported module")
+    context = tabs.context()
+    context.route("**/assets/Overview-*.js", lambda route: route.abort())
+    page = tabs.open(server, "/", context=context)
+    expect(page.get_by_role("alert")).to_contain_text("This part of the page failed.")
+    context.unroute_all()
+    page.get_by_role("button", name="Reload").click()
+    expect(page.get_by_role("region", name="Overview")).to_be_visible()

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Iterator
 
 import pytest
-from playwright.sync_api import BrowserContext, Locator, Page, expect
+from playwright.sync_api import BrowserContext, Locator, Page, Route, expect
 from tests.browser.axe import problems
-from tests.browser.page_elements import button, card, region, result, run_action, selected
+from tests.browser.page_elements import button, card, region, result, run_action, selected, task
 from tests.browser.server import Server
 from tests.browser.tabs import PHONE, Tabs
 from tests.browser.test_screens import overflow
@@ -114,6 +114,48 @@ def test_what_waits_is_pinned_above_the_list_and_answered_there(tabs: Tabs, floo
     page.keyboard.press("Enter")
     expect(pinned).to_have_count(0)
     assert floor.wait_for_status(free, "done")["result"] == "painted in sea green"
+
+
+@pytest.mark.req("WT-88")
+def test_a_key_answers_the_approval_of_the_active_column(tabs: Tabs, floor: Server) -> None:
+    selected_run, pinned_run = _waiting(floor, "pusher"), _waiting(floor, "pusher")
+    page = tabs.open(floor, f"/agents/all/workers?worker={selected_run}")
+    pinned = region(page, "Needs you")
+    _item(page, pinned_run).get_by_role("button", name="Answer here").click()
+    in_list = pinned.get_by_role("button", name="Approve once")
+    in_detail = region(page, "Waiting for your answer").get_by_role("button", name="Approve once")
+    expect(in_list).to_have_attribute("aria-keyshortcuts", "1")
+    expect(in_detail).not_to_have_attribute("aria-keyshortcuts", "1")
+    task(page).click()
+    expect(in_detail).to_have_attribute("aria-keyshortcuts", "1")
+    expect(in_list).not_to_have_attribute("aria-keyshortcuts", "1")
+    _press_until(page, "1", lambda: in_detail.count() == 0)
+    floor.wait_for_status(selected_run, "done")
+    assert floor.detail(pinned_run)["status"] == "waiting"
+
+
+@pytest.mark.req("WT-88")
+def test_nothing_is_approved_before_it_is_on_the_screen(tabs: Tabs, floor: Server) -> None:
+    _waiting(floor, "pusher")
+    is_available = False
+
+    def answer_detail(route: Route) -> None:
+        if is_available:
+            route.continue_()
+        else:
+            route.fulfill(status=503, json={"error": {"code": "busy", "message": "the server is busy"}})
+
+    tabs.allow_errors("503")
+    context = tabs.context()
+    context.route("**/api/agents/workers/detail?*", answer_detail)
+    page = tabs.open(floor, "/", context=context)
+    expect(_marked(page).get_by_role("alert")).to_contain_text("the server is busy")
+    expect(button(page, "Approve once")).to_have_count(0)
+    page.keyboard.press("1")
+    is_available = True
+    button(page, "Retry").click()
+    expect(_marked(page).get_by_text("printf pushed")).to_be_visible()
+    expect(button(page, "Approve once")).to_be_visible()
 
 
 @pytest.mark.req("WT-88")

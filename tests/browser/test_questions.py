@@ -12,7 +12,11 @@ def test_a_question_is_answered_on_the_page_and_the_run_continues(tabs: Tabs, se
     run_id = server.dispatch("asker", owner=owner)
     page = tabs.open(server, f"/agents/{owner}/workers?worker={run_id}")
     expect(selected(page).get_by_text("Which colour shall it be?").first).to_be_visible()
-    page.get_by_role("textbox", name="Your answer").fill("sea green")
+    field = page.get_by_role("textbox", name="Your answer")
+    field.fill("sea green")
+    # This Enter only ends the composition of a character.
+    field.dispatch_event("keydown", {"key": "Enter", "isComposing": True})
+    expect(button(page, "Answer")).to_be_enabled()
     button(page, "Answer").click()
     expect(selected(page).locator('[data-status="done"]').first).to_be_visible()
     expect(result(page)).to_contain_text("painted in sea green")

@@ -81,6 +81,24 @@ def test_transcript_and_timeline_mark_the_same_call(tabs: Tabs, recorded_runs: R
     tabs.wait_until(lambda: frame.bounding_box() != before, "the frame to follow")
 
 
+def test_the_timeline_follows_the_transcript_after_a_selection_and_up_from_the_end(
+    tabs: Tabs, recorded_runs: RecordedRuns
+) -> None:
+    path = f"/agents/all/workers?worker={recorded_runs.stories.everything}&event=19"
+    page = tabs.open(recorded_runs.server, path, viewport={"width": 1280, "height": 480})
+    expect(line(page, 19)).to_be_in_viewport()
+    line(page, 19).get_by_role("button").click()
+    expect(line(page, 2)).not_to_be_in_viewport()
+    transcript(page).get_by_role("group", name="Transcript rows").hover()
+    page.mouse.wheel(0, -20_000)
+    expect(line(page, 2)).to_be_in_viewport()
+    page.mouse.wheel(0, 20_000)
+    expect(line(page, 23)).to_be_in_viewport()
+    page.mouse.wheel(0, -20_000)
+    expect(line(page, 2)).to_be_in_viewport()
+    expect(line(page, 23)).not_to_be_in_viewport()
+
+
 def test_the_tab_key_stops_once_in_the_timeline_and_arrows_move(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
     page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={recorded_runs.stories.everything}")
     expect(line(page, 7)).to_be_visible()

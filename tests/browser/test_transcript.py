@@ -267,19 +267,21 @@ def test_a_failed_run_opens_at_its_failure_and_keys_go_from_one_to_the_next(
     tabs: Tabs, recorded_runs: RecordedRuns
 ) -> None:
     page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={recorded_runs.stories.failures}")
-    expect(row(page, 67)).to_be_in_viewport()
-    expect(row(page, 67)).to_contain_text("the second failure")
+    # The calls failed too, but the provider ended the run.
+    expect(row(page, 70)).to_be_in_viewport()
+    expect(row(page, 70)).to_contain_text("the provider refuses for now")
     expect(row(page, 3)).not_to_be_in_viewport()
-    expect(page.get_by_text("2 failures")).to_be_visible()
+    expect(page.get_by_text("3 failures")).to_be_visible()
     page.keyboard.press("]")
     expect(row(page, 4)).to_be_in_viewport()
-    expect(page.get_by_text("1 of 2")).to_be_visible()
+    expect(page.get_by_text("1 of 3")).to_be_visible()
     page.keyboard.press("]")
     expect(row(page, 67)).to_be_in_viewport()
+    expect(row(page, 67)).to_contain_text("the second failure")
     page.keyboard.press("[")
     expect(row(page, 4)).to_be_in_viewport()
     button(page, "Next failure").click()
-    expect(page.get_by_text("2 of 2")).to_be_visible()
+    expect(page.get_by_text("2 of 3")).to_be_visible()
 
 
 @pytest.mark.req("WT-48")
@@ -330,6 +332,22 @@ def test_output_of_a_command_is_shown_from_its_end(page: Page) -> None:
     button(page, "988 earlier lines").click()
     expect(shown).to_contain_text("line 1 of output")
     expect(shown).to_contain_text("line 1000 of output")
+    expect(button(page, "988 earlier lines")).to_have_count(0)
+
+
+def test_what_was_expanded_stays_so_and_keeps_the_focus(page: Page) -> None:
+    """A button that disappears leaves the focus in its row, and a row that was out of sight is as the reader left it."""
+    page.set_viewport_size({"width": 1280, "height": 500})
+    page.goto(f"{page.url}&event=19")
+    button(page, "Expand all").click()
+    button(page, "988 earlier lines").press("Enter")
+    expect(row(page, 19)).to_contain_text("line 1 of output")
+    assert page.evaluate("document.activeElement.closest('[data-seq]')?.dataset.seq") == "19"
+    box = transcript(page).get_by_role("group", name="Transcript rows")
+    box.evaluate("one => one.scrollTo(0, 0)")
+    expect(row(page, 19)).to_have_count(0)
+    box.evaluate("one => one.scrollTo(0, 5_000)")
+    expect(row(page, 19)).to_contain_text("line 1 of output")
     expect(button(page, "988 earlier lines")).to_have_count(0)
 
 

@@ -52,6 +52,7 @@ def test_tokens_are_created_listed_revoked_and_audited(server, shopfloor, worker
         httpx.Client(base_url=up.url, timeout=TIMEOUT_SECONDS) as browser,
     ):
         assert browser.get(link).status_code == 303
+        browser.headers["Origin"] = up.url
         run_id = ci.post("/api/runs", json={"worker": "measurer"}).json()["run_id"]
         detail = {"worker_id": run_id, "transcript": False}
         awaits = wait_for(lambda: browser.get("/api/agents/workers/detail", params=detail).json().get("awaits"))
@@ -138,7 +139,7 @@ def test_a_login_link_is_refused_as_the_address_of_a_server(shopfloor, env):
 @pytest.mark.req("SF-24")
 def test_json_on_a_terminal_is_escaped_and_the_same_json(shopfloor, env):
     # CSI as one character, an override of direction, and an isolate: raw for programs, escaped for a terminal.
-    hostile = "\x9b31m \u202egnp.exe\u202c \u2066x\u2069 \x7f ü שלום"
+    hostile = "\x9b31m \u202egnp.exe\u202c \u2066x\u2069 \u200e\u200f\u061c \x7f ü שלום"
     shopfloor("run", "-q", "--command", f"printf '%s' '{hostile}'")
     for words in (
         ("show", "last", "--json"),
@@ -151,7 +152,7 @@ def test_json_on_a_terminal_is_escaped_and_the_same_json(shopfloor, env):
         assert terminal.end() == 0
         shown = terminal.shown.replace("\r\n", "\n")
         terminal.close()
-        bad = set("\x9b\u202e\u202c\u2066\u2069\x7f")
+        bad = set("\x9b\u202e\u202c\u2066\u2069\u200e\u200f\u061c\x7f")
         assert bad & set(piped), words
         assert not bad & set(shown), words
         assert [json.loads(line) for line in shown.splitlines()] == [json.loads(line) for line in piped.splitlines()]

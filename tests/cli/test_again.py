@@ -30,7 +30,9 @@ def newest(shopfloor: Cli) -> dict[str, object]:
 
 
 @pytest.mark.req("SF-53", "SF-55")
-def test_a_run_is_repeated_and_forked_and_every_command_names_the_trail(shopfloor: Cli, place: Path) -> None:
+def test_a_run_is_repeated_and_forked_and_every_command_names_the_earlier_and_later_runs(
+    shopfloor: Cli, place: Path
+) -> None:
     first = shopfloor("run", "-q", "two", "-i", "WORD=a", cwd=place)
     assert first.returncode == 0, first.stderr
     run_id = str(newest(shopfloor)["id"])
@@ -50,6 +52,29 @@ def test_a_run_is_repeated_and_forked_and_every_command_names_the_trail(shopfloo
         assert f"fork {third[:8]}" in shown, command
     assert f"fork of {second['id']} at event {ended}" in shopfloor("show", third).stdout
     assert shopfloor("verify", "--all").returncode == 0
+
+
+ASKS = """
+tools: {measure: {description: Measures., parameters: {what: {type: string}}}}
+steps:
+  Measure: {block: tool-call, tool: measure, input: {what: fence}, output: SIZE}
+  Report: {block: command, command: "echo {{SIZE}} >> out"}
+output: SIZE
+"""
+
+
+@pytest.mark.req("SF-55")
+def test_a_fork_after_an_answered_call_neither_waits_for_it_nor_executes_it_again(shopfloor: Cli, place: Path) -> None:
+    (place / "workers" / "asks").mkdir()
+    (place / "workers" / "asks" / "worker.yaml").write_text(ASKS)
+    tool = ("--tool", "measure=echo called >> calls; echo two metres")
+    assert shopfloor("run", "-q", "asks", *tool, cwd=place).returncode == 0
+    events = [json.loads(line) for line in shopfloor("show", "last", "--json").stdout.splitlines()]
+    (answered,) = [event["seq"] for event in events if event["type"] == "tool.result"]
+    for words in ((), tool):
+        forked = shopfloor("fork", "last", "--at", str(answered), *words, cwd=place)
+        assert (forked.returncode, forked.stdout.strip()) == (0, "two metres"), forked.stderr
+    assert (place / "calls").read_text() == "called\n"
 
 
 def test_what_cannot_be_repeated_is_refused_with_what_to_do(shopfloor: Cli, place: Path) -> None:

@@ -146,7 +146,7 @@ def test_what_the_server_does_is_printed_as_json(lines: Lines, shopfloor, server
         hook = lines("hooks", "add", receiving.url)[0]["id"]
         assert lines("hooks", "test", hook)[0]["delivered"] is True
         assert lines("hooks", "test", hook, code=1)[0]["delivered"] is False
-        assert lines("hooks", "remove", hook) == [{"removed": hook}]
+        assert lines("hooks", "remove", hook) == [{"id": hook}]
     assert lines("down") == [{"stopped": True, "url": up.url}]
     assert lines("down") == [{"stopped": False, "url": None}]
 

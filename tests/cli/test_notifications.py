@@ -105,13 +105,13 @@ def test_the_hooks_of_runs_do_not_count_as_added_hooks(server, shopfloor, env):
 
 
 @pytest.mark.req("SF-59", "SF-61")
-def test_commands_are_told_by_the_settings_file_and_by_on_outcome(server, shopfloor, env, tmp_path: Path):
+def test_the_commands_of_the_settings_file_and_of_on_outcome_are_executed(server, shopfloor, env, tmp_path: Path):
     storage = Path(env["SHOPFLOOR_STORAGE"])
     storage.mkdir(mode=0o700)
-    told, asked = tmp_path / "told", tmp_path / "asked"
+    outcomes, questions = tmp_path / "outcomes", tmp_path / "questions"
     (storage / "settings.yaml").write_text(
-        f'notify:\n  - command: echo "$SHOPFLOOR_EVENT $SHOPFLOOR_STATUS $SHOPFLOOR_TITLE" >> {told}\n    on: [outcome]\n'
-        f'  - command: echo "$SHOPFLOOR_EVENT $SHOPFLOOR_RUN_ID" >> {asked}\n    on: [question]\n'
+        f'notify:\n  - command: echo "$SHOPFLOOR_EVENT $SHOPFLOOR_STATUS $SHOPFLOOR_TITLE" >> {outcomes}\n    on: [outcome]\n'
+        f'  - command: echo "$SHOPFLOOR_EVENT $SHOPFLOOR_RUN_ID" >> {questions}\n    on: [question]\n'
     )
     asks = tmp_path / "workers" / "asks"
     asks.mkdir(parents=True)
@@ -126,7 +126,9 @@ def test_commands_are_told_by_the_settings_file_and_by_on_outcome(server, shopfl
     assert ran.returncode == 4
     assert "--on-outcome: the command ended with exit code 1" in ran.stderr
     assert json.loads(after.read_text())["data"]["status"] == "failed"
-    wait_until(lambda: told.exists() and told.read_text() == f"outcome failed {line}\n", "the command of the settings")
+    wait_until(
+        lambda: outcomes.exists() and outcomes.read_text() == f"outcome failed {line}\n", "the command of the settings"
+    )
     assert not (tmp_path / "hacked").exists()
 
     # An environment variable has at most 128 KiB; the command hears of a failure with a longer message, too.
@@ -147,7 +149,9 @@ def test_commands_are_told_by_the_settings_file_and_by_on_outcome(server, shopfl
     wait_until(lambda: run_id not in json.dumps(up.get("/api/hooks")), "the hook of the run to be gone")
 
     run_id = shopfloor("dispatch", "-q", "asks").stdout.strip()
-    wait_until(lambda: asked.exists() and asked.read_text() == f"question {run_id}\n", "the question of the run")
+    wait_until(
+        lambda: questions.exists() and questions.read_text() == f"question {run_id}\n", "the question of the run"
+    )
     assert shopfloor("cancel", run_id).returncode == 0
 
     (storage / "settings.yaml").write_text("notify: [{command: true, when: now}]\n")
@@ -176,6 +180,75 @@ def test_a_long_run_on_a_terminal_is_announced_on_the_desktop(desktop):
         assert terminal.end() == 0
         terminal.close()
     assert shown.read_text() == "-a|Shopfloor|--|Shopfloor: command completed|sleep 2.1|\n"
+
+
+@pytest.mark.req("SF-61")
+def test_a_long_run_beside_a_server_on_a_terminal_is_announced_once(desktop, shopfloor):
+    env, shown = desktop
+    up = Terminal("up", "--port", "0", env=env)
+    up.wait_for("Shopfloor is up")
+    run = Terminal("run", "--command", "sleep 2.1", env=env)
+    assert run.end() == 0
+    run.close()
+    wait_until(shown.exists, "the notification")
+    assert shopfloor("down").returncode == 0
+    assert up.end() == 0
+    up.close()
+    assert len(shown.read_text().splitlines()) == 1
+    # The hook ends with the server: the next one does not show what happened meanwhile, and `run` notifies again.
+    assert "desktop" not in shopfloor("hooks", "list", "--json").stdout
+    run = Terminal("run", "--command", "sleep 2.1", env=env)
+    assert run.end() == 0
+    run.close()
+    assert len(shown.read_text().splitlines()) == 2
+
+
+@pytest.mark.req("SF-61")
+def test_on_outcome_is_kept_for_a_run_that_waits_and_can_be_given_when_it_continues(server, shopfloor, tmp_path: Path):
+    asks = tmp_path / "workers" / "asks"
+    asks.mkdir(parents=True)
+    (asks / "worker.yaml").write_text("steps:\n  Ask: {block: tool-call, tool: ask, input: {question: 'Go on?'}}\n")
+    workers, after = ("--workers", str(asks.parent)), tmp_path / "after"
+
+    def on_outcome(name: str) -> tuple[str, str]:
+        return "--on-outcome", f'echo "{name} $SHOPFLOOR_STATUS $SHOPFLOOR_RUN_ID" >> {after}'
+
+    def newest() -> str:
+        return json.loads(shopfloor("list", "--json").stdout)["workers"][0]["id"]
+
+    def new_line(count: int) -> str:
+        wait_until(lambda: after.exists() and after.read_text().count("\n") == count, f"{count} outcomes")
+        return after.read_text().splitlines()[-1]
+
+    ran = shopfloor("run", "-q", "asks", *workers, *on_outcome("run"))
+    assert (ran.returncode, after.exists()) == (75, False)
+    assert "the server (`shopfloor up`) executes --on-outcome when the run has ended" in ran.stderr
+    first = newest()
+    assert shopfloor("answer", first, "yes").returncode == 0
+    server(*workers)
+    assert new_line(1) == f"run completed {first}"
+
+    # The options of the commands that start or continue a run.
+    again = shopfloor("rerun", "-q", first, *workers, *on_outcome("rerun"))
+    assert (again.returncode, "executes --on-outcome" in again.stderr) == (75, True)
+    second = newest()
+    assert shopfloor("answer", second, "yes").returncode == 0
+    assert new_line(2) == f"rerun completed {second}"
+    detached = shopfloor("fork", "-q", "--detach", second, "--at", "1", *on_outcome("fork")).stdout.strip()
+    assert shopfloor("cancel", detached).returncode == 0
+    assert new_line(3) == f"fork cancelled {detached}"
+
+
+@pytest.mark.req("SF-61")
+def test_resume_executes_on_outcome_itself(shopfloor, tmp_path: Path):
+    asks = tmp_path / "workers" / "asks"
+    asks.mkdir(parents=True)
+    (asks / "worker.yaml").write_text("steps:\n  Ask: {block: tool-call, tool: ask, input: {question: 'Go on?'}}\n")
+    workers, after = ("--workers", str(asks.parent)), tmp_path / "after"
+    assert shopfloor("run", "-q", "asks", *workers).returncode == 75
+    assert shopfloor("answer", "last", "yes").returncode == 0
+    resumed = shopfloor("resume", "-q", "last", *workers, "--on-outcome", f'echo "$SHOPFLOOR_STATUS" > {after}')
+    assert (resumed.returncode, after.read_text()) == (0, "completed\n")
 
 
 @pytest.mark.req("SF-61")

@@ -129,7 +129,7 @@ def test_text_of_a_killed_host_is_shown_and_the_next_attempt_continues(start, en
 @pytest.mark.req("TR-56")
 def test_a_message_that_stops_halfway_is_recorded(start, env, transcripts):
     """Nothing more comes that could have it written."""
-    env["SHOPFLOOR_SCRIPT_DELAY_MS"] = "20000"
+    env["SHOPFLOOR_SCRIPT_DELAY_MS"] = "8000"
     process = start("run", "hello", "-i", "NAME=Ada")
     seen = shown(process, " ")
     wait_until(lambda: typed(transcripts()) == seen, "what was shown on record")

@@ -267,17 +267,17 @@ def test_a_rate_limit_that_a_run_meets_makes_its_provider_unavailable_until_a_ru
     )
     (limit,) = found["limits"]
     assert {**limit, "met_at": None} == {
-        "kind": "requests",
+        "kind": None,
         "name": "five_hour",
         "current": 1.0,
-        "max": None,
+        "max": 1.0,
         "reset_at": recovery,
         "status": "rejected",
         "met_at": None,
     }
     listed = fleet("providers").stdout
     assert f"rate-limited until {recovery}" in listed
-    assert "limit five_hour of requests: 100% used, rejected at " in listed
+    assert "limit five_hour: 100% used, rejected at " in listed
     # A step waits by its own rule: a limited provider is not refused.
     fleet.say("recording", "text")
     fleet("run", "--provider", "claude-code", "hello")
@@ -399,7 +399,9 @@ def test_a_program_that_hangs_is_killed_with_its_processes_and_delays_no_one(tmp
         (tmp_path / name).write_text(f"#!/bin/sh\necho $$ > {tmp_path}/{name}.pid\nsleep 1000\n")
         (tmp_path / name).chmod(0o755)
     started = time.monotonic()
-    found = discover_providers({"PATH": f"{tmp_path}:/usr/bin:/bin"}, tmp_path, asks=True, timeout_seconds=0.5)
+    found = discover_providers(
+        {"PATH": f"{tmp_path}:/usr/bin:/bin"}, tmp_path, asks_providers=True, timeout_seconds=0.5
+    )
     assert time.monotonic() - started < TIMEOUT_SECONDS
     problems = {info.name: info.problem for info in found if info.name in {"claude-code", "codex"}}
     assert [problem is not None and "did not answer in 0.5 s" in problem for problem in problems.values()] == [
@@ -459,7 +461,7 @@ def api(tmp_path: Path) -> Iterator[Callable[[int], str]]:
 
 def ask_anthropic(tmp_path: Path, url: str, *, asks: bool = True) -> tuple[bool | None, str | None, bool]:
     env = {"PATH": str(tmp_path), "ANTHROPIC_API_KEY": "secret", "ANTHROPIC_BASE_URL": url}
-    found = {info.name: info for info in discover_providers(env, tmp_path, asks=asks)}["anthropic"]
+    found = {info.name: info for info in discover_providers(env, tmp_path, asks_providers=asks)}["anthropic"]
     assert "secret" not in json.dumps([found.problem, found.login])
     return found.answers, found.problem, found.usable
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable
 
 from shopfloor.cli.renderer import RenderOptions, RunRenderer
-from shopfloor.cli.style import Style
+from shopfloor.cli.style import Style, escape_controls
 from shopfloor.client import (
     BlockEnd,
     BlockStart,
@@ -112,3 +113,15 @@ def test_json_prints_events_unchanged_including_those_of_later_versions() -> Non
     assert lines[0] == '{"type":"hologram","size":3}'
     assert (live.input_tokens, live.output_tokens, live.cost) == (4, 4, 0.75)
     assert live.note("a note") == []
+
+
+def test_what_a_character_does_to_the_direction_of_text_is_escaped() -> None:
+    directions = {chr(code) for code in range(0x2100) if unicodedata.bidirectional(chr(code)) in _DIRECTIONS}
+    marks = {"\u200e", "\u200f", "\u061c"}
+    assert len(directions | marks) == 12
+    assert set(escape_controls("".join(directions | marks))) == {"\ufffd"}
+    assert escape_controls("ü שלום 日本\t\n") == "ü שלום 日本\t\n"
+
+
+_DIRECTIONS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
+"""The classes of characters that set the direction of those after them."""

@@ -24,12 +24,27 @@ def test_commands_print_the_link_of_a_run_and_short_ids_work_in_addresses(server
     ran = shopfloor("run", "hello", "-i", "NAME=Ada")
     (link,) = re.findall(rf"{re.escape(up.url)}/runs/[0-9a-f]{{8}}$", ran.stderr, re.MULTILINE)
     short = link[-8:]
+    again = shopfloor("rerun", short)
+    assert re.search(rf"^shopfloor: {re.escape(up.url)}/runs/[0-9a-f]{{8}}$", again.stderr, re.MULTILINE)
+    assert f"{up.url}/runs/" in shopfloor("rerun", "--detach", short).stderr
     recorded = shopfloor("run", "--command", "true").stderr
     assert f"{up.url}/runs/" in recorded
     assert link in shopfloor("status", short).stdout
     assert link in shopfloor("show", short).stdout
     sent = json.loads(shopfloor("dispatch", "--json", "hello", "-i", "NAME=Ada").stdout)
     assert sent["link"] == f"{up.url}/runs/{sent['run_id'][:8]}"
+    for again in (("rerun", short), ("rerun", "--detach", short), ("rerun", "--detach", "--json", short)):
+        done = shopfloor(*again)
+        assert f"{up.url}/runs/" in done.stdout + done.stderr, again
+    assert "http" not in shopfloor("rerun", "-q", short).stderr
+    folder = tmp_path / "place" / "workers" / "careful"
+    folder.mkdir(parents=True)
+    (folder / "worker.yaml").write_text("approve: [command]\nsteps: {Do: {block: command, command: 'true'}}")
+    waiting = shopfloor("run", "careful", cwd=tmp_path / "place").stderr
+    asks = re.findall(rf"{re.escape(up.url)}/runs/([0-9a-f]{{8}})$", waiting, re.MULTILINE)[0]
+    for command in (("answer", asks, "approve"), ("resume", asks)):
+        done = shopfloor(*command, cwd=tmp_path / "place")
+        assert f"{up.url}/runs/{asks}" in done.stderr, (command, done.stderr)
 
     run_id = json.loads(shopfloor("status", short, "--json").stdout)["id"]
     page = up.http.get(f"/runs/{short}")
@@ -85,6 +100,26 @@ def test_a_colleague_gets_a_link_that_works_from_another_machine_and_may_only_re
         assert shopfloor("token", "revoke", "viewer").returncode == 0
         assert colleague.get(f"{up.url}/api/agents/workers").status_code == 401
     assert httpx.get(f"{up.url}/api/runs/{runs[0]['id']}/export").status_code == 401
+
+
+@pytest.mark.req("SF-62")
+def test_a_server_says_truly_who_reaches_it(server, shopfloor):
+    with_name = server("--host", socket.gethostname(), "--allow-host", "shop.example")
+    assert with_name.http.get("/api/health").status_code == 200
+    with_name.process.terminate()
+    with_name.process.communicate()
+    for words, lines in (
+        ((), ["the server listens on this machine only; `shopfloor up --host 0.0.0.0` serves others too"]),
+        (("--host", "0.0.0.0", "--allow-host", "shop.example"), []),
+    ):
+        up = server(*words)
+        made = shopfloor("token", "new", f"viewer-{len(words)}")
+        assert made.returncode == 0
+        assert made.stderr.splitlines()[3:] == lines
+        assert ("/shop.example:" in made.stderr) is bool(words)
+        assert ("/shop.example:" in up.line) is bool(words)
+        up.process.terminate()
+        up.process.communicate()
 
 
 @pytest.mark.req("SF-63")

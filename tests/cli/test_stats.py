@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -145,6 +145,22 @@ def test_list_has_headers_cost_and_model_and_only_roots_by_default(shopfloor, en
 def test_list_finds_runs_by_cost_duration_and_error(shopfloor, runs, words: list[str], found: list[str]) -> None:
     listed = json.loads(shopfloor("list", "--json", *words).stdout)["workers"]
     assert [run["id"] for run in listed] == [runs[name] for name in found]
+
+
+@pytest.mark.req("SF-51")
+def test_a_date_means_the_same_for_list_and_stats(shopfloor, env, runs) -> None:
+    today = datetime.now(UTC).date()
+    tomorrow = (today + timedelta(days=1)).isoformat()
+    env["TZ"] = "Asia/Tokyo"
+    for since in (today.isoformat(), f"{today.isoformat()}T00:00", f"{today.isoformat()} 00:00:00"):
+        assert len(json.loads(shopfloor("list", "--json", "--since", since, "--tz", "UTC").stdout)["workers"]) == 2
+    # The day begins half a day later there, and tomorrow has not begun there yet.
+    assert json.loads(shopfloor("list", "--json", "--since", tomorrow, "--tz=-12:00").stdout)["workers"] == []
+    ended = json.loads(shopfloor("list", "--json", "--ended-since", today.isoformat(), "--tz", "UTC").stdout)["workers"]
+    assert len(ended) == 2
+    assert json.loads(shopfloor("list", "--json", "--ended-until", "1h").stdout)["workers"] == []
+    refused = shopfloor("list", "--since", tomorrow, "--tz", "Mars/Base")
+    assert (refused.returncode, "unknown time zone 'Mars/Base'" in refused.stderr) == (2, True)
 
 
 def test_list_refuses_an_unknown_column(shopfloor) -> None:

@@ -196,7 +196,8 @@ def test_approvals_and_client_tools_are_listed_and_answered_by_the_printed_comma
 
     items = {item["run_id"]: item for item in json.loads(shopfloor("waiting", "--json").stdout)["items"]}
     approval, tool = items[pushed], items[found]
-    assert (approval["kind"], approval["text"]) == ("approval", "approval of command: echo pushed")
+    asked = "approval of command: echo pushed\nalways approve holds for command of careful"
+    assert (approval["kind"], approval["text"]) == ("approval", asked)
     assert approval["options"] == ["approve", "approve for this run", "always approve", "deny"]
     assert approval["until"] is not None
     assert (tool["kind"], tool["options"]) == ("client_tool", None)

@@ -211,6 +211,19 @@ async def test_the_newest_events_come_oldest_first(store: Store, fleet: FleetEve
     assert names([decoded(event) for event in page.events]) == ["agent.tool_result b", "agent.completed"]
 
 
+async def test_events_are_filtered_by_their_type_before_they_are_counted(store: Store, fleet: FleetEvents) -> None:
+    await apply(store, run("one", *session("agent.completed", "b")))
+    await fleet.append([host_event(number) for number in range(30)])
+    wanted = FleetFilter(type="agent.tool_call")
+    newest = await fleet.newest(wanted, limit=1)
+    assert names([decoded(event) for event in newest.events]) == ["agent.tool_call b"]
+    first = await fleet.read(wanted, after=0, limit=1)
+    assert names([decoded(event) for event in first.events]) == ["agent.tool_call agent.completed"]
+    rest = await fleet.read(wanted, after=first.cursor, limit=10)
+    assert names([decoded(event) for event in rest.events]) == ["agent.tool_call b"]
+    assert rest.cursor == newest.cursor == await fleet.cursor()
+
+
 @pytest.mark.req("FE-44")
 async def test_only_the_newest_events_are_kept_and_an_older_cursor_has_a_gap(
     storage_under_test: StorageUnderTest,
@@ -303,7 +316,7 @@ async def test_long_texts_are_truncated_and_no_field_is_lost(store: Store, fleet
         run(
             "one",
             *session(ended=False),
-            ToolCall(input={"path": "a", "content": long_text, "many": [long_text] * 1_000}, output=None, **fields),
+            ToolCall(input={"path": "a", "content": long_text, "many": [long_text] * 300}, output=None, **fields),
             ToolResult(input=None, output=long_text, duration_ms=5, **fields),
             status=None,
         ),

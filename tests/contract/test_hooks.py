@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx
 import msgspec
 import pytest
 from tests.contract.view_changes import run as run_events
@@ -27,7 +28,7 @@ from shopfloor.engine import HookDelivery
 from shopfloor.limits import HOOK_BATCH
 from shopfloor.log import Awaits, Event, RunError, now
 from shopfloor.ports import Hook, Hooks, Store, ViewUpdate
-from shopfloor.views import notifications_of, outcome_notification
+from shopfloor.views import NOTIFICATION_KINDS, notifications_of, outcome_notification
 
 pytestmark = pytest.mark.anyio
 SECRET = base64.b64encode(b"a key of 24 bytes, maybe").decode()
@@ -67,6 +68,11 @@ def change(*, asks: bool = False, answered: bool = False, **more: Any) -> ViewUp
     return msgspec.structs.replace(made, notifications=notifications_of(made.row, events))
 
 
+def happening_later(update: ViewUpdate) -> ViewUpdate:
+    later = [msgspec.structs.replace(item, at=now(60)) for item in update.notifications]
+    return msgspec.structs.replace(update, notifications=later)
+
+
 async def kinds(hooks: Hooks) -> list[str]:
     return [json.loads(delivery.body)["type"] for delivery in await hooks.due(now(1), limit=100)]
 
@@ -79,7 +85,7 @@ async def test_rows_and_deliveries_are_stored_together_and_once(opened: tuple[St
     await store.apply([update])
     await store.apply([update])
     assert await kinds(hooks) == ["shopfloor.run.outcome"]
-    # A rebuild makes the rows again, but nobody is told twice.
+    # A rebuild makes the rows again, but no notification twice.
     await store.clear_views()
     await store.apply([update])
     (delivery,) = await hooks.due(now(1), limit=100)
@@ -88,7 +94,7 @@ async def test_rows_and_deliveries_are_stored_together_and_once(opened: tuple[St
     assert [(status.delivered, status.pending) for status in await hooks.all()] == [(1, 0)]
 
 
-async def test_a_hook_is_told_what_it_wants_and_nothing_from_before_it_was_added(opened: tuple[Store, Hooks]) -> None:
+async def test_a_hook_gets_the_kinds_it_wants_and_nothing_from_before_it_was_added(opened: tuple[Store, Hooks]) -> None:
     store, hooks = opened
     await hooks.add(hook("questions", kinds=("question",)))
     await hooks.add(hook("budgets", kinds=("budget",)))
@@ -101,13 +107,12 @@ async def test_a_hook_is_told_what_it_wants_and_nothing_from_before_it_was_added
     found = [(one.hook.id, json.loads(one.body)["type"]) for one in await hooks.due(now(1), limit=100)]
     assert sorted(found) == [
         ("budgets", "shopfloor.run.budget"),
-        ("long", "shopfloor.run.budget"),
         ("long", "shopfloor.run.question"),
         ("questions", "shopfloor.run.question"),
     ]
 
 
-async def test_a_sub_run_tells_its_questions_but_not_its_outcome(opened: tuple[Store, Hooks]) -> None:
+async def test_a_sub_run_sends_its_questions_but_not_its_outcome(opened: tuple[Store, Hooks]) -> None:
     store, hooks = opened
     await hooks.add(hook())
     parent = change()
@@ -127,7 +132,7 @@ async def test_a_postponed_delivery_is_due_later_and_a_removed_hook_has_none(ope
     assert await hooks.due(now(1), limit=1) == []
     (again,) = await hooks.due(now(61), limit=1)
     assert (again.tries, again.body) == (1, delivery.body)
-    # Adding it again keeps the deliveries and the time from which on it is told.
+    # Adding it again keeps the deliveries and the time from which on it is notified.
     await hooks.add(hook(created_at=now(60), kinds=("outcome",)))
     (status,) = await hooks.all()
     assert (status.pending, status.last_error, status.hook.created_at) == (1, "down", "2000")
@@ -157,6 +162,33 @@ async def test_the_hook_of_a_run_that_ended_too_long_ago_is_removed(opened: tupl
     assert [status.hook.id for status in await hooks.all()] == ["h"]
     await hooks.enqueue("h", [outcome_notification(ended.row)])
     assert await hooks.all() == []
+
+
+async def test_a_spent_budget_is_one_notification_by_default(opened: tuple[Store, Hooks]) -> None:
+    store, hooks = opened
+    await hooks.add(hook("default"))
+    await hooks.add(hook("all", kinds=NOTIFICATION_KINDS))
+    await store.apply([change(status="failed", error=RunError(code="budget_exceeded", message="all is spent"))])
+    found = [(one.hook.id, json.loads(one.body)["type"]) for one in await hooks.due(now(1), limit=100)]
+    assert found == [
+        ("default", "shopfloor.run.outcome"),
+        ("all", "shopfloor.run.budget"),
+        ("all", "shopfloor.run.outcome"),
+    ]
+
+
+async def test_a_deleted_run_has_no_hooks_and_no_deliveries(opened: tuple[Store, Hooks]) -> None:
+    store, hooks = opened
+    deleted, kept = change(), change()
+    await hooks.add(hook())
+    for update in (deleted, kept):
+        await hooks.add(hook(f"run-{update.row.id}", origin="run", run_id=update.row.id))
+    await store.apply([deleted, kept])
+    await store.delete(deleted.row.id)
+    assert [status.hook.id for status in await hooks.all()] == ["h", f"run-{kept.row.id}"]
+    left = [(one.hook.id, one.event_id) for one in await hooks.due(now(1), limit=10)]
+    (event,) = kept.notifications
+    assert left == [("h", event.id), (f"run-{kept.row.id}", event.id)]
 
 
 # Delivery to real receivers.
@@ -216,7 +248,7 @@ async def test_deliveries_are_signed_and_repeated_until_the_receiver_takes_them(
     with receiver(500, 302, None) as broken, receiver() as working:
         await hooks.add(hook("broken", url=broken.url))
         await hooks.add(hook("working", url=working.url))
-        await hooks.add(hook("nobody", url="http://127.0.0.1:9/"))
+        await hooks.add(hook("refusing", url="http://127.0.0.1:9/"))
         await store.apply([change()])
         send = NotificationSender(timeout_seconds=0.5)
         delivery = HookDelivery(hooks, send, first_backoff_seconds=0.01, poll_seconds=0.02)
@@ -249,14 +281,14 @@ async def test_deliveries_are_signed_and_repeated_until_the_receiver_takes_them(
         assert (event["id"], event["subject"]) == (headers["webhook-id"], event["data"]["run_id"])
     states = {status.hook.id: status for status in await hooks.all()}
     assert states["broken"].delivered == 2
-    assert states["nobody"].delivered == 0
-    assert states["nobody"].pending == 2
+    assert states["refusing"].delivered == 0
+    assert states["refusing"].pending == 2
 
 
 @pytest.mark.req("SF-60")
 async def test_a_receiver_that_is_down_with_many_deliveries_does_not_hide_another(opened: tuple[Store, Hooks]) -> None:
     store, hooks = opened
-    await hooks.add(hook("nobody"))
+    await hooks.add(hook("refusing"))
     await store.apply([change() for _ in range(HOOK_BATCH + 1)])
     with receiver() as working:
         await hooks.add(hook("working", url=working.url))
@@ -346,3 +378,47 @@ async def test_a_receiver_that_was_down_gets_no_expired_events(opened: tuple[Sto
         await deliver_until(2, 20)
         got = [headers["webhook-id"] for headers, _ in working.got]
     assert got == [f"{update.row.id}.{update.row.last_seq}.outcome" for update in (kept, new)]
+
+
+@pytest.mark.req("SF-60")
+async def test_deliveries_that_expired_while_no_server_ran_are_dropped_and_counted(
+    opened: tuple[Store, Hooks],
+) -> None:
+    store, hooks = opened
+    with receiver() as working:
+        # With a negative time, the deliveries of later events have expired when they are stored.
+        await hooks.add(hook(retry_seconds=-1, url=working.url))
+        await store.apply([happening_later(change()) for _ in range(20)])
+        ended = happening_later(change())
+        await hooks.add(hook("run", origin="run", run_id=ended.row.id, retry_seconds=-1, url=working.url))
+        await hooks.enqueue("run", ended.notifications)
+        await hooks.add(hook(url=working.url))
+        new = change()
+        await store.apply([new])
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(HookDelivery(hooks, NotificationSender(), poll_seconds=0.01).run)
+            with anyio.fail_after(TIMEOUT_SECONDS):
+                while [(one.delivered, one.dropped) for one in await hooks.all()] != [(1, 20)]:
+                    await anyio.sleep(0.01)
+            tasks.cancel_scope.cancel()
+        assert [headers["webhook-id"] for headers, _ in working.got] == [f"{new.row.id}.{new.row.last_seq}.outcome"]
+    (status,) = await hooks.all()
+    assert (status.pending, status.last_error) == (0, None)
+
+
+async def test_a_sender_creates_one_http_client_and_not_on_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    created: list[threading.Thread] = []
+
+    class Client(httpx.AsyncClient):
+        def __init__(self, **options: Any) -> None:
+            created.append(threading.current_thread())
+            super().__init__(**options)
+
+    monkeypatch.setattr(httpx, "AsyncClient", Client)
+    with receiver(200, 302) as working:
+        async with NotificationSender() as send, anyio.create_task_group() as tasks:
+            for number in range(3):
+                tasks.start_soon(send, hook(url=working.url), f"event-{number}", b"{}")
+        assert sorted(headers["webhook-id"] for headers, _ in working.got) == ["event-0", "event-1", "event-2"]
+    assert len(created) == 1
+    assert created[0] is not threading.current_thread()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +13,9 @@ from tests.contract.storages import StorageUnderTest
 from tests.contract.test_queue import dispatch
 from tests.contract.view_changes import at, run, single_change
 
-from shopfloor.log import CallStarted, Event, RunCompleted, new_run_id
+from shopfloor.adapters.sqlite import SqliteHostRegistry, SqliteStore
+from shopfloor.errors import ConflictError
+from shopfloor.log import CallStarted, Event, Requirements, RunCompleted, RunStarted, new_run_id
 from shopfloor.ports import (
     DrainRequest,
     FleetEvents,
@@ -26,6 +30,8 @@ from shopfloor.ports import (
     HostResources,
     HostRun,
     Queue,
+    QueuedRun,
+    RunFilter,
     Store,
 )
 from shopfloor.views import FleetEvent
@@ -164,8 +170,69 @@ async def test_recent_durations_are_those_of_completed_runs_of_the_worker(opened
 
 async def test_the_next_unclaimed_run_is_the_one_that_is_claimed_next(opened: Opened) -> None:
     _, queue, _, _ = opened
-    assert await queue.next_unclaimed(HostOffer()) is None
+    assert await queue.next_unclaimed(HostOffer(), limit=2) == []
     first, second = await queue.dispatch(dispatch()), await queue.dispatch(dispatch())
-    assert await queue.next_unclaimed(HostOffer()) == first
+    assert await queue.next_unclaimed(HostOffer(), limit=2) == [first, second]
+    assert await queue.next_unclaimed(HostOffer(), limit=1) == [first]
     assert [queued.run_id for queued in await queue.claim("local-1", 1, HostOffer())] == [first]
-    assert await queue.next_unclaimed(HostOffer()) == second
+    assert await queue.next_unclaimed(HostOffer(), limit=2) == [second]
+
+
+async def test_the_open_runs_of_a_host_are_counted_and_listed(opened: Opened) -> None:
+    store, _, _, _ = opened
+
+    def on(host: str, status: Any) -> list[Event]:
+        first, *rest = run(status=status)
+        assert isinstance(first.payload, RunStarted)
+        return [replace(first, payload=replace(first.payload, host=host)), *rest]
+
+    runs = [on("a", None), on("a", "completed"), on("b", None), on("a", None)]
+    await store.apply([single_change(events) for events in runs])
+    on_a = RunFilter(open_on_host="a")
+    page = await store.list_runs(on_a, limit=1)
+    assert (page.total, {item.row.host for item in page.items}, page.next is None) == (2, {"a"}, False)
+    assert (await store.count_by_status(on_a))["running"] == 2
+    assert (await store.list_runs(RunFilter(open_on_host="c"), limit=1)).items == []
+
+
+async def test_a_run_with_new_requirements_is_refused_when_the_queue_has_too_many(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, queue, _, _ = opened
+    for adapter in ("memory", "sqlite"):
+        monkeypatch.setattr(f"shopfloor.adapters.{adapter}.queue.QUEUE_GROUPS", 3)
+
+    def zoned(zone: str) -> QueuedRun:
+        return dispatch(requires=Requirements(labels={"zone": zone}))
+
+    for queued in (dispatch(), zoned("a"), zoned("b")):
+        await queue.dispatch(queued)
+    refused = zoned("c")
+    with pytest.raises(ConflictError, match="different requirements"):
+        await queue.dispatch(refused)
+    assert await queue.find(refused.run_id) is None
+    # Requirements that the queue has already, no requirements, and a run that is claimed at once.
+    for queued, host in ((zoned("a"), None), (dispatch(), None), (zoned("d"), "local-1")):
+        assert await queue.dispatch(queued, host=host) == queued.run_id
+    await queue.claim("local-1", 9, HostOffer(labels={"zone": "b"}))
+    assert await queue.dispatch(refused) == refused.run_id
+
+
+async def test_a_record_that_cannot_be_decoded_is_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "shopfloor.db"
+    store = await SqliteStore.open(path)
+    registry = SqliteHostRegistry(store)
+    for host in ("local-1", "local-2"):
+        await registry.save(record(host))
+    with sqlite3.connect(path) as connection:
+        connection.execute("""UPDATE hosts SET record = '{"id": 1}' WHERE id = 'local-1'""")
+    connection.close()
+    for _ in range(2):
+        assert await registry.all() == [record("local-2")]
+    assert await registry.find("local-1") is None
+    assert [message for message in caplog.messages if "local-1" in message] == caplog.messages
+    assert len(caplog.messages) == 1
+    # The host itself stores it again.
+    await registry.save(record("local-1"))
+    assert len(await registry.all()) == 2
+    await store.close()

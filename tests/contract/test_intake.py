@@ -11,14 +11,15 @@ from pathlib import Path
 from sqlite3 import Connection
 
 import anyio
+import msgspec
 import pytest
 from tests.contract.test_queue import answer, dispatch, statuses
 
 from shopfloor.adapters.limits import INTAKE_BYTES
-from shopfloor.adapters.sqlite import SqliteQueue, SqliteStore
+from shopfloor.adapters.sqlite import SqliteHooks, SqliteQueue, SqliteStore
 from shopfloor.errors import DatabaseLost, StoreError
 from shopfloor.log import Requirements
-from shopfloor.ports import ControlMessage, HostOffer, QueuedRun
+from shopfloor.ports import ControlMessage, Hook, HostOffer, QueuedRun
 from shopfloor.views import RunRow
 
 pytestmark = pytest.mark.anyio
@@ -347,6 +348,33 @@ async def test_a_lost_database_loses_no_pin_and_no_dismissal(tmp_path: Path) -> 
         assert sorted(dismissed) == sorted([(pinned_run.run_id,), (unblock.run_id,)])
         await store.close()
         lose_database(tmp_path)
+
+
+@pytest.mark.req("SF-7")
+async def test_a_lost_database_loses_no_webhook_and_no_hook_of_a_run(tmp_path: Path) -> None:
+    _, store = await open_queue(tmp_path)
+    hooks = SqliteHooks(store)
+    webhook = Hook(id="kept", origin="api", created_at="2026", url="http://127.0.0.1:9/", secret="c2VjcmV0")
+    of_run = Hook(id="run-a", origin="run", created_at="2026", command="true", run_id="a")
+    own = [Hook(id=name, origin=name, created_at="2026", command="true") for name in ("settings", "desktop")]
+    removed, of_deleted = (msgspec.structs.replace(webhook, id="removed"), msgspec.structs.replace(of_run, run_id="b"))
+    for hook in (webhook, removed, of_run, msgspec.structs.replace(of_deleted, id="run-b"), *own):
+        await hooks.add(hook)
+    webhook = msgspec.structs.replace(webhook, url="http://127.0.0.1:9/changed")
+    await hooks.add(webhook)
+    assert await hooks.remove("removed")
+    await store.add_tombstone("b")
+    await store.close()
+    for _ in range(2):
+        # The second time, the intake has been compacted.
+        lose_database(tmp_path)
+        queue, store = await open_queue(tmp_path)
+        assert [status.hook for status in await SqliteHooks(store).all()] == [webhook, of_run]
+        # Nothing has changed: an idle server leaves the file as it is.
+        before = intake_text(tmp_path)
+        await queue.recover(is_idle=True)
+        assert intake_text(tmp_path) == before
+        await store.close()
 
 
 @pytest.mark.parametrize("damaged", ["mark", "dispatch"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 from tests.contract.storages import StorageUnderTest
-from tests.contract.test_store import FIRST_DAY, apply_runs, item_of, listed_ids
+from tests.contract.test_store import FIRST_DAY, apply_runs, item_of
 from tests.contract.view_changes import at, run, steps, tool_call
 
 from shopfloor.errors import all_error_types
@@ -23,6 +23,12 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+async def failed_ids(store: Store, after: str) -> list[str]:
+    waits = await store.waiting(failed_after=after, limit=10)
+    assert waits.failures == len(waits.failed)
+    return [item.row.id for item in waits.failed]
+
+
 def failure(code: str = "authentication_error", *, second: int = 0, parent: str | None = None) -> list[Event]:
     return run(code, status="failed", second=second, error=RunError(code=code, message="why"), parent=parent)
 
@@ -38,7 +44,7 @@ async def test_only_roots_that_failed_for_a_reason_that_a_person_can_remove_wait
         failure("authentication_error", second=5, parent="7a0c7cd0-2a4c-4c3a-9b3a-3f0c7f1f1a11"),
         run("open", status=None, second=6),
     )
-    assert await listed_ids(store, needs_person_after=LONG_AGO) == [missing, login]
+    assert await failed_ids(store, LONG_AGO) == [login, missing]
     assert (await item_of(store, login)).row.needs_person_since == (await item_of(store, login)).row.completed_at
 
 
@@ -52,13 +58,12 @@ async def test_the_errors_that_need_a_person_are_a_property_of_their_classes() -
 @pytest.mark.req("SF-67")
 async def test_a_failure_waits_until_it_is_old_or_a_run_is_based_on_it(store: Store) -> None:
     first, second = await apply_runs(store, failure(second=1), failure(second=9))
-    assert await listed_ids(store, needs_person_after=LONG_AGO, name="build") == [second, first]
-    assert await listed_ids(store, needs_person_after=LONG_AGO, name="another") == []
-    assert await listed_ids(store, needs_person_after=at(5)) == [second]
+    assert await failed_ids(store, LONG_AGO) == [first, second]
+    assert await failed_ids(store, at(5)) == [second]
     ended = (await item_of(store, second)).row.completed_at
-    assert await listed_ids(store, needs_person_after=ended) == []
+    assert await failed_ids(store, ended or "") == []
     await apply_runs(store, run("again", status=None, based_on=BasedOn(run_id=second, kind="rerun")))
-    assert await listed_ids(store, needs_person_after=LONG_AGO) == [first]
+    assert await failed_ids(store, LONG_AGO) == [first]
 
 
 @pytest.mark.req("SF-68")
@@ -67,14 +72,14 @@ async def test_a_dismissed_failure_no_longer_waits_and_a_deleted_one_is_forgotte
     dismissed, waiting = await apply_runs(store, events, other)
     for _ in range(2):
         assert await store.dismiss(dismissed) is True
-        assert await listed_ids(store, needs_person_after=LONG_AGO) == [waiting]
+        assert await failed_ids(store, LONG_AGO) == [waiting]
     assert await store.dismiss("7a0c7cd0-2a4c-4c3a-9b3a-3f0c7f1f1a11") is False
     await store.clear_views()
     await apply_runs(store, events, other)
-    assert await listed_ids(store, needs_person_after=LONG_AGO) == [waiting]
+    assert await failed_ids(store, LONG_AGO) == [waiting]
     await store.delete(dismissed)
     await apply_runs(store, events)
-    assert await listed_ids(store, needs_person_after=LONG_AGO) == [waiting, dismissed]
+    assert await failed_ids(store, LONG_AGO) == [dismissed, waiting]
 
 
 @pytest.mark.req("SF-67")
@@ -106,7 +111,9 @@ async def test_a_run_with_a_call_pending_in_one_branch_is_found_whatever_its_sta
     events[-1] = msgspec.structs.replace(events[-1], path="t")
     (parallel,) = await apply_runs(store, events)
     assert (await item_of(store, parallel)).row.status == "running"
-    assert await listed_ids(store, has_pending_call=True) == [parallel, waiting]
+    waits = await store.waiting(failed_after=LONG_AGO, limit=10)
+    assert ([item.row.id for item in waits.pending], waits.calls) == ([waiting, parallel], 2)
+    assert [item.row.id for item in (await store.waiting(failed_after=LONG_AGO, limit=1)).pending] == [waiting]
 
 
 async def test_the_activity_of_a_run_is_stored_until_it_ends(store: Store) -> None:
@@ -125,4 +132,4 @@ async def test_a_dismissal_survives_a_restart(storage_under_test: StorageUnderTe
         (run_id,) = await apply_runs(store, failure())
         await store.dismiss(run_id)
     async with storage_under_test.rows() as (store, _):
-        assert run_id not in await listed_ids(store, needs_person_after=LONG_AGO)
+        assert run_id not in await failed_ids(store, LONG_AGO)

@@ -107,9 +107,9 @@ async def test_a_host_that_does_not_know_of_it_claims_no_run_for_a_disabled_prov
     codex = dispatch(requires=Requirements(providers=["codex"]))
     await queue.dispatch(codex)
     outdated = HostOffer(providers=frozenset({"codex"}))
-    assert await queue.next_unclaimed(outdated) == codex.run_id
+    assert await queue.next_unclaimed(outdated, limit=1) == [codex.run_id]
     await health.update(announce_once)
-    assert await queue.next_unclaimed(outdated) is None
+    assert await queue.next_unclaimed(outdated, limit=1) == []
     assert await queue.claim("h", 9, outdated) == []
     await health.update(lambda records: ([msgspec.structs.replace(records["codex"], disabled=None)], []))
     assert await queue.claim("h", 9, outdated) == [codex]

@@ -41,7 +41,7 @@ from shopfloor.log import (
     Usage,
     new_run_id,
 )
-from shopfloor.ports import Channel, RunFilter, RunItem, RunOrder, RunPage, StatsDays, Store, ViewUpdate
+from shopfloor.ports import Channel, LaterRun, RunFilter, RunItem, RunOrder, RunPage, StatsDays, Store, ViewUpdate
 from shopfloor.views import (
     HIT_BEGIN,
     HIT_END,
@@ -197,8 +197,8 @@ async def test_the_runs_based_on_a_run_are_found(store: Store) -> None:
     await store.apply([single_change(run("first", run_id=earlier))])
     await store.apply([single_change(run("then", run_id=later, second=1, based_on=based_on))])
     await store.apply([single_change(run("else", run_id=other, second=2))])
-    assert await listed_ids(store, based_on=earlier) == [later]
-    assert await listed_ids(store, based_on=later) == []
+    assert await store.later_runs(earlier) == [LaterRun(later, "fork")]
+    assert await store.later_runs(later) == []
     assert (await item_of(store, later)).row.based_on == based_on
     assert (await item_of(store, earlier)).row.based_on is None
 
@@ -1260,6 +1260,38 @@ async def test_runs_can_be_found_by_model_provider_error_and_cost(store: Store) 
     assert await listed_ids(store, min_cost_usd=2.0) == [d, c]
     assert await listed_ids(store, max_cost_usd=2.0) == [d, a]
     assert await listed_ids(store, min_cost_usd=2.0, max_cost_usd=2.5, model="opus") == [d]
+    counts = await store.count_by_status(RunFilter(min_cost_usd=2.0, statuses=("queued",)))
+    assert {status: count for status, count in counts.items() if count} == {"completed": 1, "failed": 1}
+    assert sum((await store.count_by_status(RunFilter(provider="codex", name="build"))).values()) == 2
+
+
+@pytest.mark.req("SF-51")
+async def test_runs_can_be_found_by_their_end_the_group_of_their_error_and_the_start_of_their_id(store: Store) -> None:
+    lost = [
+        run("x", status="failed", error=RunError(code="lost", message=message), second=60 * minute)
+        for minute, message in enumerate(("job 5f3a9c11 is lost", "job 77aa0b2e is lost", "exit code 3"))
+    ]
+    first, second, third = await apply_runs(store, *lost)
+    (unended,) = await apply_runs(store, run("open", status=None, second=1))
+    ends = [(await item_of(store, run_id)).row.completed_at for run_id in (first, second, third)]
+    assert await listed_ids(store, ended_after=ends[0]) == [third, second]
+    assert await listed_ids(store, ended_after=ends[0], ended_before=ends[2]) == [second]
+    assert await listed_ids(store, ended_before=ends[1]) == [first]
+    assert await listed_ids(store, ended_after=ends[0], statuses=("failed",), error_code="lost", name="build") == [
+        third,
+        second,
+    ]
+    (one, other) = (await store.stats(ALL, FIRST_DAY)).newest_failures
+    assert one[1] == "job # is lost"
+    assert await listed_ids(store, error_group=one[1]) == [second, first]
+    assert await listed_ids(store, error_group=other[1], error_code="lost") == [third]
+    assert await listed_ids(store, error_group=one[1], error_code="another") == []
+    assert await listed_ids(store, id_prefix=unended) == [unended]
+    assert await listed_ids(store, id_prefix=unended[:20]) == [unended]
+    assert await listed_ids(store, id_prefix="0" * 36) == []
+    assert (await store.count_by_status(RunFilter(ended_after=ends[0])))["failed"] == 2
+    stored = await store.stats(RunFilter(error_group=one[1]), FIRST_DAY)
+    assert sum(line.amount for line in stored.lines[STARTED]) == 2
     assert await listed_ids(store, model="none") == []
 
 

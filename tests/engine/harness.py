@@ -233,6 +233,7 @@ class RunningEngine:
     def __init__(self, harness: EngineHarness, backend: StorageBackend, engine: RunEngine) -> None:
         self.harness = harness
         self.backend = backend
+        self.engine = engine
         self.scheduler = engine.scheduler
         self.service = engine.service
 

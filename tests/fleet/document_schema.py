@@ -1,7 +1,7 @@
 """The `worker.*` events as the document of the fleet describes them, written by hand and independent of our types.
 
 Two things differ from the document: a required value that nobody can know is null, and a host that executes several
-runs has plural fields besides the singular ones.
+runs has plural fields besides the singular ones, with their number.
 """
 
 from __future__ import annotations
@@ -67,9 +67,11 @@ PAYLOADS: dict[str, dict[str, Any]] = {
         {
             "workerId": TEXT,
             "status": {"enum": ["idle", "busy", "draining"]},
-            "metrics": fields({"cpuUsage": PERCENT, "memoryUsage": PERCENT, "diskUsage": PERCENT, "uptime": NUMBER}),
+            "metrics": fields(
+                {"cpuUsage": nullable(PERCENT), "memoryUsage": PERCENT, "diskUsage": PERCENT, "uptime": NUMBER}
+            ),
         },
-        {"currentTask": CURRENT, "currentTasks": listed(CURRENT)},
+        {"currentTask": CURRENT, "currentTasks": listed(CURRENT), "currentTasksTotal": NUMBER},
     ),
     "worker.status_changed": fields(
         {"workerId": TEXT, "previous": STATUS, "current": STATUS}, {"reason": TEXT, "taskId": TEXT}
@@ -105,7 +107,7 @@ PAYLOADS: dict[str, dict[str, Any]] = {
             "reason": {"enum": ["shutdown", "timeout", "error"]},
             "lastHeartbeat": nullable(TIME),
         },
-        {"orphanedTask": ORPHAN, "orphanedTasks": listed(ORPHAN)},
+        {"orphanedTask": ORPHAN, "orphanedTasks": listed(ORPHAN), "orphanedTasksTotal": NUMBER},
     ),
 }
 

@@ -128,7 +128,7 @@ def test_the_estimate_is_the_median_of_the_last_runs(hosts: Fleet, client: Stock
     check_event(event)
     beat = event["payload"]
     assert (event["type"], beat["workerId"], beat["status"]) == ("worker.heartbeat", host.id, "busy")
-    assert beat["currentTasks"] == [beat["currentTask"]]
+    assert (beat["currentTasks"], beat["currentTasksTotal"]) == ([beat["currentTask"]], 1)
     host.signal(signal.SIGINT)
     assert host.wait() == 0
     gone = of_type(client, "worker.offline", workerId=host.id)

@@ -6,10 +6,11 @@ import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-from shopfloor.adapters.local.machine import LocalMachine, find_location, usable_cores
+from shopfloor.adapters.local.machine import LocalMachine, find_location, memory_percent, usable_cores
 from shopfloor.ports import HostLocation
 
 CONTAINER = "4f66ad9a0b2e5d1c" * 4
@@ -29,8 +30,18 @@ LOCATIONS = {
     ),
     "a pod with its service account only": (
         {**SERVICE, "HOSTNAME": "hosts-7d4b"},
-        {ACCOUNT: "team-a\n"},
+        {ACCOUNT: "team-a\n", "/etc/hosts": "# Kubernetes-managed hosts file.\n127.0.0.1 localhost\n"},
         HostLocation(type="kubernetes", namespace="team-a", pod="hosts-7d4b"),
+    ),
+    "a pod in the network of its node, whose name it has": (
+        {**SERVICE, "HOSTNAME": "node-1"},
+        {ACCOUNT: "team-a\n", "/etc/hosts": "# Kubernetes-managed hosts file (host network).\n"},
+        HostLocation(type="kubernetes", namespace="team-a"),
+    ),
+    "a container of Docker with a name that somebody chose": (
+        {"HOSTNAME": "builder"},
+        {"/.dockerenv": ""},
+        HostLocation(type="docker"),
     ),
     "a container of Docker with cgroup v1": (
         {},
@@ -99,7 +110,7 @@ def test_resources_and_usage_are_measured(tmp_path: Path) -> None:
     assert resources.disk_gb >= 1
     assert resources.gpu_count is None or resources.gpu_count > 0
     for percent in (metrics.cpu_percent, metrics.memory_percent, metrics.disk_percent):
-        assert 0 <= percent <= 100
+        assert percent is None or 0 <= percent <= 100
     assert metrics.memory_percent > 0
     assert metrics.uptime_seconds >= 0
 
@@ -113,4 +124,28 @@ def test_processor_usage_is_measured_across_threads(tmp_path: Path) -> None:
         pass
     # Each heartbeat may measure in another thread.
     with ThreadPoolExecutor(1) as thread:
-        assert thread.submit(machine.measure).result().cpu_percent > 0
+        assert (thread.submit(machine.measure).result().cpu_percent or 0) > 0
+
+
+@pytest.mark.req("FE-30")
+def test_processor_usage_that_was_never_measured_is_unknown(tmp_path: Path) -> None:
+    assert LocalMachine(tmp_path).measure().cpu_percent is None
+
+
+class Machine(NamedTuple):
+    """The memory of a machine."""
+
+    total: int = 16_000
+    percent: float = 90.0
+
+
+@pytest.mark.req("FE-30")
+def test_memory_usage_is_that_of_the_container_if_it_has_a_limit() -> None:
+    files = {
+        "/sys/fs/cgroup/memory.max": "4000\n",
+        "/sys/fs/cgroup/memory.current": "3000\n",
+        "/sys/fs/cgroup/memory.stat": "anon 1000\ninactive_file 2000\nactive_file 0\n",
+    }
+    assert memory_percent(Machine(), files.get) == 25.0
+    assert memory_percent(Machine(), {**files, "/sys/fs/cgroup/memory.max": "max\n"}.get) == 90.0
+    assert memory_percent(Machine(), {}.get) == 90.0

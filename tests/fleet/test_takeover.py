@@ -20,7 +20,7 @@ from shopfloor.adapters.memory import (
     MemoryStorage,
     MemoryStore,
 )
-from shopfloor.fleet import Takeover
+from shopfloor.fleet import HostDirectory, Takeover
 from shopfloor.log import RunStarted, format_timestamp, now
 from shopfloor.ports import FleetFilter, HostRecord, HostRun
 
@@ -118,3 +118,46 @@ async def test_a_loss_is_told_after_a_time_even_if_nobody_takes_the_runs(lost: L
     assert told["orphanedTasks"] == [{"taskId": lost.events[0].run_id, "reassigned": False}]
     # It had missed its heartbeats before it was found gone.
     assert (told["reason"], told["lastHeartbeat"]) == ("timeout", long_ago)
+
+
+@pytest.mark.req("FE-33", "FE-35", "HO-2")
+async def test_a_run_that_the_host_ended_is_no_orphan_even_if_its_row_was_behind_its_log(lost: Lost) -> None:
+    ended = run(status="completed")
+    lost.events = ended[:-1]
+    assigned = HostRun(run_id=ended[0].run_id, started_at=now(), worker="build", progress=None)
+    await lost.record(runs=(assigned,))
+    one = lost.takeover("local-8")
+    await one.check()
+    await one.check()
+    assert await lost.sent() == []
+    await lost.store.apply([single_change(ended)])
+    await one.check()
+    (told,) = await lost.sent()
+    assert "orphanedTask" not in told
+    assert len(await lost.sent("worker.task_completed")) == 1
+
+
+@pytest.mark.req("FE-34")
+async def test_a_loss_names_the_number_of_its_runs_beside_the_list(lost: Lost) -> None:
+    await lost.record()
+    one = lost.takeover("local-2", notice_seconds=0)
+    await one.check()
+    await one.check()
+    assert [told["orphanedTasksTotal"] for told in await lost.sent()] == [1]
+
+
+@pytest.mark.req("HO-10")
+async def test_each_host_is_listed_with_its_own_runs_however_many_others_have(
+    lost: Lost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shopfloor.fleet.directory.HOST_RUNS_SHOWN", 2)
+    await lost.record()
+    await lost.record(id="local-2")
+    for second in range(5):
+        first = run(status=None, second=second)[0]
+        on_other = RunStarted(name="build", kind="worker", attempt=1, host="local-2")
+        await lost.store.apply([single_change([replace(first, payload=on_other)])])
+    with lost.hosts.register("local-1"), lost.hosts.register("local-2"):
+        one, other = await HostDirectory(lost.registry, lost.hosts, lost.store).list()
+    assert (one.slots_used, len(one.runs)) == (1, 1)
+    assert (other.slots_used, len(other.runs)) == (5, 2)

@@ -344,7 +344,8 @@ async def test_an_approval_is_relayed_with_what_would_be_done_and_decided(runnin
         sent = await call(client, "worker_run", {"worker": "confirms", "task": "the dishes"})
         (question,) = sent.facts["questions"]
         assert question["kind"] == "approval"
-        assert question["question"] == "approval of command: echo done: 'the dishes'"
+        asked = "approval of command: echo done: 'the dishes'\nalways approve holds for command of confirms"
+        assert question["question"] == asked
         assert question["options"] == ["approve", "approve for this run", "always approve", "deny"]
         run_id = sent.facts["run_id"]
         wrong = await call(client, "worker_answer", {"run_id": run_id, "answer": "perhaps"})

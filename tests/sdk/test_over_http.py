@@ -27,7 +27,7 @@ from tests.timeouts import TIMEOUT_SECONDS
 
 from shopfloor import Shopfloor
 from shopfloor.client import Client, ClientToolRequest, Question, WorkerResult
-from shopfloor.errors import ConflictError, InvalidParameter, RunNotFound
+from shopfloor.errors import ConflictError, InvalidParameter, NotFoundError, RunNotFound
 
 PAGE = (ROOT / "docs" / "sdk.md").read_text(encoding="utf-8")
 PROGRAMS = [block for block in blocks(PAGE, "python") if "asyncio.run(" in block.text]
@@ -416,5 +416,46 @@ def test_what_waits_is_listed_and_a_failure_is_dismissed(up: Server) -> None:
         with pytest.raises(ConflictError):
             await client.runs.dismiss(done)
         await client.runs.cancel(done)
+
+    run(ask, up.login)
+
+
+@pytest.mark.req("SF-52", "SF-53")
+def test_a_run_is_repeated_once_per_key_and_names_the_earlier_and_later_runs(up: Server) -> None:
+    async def ask(client: Client) -> None:
+        run_id = await client.workers.dispatch("hello", {"NAME": "Ada"})
+        done = await client.runs.wait(run_id)
+        again = await client.runs.rerun(run_id, {"NAME": "Bea"}, idempotency_key="again-1")
+        assert await client.runs.rerun(run_id, {"NAME": "Bea"}, idempotency_key="again-1") == again
+        fork = await client.runs.fork(run_id, 1, idempotency_key="fork-1")
+        assert await client.runs.fork(run_id, 1, idempotency_key="fork-1") == fork
+        with pytest.raises(ConflictError):
+            await client.runs.reply(run_id, "go on", idempotency_key="reply-1")
+        repeated = await client.runs.wait(again)
+        assert repeated.based_on is not None
+        assert (repeated.based_on.run_id, repeated.based_on.kind, repeated.queue_reason) == (run_id, "rerun", None)
+        later = (await client.runs.get(run_id)).continued_by
+        assert [(run.run_id, run.kind) for run in later] == [(fork, "fork"), (again, "rerun")]
+        assert "Ada" in await client.runs.export(run_id)
+        assert (await client.runs.export(run_id, "html")).startswith("<!doctype html>")
+        assert done.based_on is None
+
+    run(ask, up.login)
+
+
+@pytest.mark.req("SF-52")
+def test_hooks_are_added_tested_and_removed_and_rules_of_approvals_listed(up: Server) -> None:
+    async def ask(client: Client) -> None:
+        added = await client.hooks.add("http://127.0.0.1:9/nobody", kinds=["outcome"])
+        assert added.secret.startswith("whsec_")
+        (hook,) = await client.hooks.list()
+        assert (hook.id, hook.kinds, hook.origin) == (added.id, ["outcome"], "api")
+        tested = await client.hooks.test(added.id)
+        assert (tested.delivered, tested.problem is None) == (False, False)
+        await client.hooks.remove(added.id)
+        assert await client.hooks.list() == []
+        assert await client.approvals.list() == []
+        with pytest.raises(NotFoundError):
+            await client.approvals.revoke("ffff")
 
     run(ask, up.login)

@@ -43,7 +43,7 @@ def refusal(client: httpx.Client, run_id: str, action: str, **body: Any) -> tupl
 
 
 @pytest.mark.req("SF-53")
-def test_a_rerun_has_the_same_input_and_the_trail_is_seen_from_both_ends(client: httpx.Client) -> None:
+def test_a_rerun_has_the_same_input_and_both_runs_name_each_other(client: httpx.Client) -> None:
     run_id = start_run(client, "echo", input={"TEXT": "hello"}, owner="ada", channel_id="discord:1")
     wait_for_status(client, run_id, "done")
     second = again(client, run_id, "rerun", input=None)

@@ -86,6 +86,9 @@ def test_the_sdk_gets_an_approval_as_a_question_and_answers_it(server: RunningSe
         return questions, output
 
     (question,), output = anyio.run(run)
-    assert question.question == 'approval of command: echo "${VALUE_WORD}" with VALUE_WORD=hello'
+    assert question.question.splitlines() == [
+        'approval of command: echo "${VALUE_WORD}" with VALUE_WORD=hello',
+        "always approve holds for command of push",
+    ]
     assert question.options == ["approve", "approve for this run", "always approve", "deny"]
     assert output == "hello"

@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 import httpx
 import pytest
+from starlette.datastructures import Headers
 from starlette.routing import Route, WebSocketRoute
 from tests.login import StorageAccess
 from tests.server.recorded_runs import RecordedRuns, record, run_completed, run_started
@@ -15,6 +16,7 @@ from tests.server.server import RunningServer, open_server
 from tests.timeouts import TIMEOUT_SECONDS
 
 from shopfloor.adapters.memory import MemoryTokens
+from shopfloor.errors import Forbidden
 from shopfloor.record import Storage
 from shopfloor.server import AccessControl
 from shopfloor.server.auth import LOGIN_PATH, LOGOUT_PATH, RPC_PATH, TRPC_PATH, AuthMiddleware, LoginLimiter
@@ -105,7 +107,26 @@ def test_without_a_valid_token_every_route_refuses_except_the_login_style_sheet(
 
 @pytest.mark.parametrize(
     "host",
-    ["evil.example", "evil.example:{port}", "localhost", "localhost:1", "127.0.0.1", "127.0.0.1.nip.io:{port}", ""],
+    [
+        *(
+            "evil.example",
+            "evil.example:{port}",
+            "localhost",
+            "localhost:1",
+            "127.0.0.1",
+            "127.0.0.1.nip.io:{port}",
+            "",
+        ),
+        # Names that resolve to this machine, addresses of it at which the request did not arrive, and odd spellings.
+        *("localhost.:{port}", "evil.localhost:{port}", "0.0.0.0:{port}", "127.0.0.2:{port}", "[::]:{port}", "[::1]"),
+        *(
+            "::1:{port}",
+            "2130706433:{port}",
+            "evil@127.0.0.1:{port}",
+            "127.0.0.1:{port}.evil.example",
+            "127.0.0.1:0{port}",
+        ),
+    ],
 )
 def test_every_route_refuses_another_host_name(
     server: RunningServer, runs: RecordedRuns, client: httpx.Client, host: str
@@ -116,12 +137,16 @@ def test_every_route_refuses_another_host_name(
 
 
 @pytest.mark.parametrize(
-    "origin", ["http://evil.example", "null", "http://127.0.0.1", "http://localhost:1", "file://", "http://[", "{host}"]
+    "origin",
+    [
+        *("http://evil.example", "null", "http://127.0.0.1", "http://localhost:1", "file://", "http://[", "{host}", ""),
+        *("http://evil@{host}", "http://{host}.evil.example", "ftp://{host}", "http://[::1]:{port}", "//{host}"),
+    ],
 )
 def test_every_route_refuses_requests_from_pages_of_other_sites(
     server: RunningServer, runs: RecordedRuns, client: httpx.Client, origin: str
 ) -> None:
-    headers = {"Origin": origin.format(host=server.host)}
+    headers = {"Origin": origin.format(host=server.host, port=server.host.rpartition(":")[2])}
     answers = {route_call: status(client, *route_call, headers) for route_call in every_address(server, runs.done)}
     assert {route_call for route_call, body in answers.items() if body != 403} == set()
 
@@ -188,6 +213,55 @@ def test_allowed_host_names_are_accepted(own_storage: Storage, host: str, expect
         assert status(client, "GET", "/api/health", {"Host": host, "Origin": f"https://{host}"}) == expected
 
 
+def test_the_refusal_of_a_host_name_says_how_to_allow_it(client: httpx.Client) -> None:
+    error = client.get("/api/health", headers={"Host": "shop.example"}).json()["error"]
+    assert "shop.example" in error["message"]
+    assert "shopfloor up --allow-host NAME" in error["hint"]
+
+
+def test_an_address_of_the_network_is_accepted_where_the_request_arrived(own_storage: Storage) -> None:
+    async def inside(scope: Any, receive: Any, send: Any) -> None:
+        raise NotImplementedError
+
+    app = AuthMiddleware(inside, access=AccessControl(MemoryTokens()), allowed_hosts=())
+
+    def is_accepted(host: str, server: tuple[str, int]) -> bool:
+        scope = {"type": "http", "path": "/", "server": server, "headers": [(b"host", host.encode())]}
+        try:
+            app._check_host(scope, Headers(scope=scope))
+        except Forbidden:
+            return False
+        return True
+
+    assert is_accepted("192.168.1.5:7420", ("192.168.1.5", 7420))
+    assert is_accepted("[2001:db8::5]:7420", ("2001:db8::5", 7420))
+    assert is_accepted("192.168.1.5", ("192.168.1.5", 80))
+    assert not is_accepted("192.168.1.5:7420", ("192.168.1.6", 7420))
+    assert not is_accepted("[2001:db8::5]", ("2001:db8::5", 7420))
+    assert not is_accepted("2001:db8::5:7420", ("2001:db8::5", 7420))
+    assert not is_accepted("evil.example:7420", ("192.168.1.5", 7420))
+
+
+def test_a_session_changes_something_only_for_a_page_of_this_server(
+    server: RunningServer, runs: RecordedRuns, anonymous_client: httpx.Client
+) -> None:
+    cookie = {"Cookie": f"{server.tokens.cookie}={server.tokens.log_in_by_token(server.tokens.admin_token())}"}
+    answers = {
+        (method, address): status(anonymous_client, method, address, cookie)
+        for method, address in every_address(server, runs.done)
+        if method not in ("GET", "HEAD")
+    }
+    assert {route_call for route_call, body in answers.items() if body != 403} == set()
+    # Reading needs none: a link of another page may lead here.
+    assert status(anonymous_client, "GET", "/api/health", cookie) == 200
+    pin = {"pinned": True}
+    address = f"/api/runs/{runs.done}/pin"
+    same = cookie | {"Origin": server.url}
+    assert anonymous_client.post(address, headers=same, json=pin).status_code == 200
+    other_port = cookie | {"Origin": "http://127.0.0.1:1", "Sec-Fetch-Site": "same-site"}
+    assert anonymous_client.post(address, headers=other_port, json=pin).status_code == 403
+
+
 def test_two_host_headers_are_refused(server: RunningServer) -> None:
     host, _, port = server.host.partition(":")
     with socket.create_connection((host, int(port)), timeout=TIMEOUT_SECONDS) as connection:
@@ -207,12 +281,21 @@ def test_two_host_headers_are_refused(server: RunningServer) -> None:
         (TRPC_PATH, {}, ["let in"]),
         (TRPC_PATH, {"host": "evil.example"}, ["websocket.close"]),
         (TRPC_PATH, {"authorization": "Bearer {token}", "origin": "http://evil.example"}, ["websocket.close"]),
+        (TRPC_PATH, {"cookie": "{cookie}", "origin": "http://evil.example"}, ["websocket.close"]),
+        (TRPC_PATH, {"cookie": "{cookie}", "origin": "http://localhost:1"}, ["websocket.close"]),
+        (TRPC_PATH, {"cookie": "{cookie}", "origin": "null"}, ["websocket.close"]),
+        (TRPC_PATH, {"host": "localhost.:7420", "cookie": "{cookie}"}, ["websocket.close"]),
+        ("/other", {"cookie": "{cookie}"}, ["websocket.close"]),
+        ("/other", {"cookie": "{cookie}", "origin": "http://localhost:7420"}, ["let in"]),
     ],
 )
 def test_a_websocket_is_checked_the_same_way(path: str, headers: dict[str, str], expected: list[str]) -> None:
     access = AccessControl(MemoryTokens())
     token = anyio.run(access.admin_token)
-    body = {"host": "localhost:7420"} | {name: text.format(token=token) for name, text in headers.items()}
+    cookie = f"{access.cookie}={anyio.run(access.log_in_by_token, token)}"
+    body = {"host": "localhost:7420"} | {
+        name: text.format(token=token, cookie=cookie) for name, text in headers.items()
+    }
     scope = {"type": "websocket", "path": path, "server": ("127.0.0.1", 7420)}
     scope["headers"] = [(name.encode(), value.encode()) for name, value in body.items()]
     sent: list[str] = []

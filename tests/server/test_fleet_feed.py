@@ -14,10 +14,11 @@ import pytest
 from shopfloor.adapters.bus import InProcessBus
 from shopfloor.adapters.memory import MemoryFleetEvents, MemoryStore
 from shopfloor.errors import TooManySubscriptions
-from shopfloor.ports import FleetFilter
+from shopfloor.log import new_run_id
+from shopfloor.ports import FleetEventPage, FleetFilter, ViewUpdate
 from shopfloor.server import FleetFeed, fleet_feed
 from shopfloor.server.limits import FLEET_SUBSCRIBER_EVENTS
-from shopfloor.views import FleetEvent
+from shopfloor.views import FleetEvent, RunRow
 
 pytestmark = pytest.mark.anyio
 PROVIDERS = ["claude-code", "codex", "gemini"]
@@ -34,7 +35,8 @@ class Fleet:
 
     def __init__(self, kept: int = 100_000) -> None:
         self.bus = InProcessBus()
-        self.events = MemoryFleetEvents(MemoryStore(fleet_events_kept=kept))
+        self.store = MemoryStore(fleet_events_kept=kept)
+        self.events = MemoryFleetEvents(self.store)
         self.feed = FleetFeed(self.events, self.bus)
         self.appended: list[str] = []
 
@@ -178,3 +180,44 @@ async def test_subscriptions_are_limited(monkeypatch: pytest.MonkeyPatch) -> Non
             await anext(fleet.feed.follow(ALL))
         await first.aclose()
         await follow_one(fleet)
+
+
+async def test_a_tree_is_complete_when_more_runs_were_seen_than_are_remembered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fleet_feed, "FLEET_ANCESTORS", 2)
+    root, children = new_run_id(), [new_run_id() for _ in range(4)]
+    fleet = Fleet()
+    await fleet.store.apply(
+        [ViewUpdate(row=RunRow(id=child, parent_run_id=root), state=b"", timeline=[]) for child in children]
+    )
+    async with running(fleet), aclosing(fleet.feed.follow(FleetFilter(run_id=root, tree=True))) as batches:
+        await anext(batches)
+        received: list[str] = []
+        # The runs of the second page are known, but for one.
+        for page in (children[:2], children[:3], children):
+            await fleet.events.append([run_event(run_id) for run_id in page])
+            fleet.bus.notify_fleet()
+            received += [msgspec.json.decode(item.body)["payload"]["taskId"] for item in await anext(batches)]
+        assert received == [*children[:2], *children[:3], *children]
+
+
+def run_event(run_id: str) -> FleetEvent:
+    return FleetEvent(type="agent.ready", payload={"taskId": run_id}, timestamp="", run_id=run_id)
+
+
+async def test_events_are_delivered_after_a_shortage(monkeypatch: pytest.MonkeyPatch) -> None:
+    shortages: list[Exception] = [MemoryError(), RuntimeError("can't start new thread")]
+    async with running(Fleet()) as fleet, aclosing(fleet.feed.follow(ALL)) as batches:
+        await anext(batches)
+        read = fleet.events.read
+
+        async def fail_first(*args: Any, **more: Any) -> FleetEventPage:
+            if shortages:
+                raise shortages.pop()
+            return await read(*args, **more)
+
+        monkeypatch.setattr(fleet.events, "read", fail_first)
+        await fleet.append("codex")
+        with anyio.fail_after(30):
+            assert [name_of(item.body) for item in await anext(batches)] == ["codex 0"]

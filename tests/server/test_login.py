@@ -54,7 +54,7 @@ def server(guarded: RunningServer) -> RunningServer:
 
 @pytest.fixture
 def browser(server: RunningServer) -> Iterator[httpx.Client]:
-    with server.anonymous_client() as client:
+    with server.anonymous_client(headers={"Origin": server.url}) as client:
         yield client
 
 

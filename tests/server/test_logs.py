@@ -30,6 +30,7 @@ from shopfloor.log import CallCompleted, CallStarted, Entry, ToolCall, ToolResul
 from shopfloor.ports import Store
 from shopfloor.record import Storage
 from shopfloor.server.limits import FIND_EVENTS, RESULT_LOOKAHEAD_EVENTS, SPAN_CACHE_RUNS
+from shopfloor.views import EXPORT_POLICY
 
 MEGABYTE = 1_000_000
 
@@ -126,6 +127,17 @@ def test_the_log_can_be_downloaded(client: httpx.Client, server: RunningServer, 
     assert got.headers["content-type"] == "application/x-ndjson"
     assert got.headers["content-disposition"] == f'attachment; filename="{runs.done}.jsonl"'
     assert got.content == server.storage.log_path(runs.done).read_bytes()
+
+
+@pytest.mark.req("SF-62")
+@pytest.mark.parametrize("document", ["md", "html"])
+def test_an_exported_document_keeps_its_stricter_policy(
+    client: httpx.Client, runs: RecordedRuns, document: str
+) -> None:
+    got = client.get(f"/api/runs/{runs.done}/export", params={"format": document})
+    policies = got.headers.get_list("content-security-policy")
+    assert policies == [f"sandbox; {EXPORT_POLICY}; frame-ancestors 'none'"]
+    assert got.headers["x-content-type-options"] == "nosniff"
 
 
 def test_a_line_that_is_being_written_is_not_in_the_file(own_storage: Storage) -> None:

@@ -13,10 +13,11 @@ from pathlib import Path
 import httpx
 import pytest
 from tests.sample_events import ROOT
-from tests.server.recorded_runs import RecordedRuns
+from tests.server.recorded_runs import RecordedRuns, open_announced_log, run_started
 from tests.server.server import RunningServer, open_server
 from tests.timeouts import TIMEOUT_SECONDS
 
+from shopfloor.log import new_run_id
 from shopfloor.record import Storage
 from shopfloor.server import PAGE_FOLDER
 from shopfloor.server.auth import LOGIN_PATH
@@ -340,3 +341,26 @@ def test_the_login_redirects_only_to_this_server(server: RunningServer, value: s
 def test_a_wrong_login_does_not_redirect(anonymous_client: httpx.Client, runs: RecordedRuns) -> None:
     got = anonymous_client.get(LOGIN_PATH, params={"token": "wrong", "next": f"/agents/all/workers?worker={runs.done}"})
     assert (got.status_code, "location" in got.headers) == (401, False)
+
+
+# Short ids
+
+
+@pytest.mark.req("")
+def test_a_short_id_opens_the_only_run_whose_id_begins_with_it(own_storage: Storage) -> None:
+    ids = [f"face{number}000-0000-4000-8000-000000000000" for number in (1, 2)]
+    for run_id in ids:
+        with open_announced_log(own_storage, run_id) as recorder:
+            recorder.append(run_started(task="an old run"))
+    for _ in range(101):
+        # Newer runs that a search for the short id finds.
+        with open_announced_log(own_storage, new_run_id()) as recorder:
+            recorder.append(run_started(task="detect a face2 in face1"))
+    with open_server(own_storage) as server, server.client() as client:
+        for short in ("face2", "face2000-0000", ids[1]):
+            opened = client.get(f"/runs/{short}")
+            assert (opened.status_code, opened.headers["location"]) == (303, f"/agents/tester/workers?worker={ids[1]}")
+            front = client.get("/agents/all/workers", params={"worker": short, "x": "1"})
+            assert short == ids[1] or front.headers["location"] == f"/agents/all/workers?worker={ids[1]}&x=1"
+        for several in ("face", "fade", "FACE1", "fac"):
+            assert client.get(f"/runs/{several}").status_code == 404

@@ -187,3 +187,19 @@ def test_a_viewer_may_read_statistics_and_nobody_without_a_token(server: Running
     with httpx.Client(base_url=server.url) as stranger, server.client("viewer") as viewer:
         for path in ("/api/stats", "/api/agents/workers/counts"):
             assert (stranger.get(path).status_code, viewer.get(path).status_code) == (401, 200)
+
+
+@pytest.mark.req("SF-51")
+def test_a_failure_of_the_statistics_leads_to_the_runs_that_it_counts(client: httpx.Client, runs: RecordedRuns) -> None:
+    (failure, *_) = client.get("/api/stats").json()["failures"]
+    today = datetime.now(UTC).date().isoformat()
+    filters = {"error": failure["code"], "error_group": failure["group"], "ended_since": f"{today}T00:00:00Z"}
+    listed = client.get("/api/agents/workers", params=filters).json()
+    assert listed["total"] == failure["total"]
+    assert {run["error"]["message"] for run in listed["workers"]} == {failure["message"]}
+    assert client.get("/api/agents/workers/counts", params=filters).json()["failed"] == failure["total"]
+    for other in ({"error_group": "another"}, {"ended_until": f"{today}T00:00:00Z"}, {"id_prefix": "0" * 36}):
+        assert client.get("/api/agents/workers", params=filters | other).json()["total"] == 0, other
+    refused = client.get("/api/agents/workers", params={"id_prefix": "x"})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "invalid_parameter")
+    assert client.get("/api/agents/workers", params={"ended_since": "today"}).status_code == 400

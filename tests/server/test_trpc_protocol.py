@@ -47,8 +47,10 @@ def sent(actions: list[Action]) -> list[Any]:
 
 
 def error_of(actions: list[Action]) -> tuple[Any, int, str]:
-    """Return the id of the request, and number and name of its error."""
+    """Return the id of the request, and number and name of its error, which has a code of ours and a hint."""
     (message,) = sent(actions)
+    assert message["error"]["data"]["errorCode"]
+    assert message["error"]["data"]["hint"]
     return message["id"], message["error"]["code"], message["error"]["data"]["code"]
 
 
@@ -98,8 +100,9 @@ def test_an_id_is_used_once_at_a_time() -> None:
     "message", ["{", "", "nothing", '{"id":1}', "7", '[{"id":1,"method":"x","params":{}}]', "[[]]"]
 )
 def test_what_is_no_request_is_a_parse_error(message: str) -> None:
-    (answer,) = sent(receive(authenticated(), message))
-    assert (answer["error"]["code"], answer["error"]["data"]["code"]) == (-32700, "PARSE_ERROR")
+    actions = receive(authenticated(), message)
+    assert error_of(actions)[1:] == (-32700, "PARSE_ERROR")
+    assert sent(actions)[0]["error"]["data"]["errorCode"] == "invalid_input"
 
 
 def test_a_request_needs_an_id() -> None:

@@ -6,19 +6,22 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
 import httpx
 import pytest
+from starlette.applications import Starlette
 from tests.login import StorageAccess
 from tests.sample_events import ROOT
 from tests.timeouts import TIMEOUT_SECONDS
 
 from shopfloor.adapters.memory import MemoryStore, MemoryTokens, MemoryWatchers
 from shopfloor.errors import ConflictError
-from shopfloor.server import AccessControl, Services, create_app, serve
+from shopfloor.server import AccessControl, MountedApp, Services, create_app, serve
 
 NOTHING: Any = None
 PROGRAM = """
@@ -76,11 +79,32 @@ def test_a_signal_ends_open_streams_and_then_the_server(tmp_path: Path, sent: si
     assert (stdout, stderr, server.returncode) == ("closed in order\n", "", 0)
 
 
-def _app():
+def _app(*mounted: MountedApp):
     access, watchers = AccessControl(MemoryTokens()), MemoryWatchers()
     return create_app(
-        Services(store=MemoryStore(), logs=NOTHING, changes=NOTHING, access=access, watchers=watchers, version="1")
+        Services(store=MemoryStore(), logs=NOTHING, changes=NOTHING, access=access, watchers=watchers, version="1"),
+        mounted=mounted,
     )
+
+
+def test_a_part_of_the_app_that_fails_stops_the_server() -> None:
+    @asynccontextmanager
+    async def fail_later(_: Starlette) -> AsyncGenerator[None]:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(fail)
+            yield
+
+    async def fail() -> None:
+        await started.wait()
+        raise ValueError("a defect")
+
+    async def serve_until_failed() -> None:
+        await serve(_app(MountedApp("/part", NOTHING, fail_later)), "127.0.0.1", 0, lambda _: started.set())
+
+    started = anyio.Event()
+    with pytest.raises(ExceptionGroup) as raised:
+        anyio.run(serve_until_failed)
+    assert raised.group_contains(ValueError, match="a defect")
 
 
 def test_a_taken_port_is_an_error(tmp_path: Path) -> None:

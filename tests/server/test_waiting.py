@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import httpx
 import pytest
-from tests.server.recorded_runs import record, run_completed, run_started
-from tests.server.server import open_server
+from tests.server.recorded_runs import open_announced_log, record, run_completed, run_started
+from tests.server.server import RunningServer, open_server
 
-from shopfloor.log import Awaits, BasedOn, RunError, ToolCall
+from shopfloor.adapters.sqlite import SqliteQueue
+from shopfloor.log import Awaits, BasedOn, CallStarted, RunError, ToolCall, new_run_id, now
+from shopfloor.ports import ControlMessage
 from shopfloor.record import Storage
 
 LOGIN = RunError(code="authentication_error", message="codex is signed out", hint="run `codex login`")
@@ -74,3 +77,99 @@ def test_a_run_that_is_held_because_its_worker_changed_waits_for_a_person(own_st
         assert "`note` of the worker `asks` changed" in item["text"]
         assert "cancel" in item["actions"]
         assert client.get("/api/stats").json()["tiles"]["waiting"] == 1
+
+
+def question(call_id: str = "q") -> ToolCall:
+    return ToolCall(
+        name="ask",
+        call_id=call_id,
+        input={"question": "Which?"},
+        output=None,
+        fidelity="router",
+        awaits=Awaits(kind="question"),
+    )
+
+
+def record_calling_root(storage: Storage, child: str) -> str:
+    """Record a root that waits for a sub-run, and return its id."""
+    with open_announced_log(storage, new_run_id()) as recorder:
+        recorder.append(run_started())
+        recorder.append(CallStarted(name="call", kind="call_workflow", try_=1), path="c", child_run_id=child)
+    return recorder.run_id
+
+
+def put_answer(server: RunningServer, run_id: str, call_id: str = "q") -> None:
+    """Answer a call of a run that no process executes."""
+    assert server.portal is not None
+    body = {"call_id": call_id, "result": "yes"}
+    message = ControlMessage(id=f"answer:{call_id}", run_id=run_id, kind="answer", body=body, created_at=now())
+    server.portal.call(SqliteQueue(server.app.state.services.store).put_control_message, message)
+
+
+def waiting_kinds(client: httpx.Client) -> dict[str, str]:
+    """Return the kinds of what waits, by run. The statistics count the same, with the same longest wait."""
+    found = client.get("/api/waiting").json()
+    sinces = [item["since"] for item in found["items"]]
+    assert (found["total"], sinces) == (len(sinces), sorted(sinces))
+    filters: dict[str, str]
+    for filters in ({}, {"worker": "tester"}, {"q": "suite"}):
+        tiles = client.get("/api/stats", params=filters).json()["tiles"]
+        assert (tiles["waiting"], tiles["longest_waiting_since"]) == (len(sinces), min(sinces, default=None)), filters
+    return {item["run_id"]: item["kind"] for item in found["items"]}
+
+
+@pytest.mark.req("SF-67")
+def test_a_root_that_waits_for_its_sub_run_is_interrupted_once_no_process_executes_it(own_storage: Storage) -> None:
+    child = new_run_id()
+    root = record_calling_root(own_storage, child)
+    with open_announced_log(own_storage, child, parent=root) as recorder:
+        recorder.append(run_started(root_run_id=root))
+    with open_server(own_storage) as server, server.client() as client:
+        assert client.get("/api/agents/workers/detail", params={"worker_id": root}).json()["status"] == "waiting"
+        assert waiting_kinds(client) == {root: "interrupted"}
+        (item,) = client.get("/api/waiting").json()["items"]
+        assert "no server is running" in item["text"]
+        assert item["since"] == client.get(f"/api/runs/{root}/log").json()["events"][-1]["timestamp"]
+
+
+@pytest.mark.req("SF-67")
+def test_a_tree_with_a_question_waits_for_its_answer_and_then_for_a_process(own_storage: Storage) -> None:
+    child = new_run_id()
+    root = record_calling_root(own_storage, child)
+    with open_announced_log(own_storage, child, parent=root) as recorder:
+        recorder.append(run_started(root_run_id=root))
+        recorder.append(question(), path="a")
+        recorder.append(question("r"), path="b")
+    with open_server(own_storage) as server, server.client() as client:
+        assert [item["run_id"] for item in client.get("/api/waiting").json()["items"]] == [child, child]
+        assert client.get("/api/stats").json()["tiles"]["waiting"] == 2
+        put_answer(server, child)
+        assert waiting_kinds(client) == {child: "question"}
+        put_answer(server, child, "r")
+        assert waiting_kinds(client) == {root: "interrupted"}
+
+
+@pytest.mark.req("SF-67")
+def test_an_answered_run_that_a_process_executes_does_not_wait(own_storage: Storage) -> None:
+    with open_announced_log(own_storage, new_run_id()) as recorder:
+        recorder.append(run_started())
+        recorder.append(question(), path="a")
+        with open_server(own_storage) as server, server.client() as client:
+            assert waiting_kinds(client) == {recorder.run_id: "question"}
+            put_answer(server, recorder.run_id)
+            assert waiting_kinds(client) == {}
+            recorder.close()
+            assert waiting_kinds(client) == {recorder.run_id: "interrupted"}
+
+
+@pytest.mark.req("SF-67")
+def test_of_too_many_runs_those_that_wait_longest_are_listed_and_all_are_counted(
+    own_storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shopfloor.server.waiting.WAITING_RUNS_MAX", 2)
+    asking = [record(own_storage, run_started(), question()) for _ in range(3)]
+    failed = [record(own_storage, run_started(), run_completed("failed", error=LOGIN)) for _ in range(3)]
+    with open_server(own_storage) as server, server.client() as client:
+        found = client.get("/api/waiting").json()
+        assert ([item["run_id"] for item in found["items"]], found["total"]) == ([*asking[:2], *failed[:2]], 6)
+        assert client.get("/api/stats").json()["tiles"]["waiting"] == 6

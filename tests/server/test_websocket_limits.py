@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import anyio
 import httpx
+import msgspec
 import pytest
+import uvicorn
 from tests.timeouts import TIMEOUT_SECONDS, wait_until
 from tests.trpc.fleet_server import FleetServer, fleet_server, host_event
+from uvicorn.server import ServerState
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from shopfloor.record import Storage
-from shopfloor.server import ConnectionLimits, trpc_socket
+from shopfloor.server import ConnectionLimits, fleet_feed, trpc_socket, uvicorn_server
+from shopfloor.server.connections import Connections
 from shopfloor.server.limits import WEBSOCKET_MESSAGE_BYTES
+from shopfloor.server.websocket_protocol import LimitedWebSocket, websocket_class
 
 SUBSCRIBE = {"id": 1, "method": "subscription", "params": {"path": "stream.workerEvents"}}
 
@@ -62,19 +69,53 @@ def test_a_client_that_sends_no_token_is_closed_after_a_time(
         assert closed(client) == (1008, "the token must arrive within 0.2 seconds")
 
 
+@pytest.mark.req("FE-51")
+@pytest.mark.parametrize("is_in_request", [True, False])
+def test_a_token_that_cannot_be_checked_is_an_error_with_a_code(server: FleetServer, *, is_in_request: bool) -> None:
+    token = server.token
+    server.storage.tokens.write_bytes(b"damaged")
+    with open_socket(server, token=token if is_in_request else None) as client:
+        if not is_in_request:
+            client.send(json.dumps({"method": "connectionParams", "data": {"token": token}}))
+            assert receive(client)["error"]["data"]["errorCode"] == "storage_failed"
+        client.send(json.dumps(SUBSCRIBE))
+        error = receive(client)
+        assert (error["id"], error["error"]["data"]["errorCode"]) == (1, "storage_failed")
+        assert closed(client)[0] == 1008
+
+
 @pytest.mark.req("FE-52")
 def test_an_idle_connection_is_closed_and_one_with_a_subscription_is_not(tmp_path: Path) -> None:
     limits = ConnectionLimits(websocket_idle_seconds=0.3)
     with (
         fleet_server(Storage(tmp_path / "storage"), limits=limits) as server,
         open_socket(server) as busy,
-        open_socket(server) as idle,
     ):
         busy.send(json.dumps(SUBSCRIBE))
         assert receive(busy) == {"id": 1, "result": {"type": "started"}}
-        assert closed(idle) == (1000, "the connection was idle")
+        with open_socket(server) as idle:
+            assert closed(idle) == (1000, "the connection was idle")
         server.append(host_event(1))
         assert receive(busy)["result"]["data"]["payload"]["workerId"] == "host-1"
+
+
+@pytest.mark.req("FE-52")
+@pytest.mark.parametrize("is_refused", [True, False])
+def test_a_connection_is_idle_again_when_its_subscription_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_refused: bool
+) -> None:
+    limits = ConnectionLimits(websocket_idle_seconds=0.3)
+    if is_refused:
+        monkeypatch.setattr(fleet_feed, "FLEET_SUBSCRIPTIONS_MAX", 0)
+    with (
+        fleet_server(Storage(tmp_path / "storage"), limits=limits) as server,
+        open_socket(server) as client,
+    ):
+        client.send(json.dumps(SUBSCRIBE))
+        assert ("error" in receive(client)) is is_refused
+        if not is_refused:
+            client.send(json.dumps({"id": 1, "method": "subscription.stop"}))
+        assert closed(client) == (1000, "the connection was idle")
 
 
 @pytest.mark.req("FE-52")
@@ -129,6 +170,64 @@ def test_an_id_of_a_subscription_changes_no_frame_of_a_stream(server: FleetServe
         assert receive(client)["result"]["data"]["payload"]["workerId"] == "host-1"
         data = next(line for line in lines if line.startswith("data: ") and line != "data: {}")
         assert json.loads(data.removeprefix("data: "))["payload"]["workerId"] == "host-1"
+
+
+@pytest.mark.req("FE-52")
+def test_a_client_that_does_not_read_is_closed_for_that_and_not_for_an_unanswered_ping(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uvicorn_server, "WEBSOCKET_PING_SECONDS", 0.2)
+    # Long enough to read what was sent before the connection is aborted without a reason.
+    limits = ConnectionLimits(stalled_seconds=5.0)
+    with (
+        fleet_server(Storage(tmp_path / "storage"), limits=limits) as server,
+        open_socket(server, ping_interval=None, max_queue=1) as client,
+    ):
+        client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
+        client.send(json.dumps(SUBSCRIBE))
+        assert receive(client) == {"id": 1, "result": {"type": "started"}}
+        reason = {"reason": "x" * 5_000}
+        events = [msgspec.structs.replace(host_event(1), payload=reason) for _ in range(500)]
+        for _ in range(4):
+            server.append(*events)
+        wait_until(lambda: not server.fleet.subscriptions, "the client to be closed")
+        assert closed(client) == (1013, "the client reads too slowly; connect again to resume")
+
+
+def test_a_silent_client_that_answers_no_ping_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uvicorn_server, "WEBSOCKET_PING_SECONDS", 0.2)
+    with fleet_server(Storage(tmp_path / "storage")) as server, open_socket(server) as client:
+        monkeypatch.setattr(client.protocol, "receive_data", lambda _: None)
+        wait_until(lambda: client.socket.fileno() == -1, "the connection to be closed")
+
+
+@pytest.mark.anyio
+async def test_many_frames_are_written_in_parts() -> None:
+    config = uvicorn.Config(cast("Any", object()))
+    protocol = websocket_class(Connections(1, 1), ConnectionLimits())(config, ServerState(), {})
+    transport = protocol.transport = FullTransport(protocol)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(protocol.send_frames, [bytes(100_000)] * 10)
+        for parts in range(1, 5):
+            await anyio.wait_all_tasks_blocked()
+            assert transport.sizes == [300_000, 300_000, 300_000, 100_000][:parts]
+            protocol.resume_writing()
+
+
+class FullTransport(asyncio.Transport):
+    """A transport whose buffer is full after each write."""
+
+    def __init__(self, protocol: LimitedWebSocket) -> None:
+        super().__init__()
+        self._protocol = protocol
+        self.sizes: list[int] = []
+
+    def write(self, data: Any) -> None:
+        self.sizes.append(len(data))
+        self._protocol.pause_writing()
+
+    def is_closing(self) -> bool:
+        return False
 
 
 def test_a_connection_that_breaks_off_ends_its_subscriptions(server: FleetServer) -> None:

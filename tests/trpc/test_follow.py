@@ -15,10 +15,13 @@ import anyio
 import pytest
 from tests.timeouts import TIMEOUT_SECONDS
 from tests.trpc.fleet_server import FleetServer, Proxy, WrittenRun, fleet_server, host_event, provider_event
+from tests.unit.client.scripted_server import Answer, scripted_server
 
-from shopfloor.client import Client, FleetUpdate
-from shopfloor.errors import Unauthorized
+from shopfloor.client import Client, FleetUpdate, resumable_stream
+from shopfloor.errors import ServerUnreachable, TooManySubscriptions, Unauthorized
+from shopfloor.limits import RECONNECT_TRIES
 from shopfloor.record import Storage
+from shopfloor.server import fleet_feed
 
 pytestmark = pytest.mark.anyio
 SHOPFLOOR = str(Path(sys.executable).parent / "shopfloor")
@@ -93,6 +96,30 @@ async def test_an_unknown_token_is_an_error(server: FleetServer) -> None:
             await anext(events)
 
 
+@pytest.mark.req("FE-53")
+async def test_a_subscription_too_many_is_refused_before_the_stream_starts(
+    server: FleetServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet_feed, "FLEET_SUBSCRIPTIONS_MAX", 1)
+    async with Client(server.url, server.token) as client:
+        async with aclosing(client.events(after=0)) as events:
+            server.append(host_event(1))
+            await take(events, 1)
+            with pytest.raises(TooManySubscriptions):
+                await anext(client.events())
+        with anyio.fail_after(TIMEOUT_SECONDS):
+            while server.fleet.subscriptions:
+                await anyio.sleep(0.01)
+
+
+async def test_a_server_that_only_accepts_connections_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resumable_stream, "RECONNECT_PAUSE_SECONDS", 0.001)
+    async with scripted_server() as (server, client):
+        server.streams = [Answer([b"id: 1\nevent: ready\ndata: {}\n\n"])] * (RECONNECT_TRIES + 1)
+        with pytest.raises(ServerUnreachable):
+            await anext(client.events())
+
+
 # The command
 
 
@@ -149,6 +176,23 @@ def test_the_command_lists_the_newest_stored_events(server: FleetServer, env: di
     assert len(lines) == 20
     assert lines[0].split()[:3] == ["10:30:00.000", "worker.status_changed", "host-10"]
     assert shopfloor(env, "--stream", "agent").stdout == ""
+
+
+@pytest.mark.req("FE-54")
+def test_the_command_lists_events_of_a_type_and_those_that_no_log_has(server: FleetServer, env: dict[str, str]) -> None:
+    run = WrittenRun(server.storage)
+    run.call("one")
+    with following(env, "--type", "agent.tool_call") as calls:
+        assert next(calls)["payload"]["tool"]["name"] == "one"
+        server.append(*(host_event(number, run_id=run.id) for number in range(30)))
+        run.call("two")
+        assert next(calls)["payload"]["tool"]["name"] == "two"
+    listed = shopfloor(env, "--type", "agent.spawned", "--json").stdout.splitlines()
+    assert [json.loads(line)["type"] for line in listed] == ["agent.spawned"]
+    for words in (["--stream", "worker"], ["--type", "worker.status_changed"]):
+        listed = shopfloor(env, run.id, *words, "--limit", "2", "--json").stdout.splitlines()
+        assert [json.loads(line)["payload"]["workerId"] for line in listed] == ["host-28", "host-29"]
+    run.end()
 
 
 def test_a_tree_needs_a_run_and_follow(env: dict[str, str]) -> None:

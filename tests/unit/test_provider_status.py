@@ -11,7 +11,14 @@ import pytest
 from tests.contract.view_changes import run
 
 from shopfloor.adapters.bus import InProcessBus
-from shopfloor.adapters.memory import MemoryHosts, MemoryProviderHealth, MemoryStorage, MemoryStore
+from shopfloor.adapters.memory import (
+    MemoryFleetEvents,
+    MemoryHosts,
+    MemoryProviderHealth,
+    MemoryStorage,
+    MemoryStore,
+)
+from shopfloor.adapters.providers import API_KEYS, PROVIDER_NAMES
 from shopfloor.fleet import ProviderMonitor, decide_status, settle
 from shopfloor.fleet.limits import (
     PROVIDER_FAILURE_SECONDS,
@@ -28,9 +35,11 @@ from shopfloor.log import (
     format_timestamp,
 )
 from shopfloor.ports import (
+    PROVIDER_TITLES,
     AnnouncedStatus,
     Capabilities,
     DisabledBy,
+    FleetFilter,
     ProviderCheck,
     ProviderFailure,
     ProviderInfo,
@@ -45,6 +54,11 @@ from shopfloor.views import (
 )
 
 NOW = 1_800_000_000.0
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
 
 
 def at(seconds: float) -> str:
@@ -204,7 +218,7 @@ def test_a_session_that_ends_well_shows_that_its_provider_answers_and_how_much_i
     assert (seen.provider, seen.answered, seen.failure) == ("codex", True, None)
     (found,) = seen.limits
     assert (found.kind, found.name, found.current, found.max, found.status) == (
-        "requests",
+        None,
         "weekly",
         0.5,
         2.0,
@@ -249,3 +263,64 @@ def test_without_an_expected_recovery_nothing_is_looked_at_before_the_next_poll(
     health, hosts = MemoryProviderHealth(MemoryStore()), MemoryHosts(MemoryStorage())
     monitor = ProviderMonitor(health, InProcessBus(), hosts, lambda _: [], interval_seconds=0)
     assert anyio.run(monitor.settle) == math.inf
+
+
+@pytest.mark.anyio
+async def test_providers_are_looked_for_once_without_periodic_checks_however_often_they_are_listed() -> None:
+    health, memory = MemoryProviderHealth(MemoryStore()), MemoryStorage()
+    probes: list[bool] = []
+
+    def probe(asks_providers: bool) -> list[ProviderInfo]:
+        probes.append(asks_providers)
+        return [check().info]
+
+    monitor = ProviderMonitor(health, InProcessBus(), MemoryHosts(memory), probe, host="local-1", interval_seconds=0)
+    assert monitor.usable is None
+    found: list[str] = []
+
+    async def show() -> None:
+        found.extend(state.info.name for state in await monitor.list())
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(5):
+            tasks.start_soon(show)
+    await show()
+    assert (found, probes) == (["codex"] * 6, [False])
+    assert "local-1" in (await health.read())["codex"].checks
+    assert monitor.usable == ("codex",)
+
+
+@pytest.mark.anyio
+@pytest.mark.req("FE-38", "FE-39")
+async def test_the_check_of_a_host_that_is_gone_counts_no_more_if_another_host_has_checked() -> None:
+    store, memory, bus = MemoryStore(), MemoryStorage(), InProcessBus()
+    health, hosts = MemoryProviderHealth(store), MemoryHosts(memory)
+
+    def monitor(host: str, **fields: Any) -> ProviderMonitor:
+        return ProviderMonitor(health, bus, hosts, lambda _: [check(**fields).info], host=host)
+
+    one, other = monitor("local-1"), monitor("local-2", login=None)
+    with hosts.register("local-2"):
+        with hosts.register("local-1"):
+            await one.check()
+            await other.check()
+            await other.settle()
+            assert decide_status((await health.read())["codex"], NOW).status == "available"
+        await other.settle()
+        record = (await health.read())["codex"]
+        assert (record.announced, list(record.checks)) == (AnnouncedStatus("unavailable", "error"), ["local-2"])
+    # Without any other check, the last one says more than none.
+    await one.settle()
+    assert list((await health.read())["codex"].checks) == ["local-2"]
+    events = await MemoryFleetEvents(store).read(FleetFilter(stream="provider"), after=0, limit=9)
+    assert [b"provider.unavailable" in event.body for event in events.events] == [True]
+
+
+def test_the_list_of_providers_has_those_of_the_adapters_in_the_same_order() -> None:
+    assert tuple(PROVIDER_TITLES) == (*PROVIDER_NAMES, *API_KEYS)
+
+
+def test_a_limit_of_which_only_the_used_fraction_is_known_has_the_maximum_one() -> None:
+    note = Note(kind="limit", limit=Limit(current=0.82, status="warning"))
+    (seen,) = observations(START, AssistantMessage(note=note, blocks=[], model=None))
+    assert [(limit.current, limit.max) for limit in seen.limits] == [(0.82, 1.0)]

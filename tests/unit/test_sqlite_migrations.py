@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from shopfloor.adapters.sqlite import database, queries
+from shopfloor.adapters.sqlite import database, queries, waiting
 from shopfloor.adapters.sqlite.hooks import due_query
 from shopfloor.adapters.sqlite.rows import RUN_COLUMNS
+from shopfloor.adapters.sqlite.stats import read_stats
 from shopfloor.errors import DatabaseTooNew, DatabaseTooOld, StoreError
-from shopfloor.ports import RunFilter
+from shopfloor.ports import RunFilter, StatsDays
 
 RUN = "5f3a1c9e-6d0b-4c55-9a6e-2f8d1b7c4e10"
 
@@ -156,27 +158,96 @@ def test_a_list_uses_an_index(tmp_path: Path, wanted: RunFilter, index: str):
     assert [line for line in plan if "TEMP B-TREE" in line] == [], "it is sorted after it was read"
 
 
-@pytest.mark.req("SF-58")
-def test_runs_with_a_pending_call_are_found_without_a_scan(tmp_path: Path):
+def plans_of(tmp_path: Path, job: Callable[[sqlite3.Connection], object]) -> list[list[str]]:
+    """Return the plan of each statement of a job on an empty database."""
     pool = database.open_database(tmp_path / "shopfloor.db")
-    wanted = RunFilter(has_pending_call=True)
+    statements: list[str] = []
     with pool.read_transaction() as connection:
-        for text, parameters in (queries.list_query(wanted, limit=50), queries.count_query(wanted)):
-            plan = [str(row[-1]) for row in connection.execute(f"EXPLAIN QUERY PLAN {text}", parameters)]
-            assert "idx_worker_runs_waiting" in plan[0]
+        connection.set_trace_callback(statements.append)
+        job(connection)
+        connection.set_trace_callback(None)
+        plans = [[str(row[-1]) for row in connection.execute(f"EXPLAIN QUERY PLAN {text}")] for text in statements]
     pool.close()
+    return plans
 
 
-@pytest.mark.req("SF-67")
-def test_failures_that_wait_for_a_person_are_found_without_a_scan(tmp_path: Path):
+@pytest.mark.req("SF-58", "SF-67")
+def test_what_waits_for_a_person_is_found_without_a_scan_the_longest_wait_first(tmp_path: Path):
+    plans = plans_of(tmp_path, lambda connection: waiting.read_waiting(connection, "2026-01-01T00:00:00.000Z", 50))
+    assert len(plans) == 4
+    for plan in plans:
+        assert "idx_worker_runs_waiting" in plan[0] or "idx_worker_runs_needs_person (needs_person_since>?)" in plan[0]
+        assert [line for line in plan if line.startswith("SCAN worker_runs") and line != plan[0]] == []
+        assert [line for line in plan if "TEMP B-TREE" in line] == [], "it is sorted after it was read"
+
+
+@pytest.mark.req("SF-58")
+def test_open_roots_are_found_without_a_scan(tmp_path: Path):
+    ((first, *others),) = plans_of(tmp_path, lambda connection: waiting.read_open_roots(connection, RunFilter()))
+    assert "USING INDEX idx_worker_runs_open" in first or "USING INDEX idx_worker_runs_host" in first
+    assert [
+        line for line in others if line.startswith("SCAN worker_runs") and "idx_worker_runs_waiting" not in line
+    ] == []
+
+
+def test_the_open_runs_of_a_host_are_found_without_a_scan(tmp_path: Path):
     pool = database.open_database(tmp_path / "shopfloor.db")
-    wanted = RunFilter(needs_person_after="2026-01-01T00:00:00.000Z")
+    wanted = RunFilter(open_on_host="local-1", statuses=("running", "waiting"))
     with pool.read_transaction() as connection:
         for text, parameters in (queries.list_query(wanted, limit=50), queries.count_query(wanted)):
             plan = [str(row[-1]) for row in connection.execute(f"EXPLAIN QUERY PLAN {text}", parameters)]
-            assert "USING INDEX idx_worker_runs_needs_person (needs_person_since>?)" in plan[0]
+            assert "USING INDEX idx_worker_runs_host (host=?)" in plan[0]
             assert [line for line in plan if line.startswith("SCAN")] == []
     pool.close()
+
+
+@pytest.mark.req("SF-51")
+@pytest.mark.parametrize(
+    ("wanted", "index"),
+    [
+        (RunFilter(min_cost_usd=0.5, roots=True, started_after="2026"), "cost"),
+        (RunFilter(max_duration_ms=5, statuses=("failed",)), "duration"),
+        (RunFilter(ended_after="2026", model="opus", channel_id="c", min_cost_usd=0.5), "ended"),
+        (RunFilter(model="opus", started_after="2026"), "model"),
+        (RunFilter(name="build", started_after="2026", roots=True), "name"),
+        (RunFilter(channel_id="c", started_after="2026"), "channel"),
+        (RunFilter(worker_type="agent", started_after="2026"), "type"),
+        (RunFilter(parent_run_id=RUN, statuses=("failed",)), "parent"),
+    ],
+)
+def test_runs_are_counted_by_status_from_an_index_alone(tmp_path: Path, wanted: RunFilter, index: str):
+    plans = plans_of(tmp_path, lambda connection: queries.count_by_status(connection, wanted))
+    assert f"COVERING INDEX idx_worker_runs_{index} " in plans[-1][0]
+
+
+@pytest.mark.req("SF-51")
+@pytest.mark.parametrize(
+    ("wanted", "index"),
+    [
+        (RunFilter(min_cost_usd=0.5, name="build", started_after="2026"), "cost"),
+        (RunFilter(min_duration_ms=5, statuses=("failed",)), "duration"),
+        (RunFilter(ended_after="2026", statuses=("failed",)), "ended"),
+        (RunFilter(id_prefix="face", roots=True), "autoindex_worker_runs_1"),
+    ],
+)
+def test_a_list_of_few_runs_in_a_range_reads_the_index_of_the_range(tmp_path: Path, wanted: RunFilter, index: str):
+    def job(connection: sqlite3.Connection) -> None:
+        by_range = queries.find_range(connection, wanted)
+        connection.execute(*queries.list_query(wanted, limit=50, by_range=by_range))
+
+    listed = plans_of(tmp_path, job)[-1]
+    assert f"{index} (" in listed[0]
+    assert listed[0].startswith("SEARCH")
+
+
+@pytest.mark.req("SF-50")
+def test_statistics_with_a_filter_read_the_runs_that_ended_in_the_range_from_an_index_alone(tmp_path: Path):
+    days = StatsDays((96, 192), (96, 192), needs_person_after="2026")
+    wanted = RunFilter(model="opus", agent_id="ada", channel_id="c", error_code="x", min_cost_usd=0.5, roots=True)
+    plans = plans_of(tmp_path, lambda connection: read_stats(connection, wanted, days))
+    ended = [line for plan in plans for line in plan if "idx_worker_runs_ended" in line]
+    assert ended == ["SEARCH worker_runs USING COVERING INDEX idx_worker_runs_ended (completed_at>?)"]
+    assert [line for plan in plans for line in plan if line == "SCAN worker_runs"] == []
 
 
 @pytest.mark.req("SF-59")

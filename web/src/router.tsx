@@ -3,6 +3,7 @@ import { createRootRoute, createRoute, createRouter, lazyRouteComponent } from "
 import { PageFrame } from "@/components/PageFrame";
 import { RunsPage } from "@/components/RunsPage";
 import { NotFound } from "@/components/ui/NotFound";
+import { PageError } from "@/components/ui/PageError";
 import { ALL_OWNERS, type AddressParams, STATUSES, paramsOf } from "@/views/addressParameters";
 import { overviewParamsOf } from "@/views/overviewParameters";
 
@@ -32,6 +33,7 @@ const fleetRoute = createRoute({
 });
 
 export const router = createRouter({
+  defaultErrorComponent: PageError,
   routeTree: rootRoute.addChildren([runsRoute.addChildren([overviewRoute, workersRoute]), fleetRoute]),
 });
 

@@ -2,30 +2,42 @@
  * Keyboard shortcuts. A shortcut belongs to a zone: `list` and `detail` shortcuts work while that column is active,
  * `page` shortcuts everywhere. While a field has the focus or a dialog is open, no shortcut fires.
  */
-import { useLayoutEffect, useRef } from "react";
+import { useLayoutEffect, useRef, useSyncExternalStore } from "react";
+import {
+  type ColumnZone,
+  entryFor,
+  type Handlers,
+  KeySequence,
+  type ShortcutEntry,
+  type Zone,
+} from "@/views/shortcutKeys";
 
-export type Zone = "list" | "detail" | "page";
-type Handlers = Record<string, (event: KeyboardEvent) => void>;
-
-const registered: { zone: Zone; handlers: { current: Handlers } }[] = [];
+const registered: ShortcutEntry[] = [];
 const listeners = new Set<() => void>();
-/** How long after a `g` another key makes a sequence: `gg`, `gr`. */
-const SEQUENCE_MS = 700;
-let zone: Exclude<Zone, "page"> = "list";
-let lastKey = { key: "", timestamp: 0 };
+const keySequence = new KeySequence();
+let zone: ColumnZone = "list";
 
-export function enterZone(next: Exclude<Zone, "page">): void {
+export function enterZone(next: ColumnZone): void {
   if (zone === next) return;
   zone = next;
   for (const listener of listeners) listener();
 }
 
 /** Call a function with the active zone, now and whenever it changes, until the returned function is called. */
-export function watchZone(onZone: (zone: Exclude<Zone, "page">) => void): () => void {
+export function watchZone(onZone: (zone: ColumnZone) => void): () => void {
   const listener = () => onZone(zone);
-  listeners.add(listener);
   listener();
+  return subscribe(listener);
+}
+
+function subscribe(listener: () => void): () => void {
+  listeners.add(listener);
   return () => void listeners.delete(listener);
+}
+
+/** Whether shortcuts of a zone fire now. */
+export function useIsZoneActive(wanted: Zone | undefined): boolean {
+  return useSyncExternalStore(subscribe, () => wanted === "page" || wanted === zone);
 }
 
 /** Register shortcuts while the component is mounted: `{ j: …, gg: …, "?": …, Escape: … }`. */
@@ -53,12 +65,6 @@ function isTyping(target: EventTarget | null): boolean {
   );
 }
 
-/** Return the handlers of a key in the active zone. The component that was mounted last wins. */
-const findHandlers = (key: string) =>
-  registered.findLast(
-    (candidate) => (candidate.zone === zone || candidate.zone === "page") && key in candidate.handlers.current,
-  );
-
 function onKeyDown(event: KeyboardEvent): void {
   if (
     event.defaultPrevented ||
@@ -76,12 +82,9 @@ function onKeyDown(event: KeyboardEvent): void {
     event.target.closest("button, a, summary")
   )
     return;
-  const isSecond = lastKey.key === "g" && event.timeStamp - lastKey.timestamp < SEQUENCE_MS;
-  const sequence = `g${event.key}`;
-  const key = isSecond && findHandlers(sequence) ? sequence : event.key;
-  lastKey = key === sequence ? { key: "", timestamp: 0 } : { key, timestamp: event.timeStamp };
-  const match = findHandlers(key);
-  if (!match) return;
+  const key = keySequence.next(event.key, event.timeStamp, (found) => entryFor(registered, zone, found) !== undefined);
+  const match = key === null ? undefined : entryFor(registered, zone, key);
+  if (key === null || !match) return;
   event.preventDefault();
   match.handlers.current[key]?.(event);
 }

@@ -181,11 +181,13 @@ describe("a limit", () => {
     ...fields,
   });
   test.each([
-    [{ current: 0.82, max: 1, reset_at: at(6480) }, 82, "82 % · resets in 1h 48m", "running"],
-    [{ current: 340, max: 1000 }, 34, "340 of 1,000", "quiet"],
-    [{ current: 268_000, max: 400_000 }, 67, "268k of 400k", "quiet"],
-    [{ current: 1, max: 1, reset_at: at(60) }, 100, "met 11:31 · resets in 1m 00s", "failed"],
-    [{ current: 7, max: 5 }, 100, "met 11:31", "failed"],
+    [{ current: 0.82, max: 1, reset_at: at(6480), status: "warning" }, 82, "82 % · resets in 1h 48m", "running"],
+    [{ current: 0.4, max: 1, status: "allowed" }, 40, "40 %", "quiet"],
+    [{ current: 0.99, max: 1, status: "rejected" }, 99, "met 11:31", "failed"],
+    [{ current: 340, max: 1000, status: "allowed" }, 34, "340 of 1,000", "quiet"],
+    [{ current: 268_000, max: 400_000, status: "allowed" }, 67, "268k of 400k", "quiet"],
+    [{ current: 1, max: 1, reset_at: at(60), status: "rejected" }, 100, "met 11:31 · resets in 1m 00s", "failed"],
+    [{ current: 7, max: 5, status: "rejected" }, 100, "met 11:31", "failed"],
     [{}, null, "met 11:31", "failed"],
     [{ status: "rejected" }, null, "met 11:31", "failed"],
     [{ status: "warning" }, null, "close to the limit", "running"],

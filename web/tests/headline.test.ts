@@ -54,3 +54,7 @@ describe("the headline of a call", () => {
     expect(expected).not.toContain("\n");
   });
 });
+
+it("finds the inputs of workers, whose names are in capitals", () => {
+  expect(headline({ TONE: "glad", TASK: "Find the bug" })).toBe("Find the bug");
+});

@@ -12,6 +12,7 @@ import {
   snippetPieces,
   rowsOf,
   runsOf,
+  showsElapsed,
 } from "../src/views/runRows";
 import { aRun } from "./runs";
 
@@ -255,4 +256,9 @@ describe("where the searched words stand", () => {
     const task = `${"a word ".repeat(30)}hello`;
     expect(found(task, "…word a word [hello]")).toEqual([task, "…word a word [hello]"]);
   });
+});
+
+test("counts the time of a run only while a process executes it", () => {
+  expect(showsElapsed(aRun({ status: "running" }))).toBe(true);
+  expect(showsElapsed(aRun({ status: "running", interrupted: true }))).toBe(false);
 });

@@ -125,12 +125,43 @@ describe("turns", () => {
   });
 });
 
+describe("several sub-runs", () => {
+  const rows = [
+    started(5, "Agent"),
+    started(6, "Task"),
+    row(7, "status", { status: "Explore" }),
+    row(8, "status", { status: "Plan" }),
+    ended(9, 5),
+    ended(10, 6),
+  ];
+  const runs = new Map([7, 8].map((seq) => [seq, { seq, kind: "run" } as Span]));
+
+  it("have one line each with the calls that started them at the same time", () => {
+    expect(outline(rows)).toEqual(["turn 1", "5 Agent", "6 Task"]);
+    expect(itemsOf(rows, null, runs).filter(({ kind }) => kind === "call")).toHaveLength(2);
+  });
+
+  it("are told from the steps of other branches", () => {
+    const step = row(7, "status", { status: "Other branch" });
+    const steps = new Map([[7, { seq: 7, kind: "step" } as Span]]);
+    expect(itemsOf([started(5, "Agent"), started(6, "Bash"), step], null)).toHaveLength(4);
+    expect(itemsOf([started(6, "Agent"), step], null, steps)).toMatchObject([{ kind: "turn" }, {}, { kind: "status" }]);
+  });
+});
+
 describe("the failures of a run", () => {
-  it("are its failed calls, or else its errors", () => {
+  it("are its failed calls, and the errors that are not those of a failed call", () => {
     const failed = [started(1, "A"), ended(2, 1, { error: "no" }), row(3, "error", { message: "no" })];
     expect(failuresOf(failed, null)).toEqual([1]);
+    expect(failuresOf([...failed, row(4, "error", { message: "no key" })], null)).toEqual([1, 4]);
     expect(failuresOf([row(3, "error", { message: "no" })], null)).toEqual([3]);
     expect(failuresOf([row(3, "error", { message: "why" })], "why")).toEqual([]);
+  });
+
+  it("are not counted twice where the timeline has only the beginning of an error", () => {
+    const error = "x".repeat(200);
+    const rows = [started(1, "A"), ended(2, 1, { error }), row(3, "error", { message: `${error} and more` })];
+    expect(failuresOf(rows, null)).toEqual([1]);
   });
 });
 

@@ -22,7 +22,7 @@ import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import type { EventOf, LogEvent, Page } from "@/api";
 import { asText } from "@/views/json";
-import { type CallRow, isSameRow, canExpand, type Row, type Rows } from "@/views/rowTypes";
+import { type CallRow, isSameRow, canExpand, lastSeqOf, type Row, type Rows } from "@/views/rowTypes";
 import { rowShowing, rowsOf } from "@/views/transcriptRows";
 import archives from "./golden/archives.json";
 
@@ -316,5 +316,33 @@ describe("pieces of a message", () => {
     expect([...rowsOf(pageOf([piece(1, 0, "Hel"), piece(2, 3, "lo"), whole(3)]), false).keys()]).toEqual([3]);
     expect(rowsOf(pageOf([piece(1, 0, "Hel"), piece(2, 3, "lo")]), false).size).toBe(0);
     expect([...rowsOf(pageOf([whole(3)]), false).keys()]).toEqual([3]);
+  });
+});
+
+describe("an event", () => {
+  const event = (seq: number, type: string, payload: Record<string, unknown>) =>
+    ({ seq, type, path: "agent", iteration: 0, run_id: "r", payload }) as unknown as LogEvent;
+  const request = event(1, "message.assistant", {
+    role: "assistant",
+    message_id: "m",
+    blocks: [{ type: "tool_use", tool_name: "Bash", tool_id: "c", tool_input: {} }],
+  });
+
+  it("that a row ends with is the last one, not the last that was added", () => {
+    const call = event(2, "tool.call", { name: "Bash", call_id: "c", input: {} });
+    const rows = rowsOf(pageOf([request, call]), true);
+    const row = rows.get(2);
+    expect(row?.events.map(({ seq }) => seq)).toEqual([2, 1]);
+    expect(row && lastSeqOf(row)).toBe(2);
+  });
+
+  it("without what its type needs is shown as it is", () => {
+    for (const damaged of [
+      event(1, "tool.call", { call_id: "c", input: {} }),
+      event(1, "tool.result", { call_id: "c", name: null }),
+      event(1, "step.started", { try: 1, kind: "agent" }),
+      event(1, "step.completed", { try: 1, name: "a" }),
+    ])
+      expect(rowsOf(pageOf([damaged]), false).get(1)?.kind).toBe("unknown-event");
   });
 });

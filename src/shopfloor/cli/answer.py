@@ -6,9 +6,10 @@ import sys
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
-from shopfloor.cli.arguments import RUN_HELP, Parser
+from shopfloor.cli.arguments import RUN_HELP, Parser, storage_from_args
 from shopfloor.cli.client_session import resolve_run_id, run_status, run_with_client
 from shopfloor.cli.json_output import add_json_option, print_json
+from shopfloor.cli.links import run_link
 from shopfloor.cli.pending_calls import (
     call_summary,
     fetch_pending_calls,
@@ -94,7 +95,9 @@ def run(args: Namespace) -> int:
         await client.api.post(f"/api/runs/{answered_id}/answer", body)
         if args.json:
             print_json({"run_id": answered_id, "call_id": call["call_id"], "name": call["name"], "kind": call["kind"]})
-        print(f"shopfloor: answered {call_summary(call)}; {_next_step(args, call, calls)}", file=sys.stderr)
+        link = run_link(storage_from_args(args), answered_id)
+        line = f"shopfloor: answered {call_summary(call)}; {_next_step(args, call, calls)}"
+        print(f"{line} · {link}" if link else line, file=sys.stderr)
 
     run_with_client(args, answer)
     return 0

@@ -17,7 +17,8 @@ EXAMPLES = """\
   shopfloor approvals list            what was approved for always
   shopfloor approvals revoke 3f2a     ask again before such calls
 
-An answer `always approve` adds a rule for the worker and the pattern."""
+An answer `always approve` adds a rule for the worker and the pattern; for an agent
+without a worker, only in its folder."""
 
 
 def parser(name: str, summary: str) -> ArgumentParser:
@@ -59,4 +60,7 @@ def run(args: Namespace) -> int:
 
 
 def _line(rule: dict[str, Any]) -> str:
-    return one_line(f"{rule['pattern']} of {rule['worker']}, approved in run {rule['run_id'][:8]}", PREVIEW_CHARS)
+    folder = f" in {rule['folder']}" if rule["folder"] else ""
+    return one_line(
+        f"{rule['pattern']} of {rule['worker']}{folder}, approved in run {rule['run_id'][:8]}", PREVIEW_CHARS
+    )

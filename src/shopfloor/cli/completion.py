@@ -40,7 +40,7 @@ class _Command(NamedTuple):
 def parser(name: str, summary: str) -> ArgumentParser:
     """Return the parser of the command's arguments."""
     parser = Parser(name, summary, examples=EXAMPLES)
-    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="bash, zsh or fish")
+    parser.add_argument("shell", metavar="SHELL", choices=("bash", "zsh", "fish"), help="bash, zsh or fish")
     return parser
 
 

@@ -1,6 +1,7 @@
 """The scripts of `shopfloor completion`, with `@NAMES@` where the commands, options and workers belong.
 
-They start no program and ask no server: runs are the names of transcripts, workers the names of folders.
+They start no program and ask no server: runs are the names of transcripts, workers the names of folders. A storage may
+have a million transcripts, so ids are offered only after their first characters, which leave few.
 """
 
 from __future__ import annotations
@@ -33,9 +34,10 @@ _shopfloor_offer() {
     done
 }
 _shopfloor_runs() {
-    local file files=("${SHOPFLOOR_STORAGE:-$_shopfloor_storage}"/transcripts/"$cur"*.jsonl)
+    local file
     _shopfloor_offer last
-    for file in "${files[@]:0:200}"; do
+    [ "${#cur}" -ge 4 ] || return
+    for file in "${SHOPFLOOR_STORAGE:-$_shopfloor_storage}"/transcripts/"$cur"*.jsonl; do
         [ -e "$file" ] || continue
         file="${file##*/}"
         _shopfloor_offer "${file%.jsonl}"
@@ -74,9 +76,8 @@ _shopfloor() {
     (( compstate[nmatches] )) || _files
 }
 _shopfloor_runs() {
-    local -a files
-    files=("${SHOPFLOOR_STORAGE:-$_shopfloor_storage}"/transcripts/"$PREFIX"*.jsonl(N:t:r))
-    compadd -- last "${(@)files[1,200]}"
+    compadd -- last
+    (( $#PREFIX < 4 )) || compadd -- "${SHOPFLOOR_STORAGE:-$_shopfloor_storage}"/transcripts/"$PREFIX"*.jsonl(N:t:r)
 }
 _shopfloor_workers() {
     local storage="${SHOPFLOOR_STORAGE:-$_shopfloor_storage}"
@@ -100,10 +101,11 @@ function __shopfloor_storage
     end
 end
 function __shopfloor_runs
-    set -l storage (__shopfloor_storage)
-    set -l files "$storage/transcripts/"(commandline -ct)*.jsonl
+    set -l word (commandline -ct)
     echo last
-    for file in $files[1..200]
+    test (string length -- "$word") -ge 4 || return
+    set -l files (__shopfloor_storage)/transcripts/$word*.jsonl
+    for file in $files
         string replace -r '.*/(.*)\\.jsonl$' '$1' -- $file
     end
 end

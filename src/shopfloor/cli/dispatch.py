@@ -13,7 +13,7 @@ from shopfloor.cli.arguments import QUIET_HELP, Parser, label, priority, storage
 from shopfloor.cli.client_session import run_with_client
 from shopfloor.cli.json_output import add_json_option, print_json
 from shopfloor.cli.links import run_link
-from shopfloor.cli.outcome_notice import add_on_outcome_option, reject_on_outcome
+from shopfloor.cli.outcome_notice import add_on_outcome_option, leave_to_server, reject_on_outcome
 from shopfloor.cli.renderer import render_options_from_args
 from shopfloor.cli.run_options import (
     add_run_options,
@@ -34,6 +34,7 @@ from shopfloor.client import Client, Start, WorkerResult
 from shopfloor.errors import ShopfloorError, UsageError
 from shopfloor.limits import MAX_PRIORITY, QUEUED_POLL_SECONDS
 from shopfloor.ports import CLAIMED, NO_HOST, WAITS_FOR_SLOT
+from shopfloor.record import Storage
 from shopfloor.wiring import provider_names
 
 EXAMPLES = """\
@@ -136,9 +137,7 @@ def dispatch(args: Namespace, *, key: str | None = None, wait: bool = False) -> 
     except ShopfloorError as error:
         raise with_worker_hint(error, args, served=served) from error
     if args.on_outcome:
-        from shopfloor.wiring import add_run_hook
-
-        anyio.run(add_run_hook, storage_from_args(args), run_id, args.on_outcome)
+        leave_to_server(args, run_id)
     if wait:
         if obstacle is not None:
             print(f"shopfloor: queued: {obstacle}", file=sys.stderr)
@@ -148,16 +147,21 @@ def dispatch(args: Namespace, *, key: str | None = None, wait: bool = False) -> 
         return 0
     print(run_id, flush=True)
     if not args.quiet:
-        short = run_id[:8]
-        link = run_link(storage_from_args(args), run_id)
-        parts = [
-            describe_dispatch(obstacle),
-            f"shopfloor status {short}",
-            f"shopfloor result {short} --wait",
-            *([link] if link else []),
-        ]
-        print(f"shopfloor: {' · '.join(parts)}", file=sys.stderr)
+        print_dispatch(storage_from_args(args), run_id, obstacle)
     return 0
+
+
+def print_dispatch(storage: Storage, run_id: str, obstacle: str | None) -> None:
+    """Print how to follow a dispatched run, and why it does not start soon if something keeps it from that."""
+    short = run_id[:8]
+    link = run_link(storage, run_id)
+    parts = [
+        describe_dispatch(obstacle),
+        f"shopfloor status {short}",
+        f"shopfloor result {short} --wait",
+        *([link] if link else []),
+    ]
+    print(f"shopfloor: {' · '.join(parts)}", file=sys.stderr)
 
 
 async def find_obstacle(client: Client, run_id: str) -> str | None:

@@ -25,7 +25,7 @@ from shopfloor.errors import UsageError
 from shopfloor.limits import PREVIEW_CHARS
 from shopfloor.log import Entry, Event
 from shopfloor.record import read
-from shopfloor.views import EVENT_STREAMS, FleetEvent, FleetEventState, fleet_event_step
+from shopfloor.views import EVENT_STREAMS, FleetEvent, FleetEventState, fleet_event_step, stream_of
 
 if TYPE_CHECKING:
     from shopfloor.client import Client, FleetUpdate
@@ -56,7 +56,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
         type=positive_int,
         default=_SHOWN_EVENTS,
         metavar="N",
-        help=f"without RUN: at most N stored events (default: {_SHOWN_EVENTS})",
+        help=f"at most N stored events (default: {_SHOWN_EVENTS})",
     )
     add_json_option(parser, "print one JSON object per line, with all fields")
     add_color_option(parser)
@@ -68,7 +68,9 @@ def run(args: Namespace) -> int:
     if args.tree and not (args.run and args.follow):
         raise UsageError("--tree needs RUN and --follow", hint="for example: shopfloor events last --follow --tree")
     style = Style.from_choice(args.color)
-    if args.run is None or args.follow:
+    stream = args.stream or (stream_of(args.type) if args.type else "agent")
+    if args.run is None or args.follow or stream != "agent":
+        # A log has the events of agents only.
         run_with_client(args, lambda client: _print_stored(client, args, style))
         return 0
     warnings = ReadWarnings()
@@ -78,8 +80,7 @@ def run(args: Namespace) -> int:
         else read(log_path_from_args(args), on_problem=warnings)
     )
     for event in _fleet_events(warnings.decode_events(entries)):
-        is_wanted = args.provider in (None, event.provider) and args.stream in (None, event.stream)
-        if is_wanted:
+        if args.provider in (None, event.provider) and args.type in (None, event.type):
             _print_event(event, args, style)
     return 0
 
@@ -96,23 +97,20 @@ async def _print_stored(client: Client, args: Namespace, style: Style) -> None:
 
     run_id = args.run and await resolve_run_id(client.api, args, args.run)
     after: str | int = 0
-    if run_id is None:
-        filters = {"provider": args.provider, "stream": args.stream}
-        events, after = await newest_events(client.api, limit=args.limit, **filters)
+    filters = {"provider": args.provider, "stream": args.stream, "type": args.type}
+    if run_id is None or not args.follow:
+        events, after = await newest_events(client.api, limit=args.limit, run=run_id, **filters)
         for event in events:
             _print_event(event, args, style)
     sys.stdout.flush()
     if not args.follow:
         return
-    followed = client.events(provider=args.provider, stream=args.stream, run=run_id, tree=args.tree, after=after)
-    async for event in followed:
+    async for event in client.events(run=run_id, tree=args.tree, after=after, **filters):
         _print_event(event, args, style)
         sys.stdout.flush()
 
 
 def _print_event(event: FleetEvent | FleetUpdate, args: Namespace, style: Style) -> None:
-    if args.type not in (None, event.type):
-        return
     if args.json:
         write_json(msgspec.json.encode(event))
         return

@@ -11,7 +11,7 @@ import anyio
 from shopfloor.cli.arguments import RUN_HELP, Parser, storage_from_args
 from shopfloor.cli.client_session import resolve_run_id
 from shopfloor.cli.style import escape_controls
-from shopfloor.error_factories import storage_error
+from shopfloor.errors import StorageFailed
 from shopfloor.wiring import open_api
 
 EXAMPLES = """\
@@ -46,7 +46,8 @@ def run(args: Namespace) -> int:
         try:
             Path(args.output).write_bytes(document)
         except OSError as error:
-            raise storage_error(error, f"cannot write {args.output}") from error
+            message = f"cannot write {args.output}: {error.strerror or error}"
+            raise StorageFailed(message, hint="name a file in a folder that exists and that you may write") from error
         print(f"wrote {escape_controls(args.output)}, {len(document):,} bytes", file=sys.stderr)
     elif sys.stdout.isatty():
         print(escape_controls(document.decode(errors="replace")), end="")

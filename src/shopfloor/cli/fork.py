@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 
 from shopfloor.cli.arguments import RUN_HELP, Parser, positive_int
-from shopfloor.cli.new_run import add_watch_options, start_and_watch
+from shopfloor.cli.new_run import ADVANCED, add_watch_options, start_and_watch
 from shopfloor.cli.run_options import WorkerInfo
 from shopfloor.client import Client
 
@@ -21,7 +21,7 @@ the step of the agent, or use `shopfloor reply`."""
 
 def parser(name: str, summary: str) -> ArgumentParser:
     """Return the parser of the command's arguments."""
-    parser = Parser(name, summary, examples=EXAMPLES, advanced=("--workers", "--plugins", "--tool", "--debug"))
+    parser = Parser(name, summary, examples=EXAMPLES, advanced=ADVANCED)
     parser.add_argument("run", metavar="RUN", help=RUN_HELP)
     parser.add_argument(
         "--at", type=positive_int, metavar="SEQ", required=True, help="number of the last event to take over"

@@ -12,7 +12,7 @@ from shopfloor.cli.arguments import Parser, storage_from_args
 from shopfloor.cli.json_output import RESPONSE, add_json_option, print_json
 from shopfloor.cli.style import escape_controls
 from shopfloor.client import Api
-from shopfloor.views import NOTIFICATION_KINDS
+from shopfloor.views import DEFAULT_NOTIFICATION_KINDS, NOTIFICATION_KINDS
 from shopfloor.wiring import open_api
 
 EXAMPLES = """\
@@ -47,12 +47,13 @@ def parser(name: str, summary: str) -> ArgumentParser:
         action="append",
         choices=NOTIFICATION_KINDS,
         default=[],
-        help=f"what to send: {', '.join(NOTIFICATION_KINDS)} (repeatable; default: all)",
+        help=f"what to send: {', '.join(NOTIFICATION_KINDS)} (repeatable; default: "
+        f"{' and '.join(DEFAULT_NOTIFICATION_KINDS)})",
     )
     add_json_option(add, RESPONSE)
     remove = parser.add_command("remove", "Remove a hook", examples="  shopfloor hooks remove 1a2b3c4d")
     remove.add_argument("id", metavar="ID", help=_ID)
-    add_json_option(remove, "print the id as JSON")
+    add_json_option(remove, RESPONSE)
     test = parser.add_command("test", "Send a test event to a hook now", examples="  shopfloor hooks test 1a2b3c4d")
     test.add_argument("id", metavar="ID", help=_ID)
     add_json_option(test, RESPONSE)
@@ -70,9 +71,9 @@ async def _run(args: Namespace) -> int:
             case "add":
                 return await _add(api, args)
             case "remove":
-                await api.delete(f"/api/hooks/{_path_word(args.id)}")
+                removed = await api.delete(f"/api/hooks/{_path_word(args.id)}")
                 if args.json:
-                    print_json({"removed": args.id})
+                    print_json(removed)
                 else:
                     print(f"removed {escape_controls(args.id)}")
                 return 0
@@ -114,13 +115,15 @@ def _list(found: dict[str, Any], *, as_json: bool) -> int:
         print_json(found)
         return 0
     hooks = cast("list[dict[str, Any]]", found["hooks"])
+    width = max((len(escape_controls(hook["id"])) for hook in hooks), default=0)
+    kinds_width = max((len(",".join(hook["kinds"])) for hook in hooks), default=0)
     for hook in hooks:
         numbers = f"{hook['delivered']:,} delivered, {hook['pending']:,} pending, {hook['dropped']:,} given up"
         kinds = ",".join(cast("list[str]", hook["kinds"]))
         target = escape_controls(str(hook["url"] or hook["command"]))
-        print(f"{escape_controls(hook['id']):<10}  {kinds:<23}  {numbers}  {target}")
+        print(f"{escape_controls(hook['id']):<{width}}  {kinds:<{kinds_width}}  {numbers}  {target}")
         if hook["last_error"]:
-            print(f"            the last try failed: {escape_controls(str(hook['last_error']))}")
+            print(f"{'':<{width}}  the last try failed: {escape_controls(str(hook['last_error']))}")
     if not hooks:
         print("no hooks; `shopfloor hooks add URL` adds one")
     return 0

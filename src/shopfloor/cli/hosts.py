@@ -115,8 +115,8 @@ _TITLES = ("HOST", "STATUS", "SLOTS", "CPU", "MEMORY", "DISK", "HEARTBEAT", "MAC
 
 def _cells(host: dict[str, Any], now_seconds: float) -> tuple[str, ...]:
     is_offline = host["status"] == "offline"
-    metrics: dict[str, float] = {} if is_offline else host["metrics"] or {}
-    usage = [f"{metrics[name]:.0f}%" if name in metrics else "" for name in _USAGE]
+    metrics: dict[str, float | None] = {} if is_offline else host["metrics"] or {}
+    usage = ["" if (percent := metrics.get(name)) is None else f"{percent:.0f}%" for name in _USAGE]
     notes: list[str] = [f"{name}={value}" for name, value in host["labels"].items()]
     if not is_offline:
         notes += ["unresponsive"] if not host["responsive"] else []

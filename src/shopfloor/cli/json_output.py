@@ -14,13 +14,11 @@ from typing import Final
 import msgspec
 
 from shopfloor.cli.arguments import CommandParser, OptionGroup
+from shopfloor.control_characters import C1_CONTROLS, DEL, DIRECTION_CONTROLS
 
 RESPONSE: Final = "print the response of the API"
 EVENTS: Final = "print the events as JSON, one per line"
-_ESCAPED: Final = {
-    number: f"\\u{number:04x}"
-    for number in (*range(0x7F, 0xA0), 0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
-}
+_ESCAPED: Final = {code: f"\\u{code:04x}" for code in (DEL, *C1_CONTROLS, *DIRECTION_CONTROLS)}
 """The JSON escapes of DEL, the C1 controls, and the characters that change the direction of text."""
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
+from argparse import Namespace
 
+from shopfloor.cli.arguments import storage_from_args
 from shopfloor.record import Storage, is_locked
 
 
@@ -15,3 +18,10 @@ def run_link(storage: Storage, run_id: str) -> str | None:
 
     address = find_server(storage)
     return address.run_link(run_id[:8]) if address is not None else None
+
+
+def print_link(args: Namespace, run_id: str | None) -> None:
+    """Print the link to a run on stderr, unless there is no run, no server, or `--quiet`."""
+    link = None if args.quiet or run_id is None else run_link(storage_from_args(args), run_id)
+    if link is not None:
+        print(f"shopfloor: {link}", file=sys.stderr)

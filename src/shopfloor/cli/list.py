@@ -13,7 +13,16 @@ import msgspec
 from shopfloor.cli.arguments import Parser, add_color_option, positive_int, storage_from_args
 from shopfloor.cli.client_session import run_status
 from shopfloor.cli.json_output import RESPONSE, add_json_option, print_json
-from shopfloor.cli.run_filters import ADVANCED, TIMES, add_filter_options, filter_parameters, moment
+from shopfloor.cli.run_filters import (
+    ADVANCED,
+    TIMES,
+    add_filter_options,
+    add_zone_option,
+    filter_parameters,
+    local_zone,
+    moment,
+    time_parameter,
+)
 from shopfloor.cli.style import (
     Style,
     format_age,
@@ -116,11 +125,18 @@ _DEFAULT = ("id", "status", "started", "duration", "cost", "model", "worker", "t
 def parser(name: str, summary: str) -> ArgumentParser:
     """Return the parser of the command's arguments."""
     parser = Parser(
-        name, summary, examples=EXAMPLES, details=DETAILS, advanced=(*ADVANCED, "--roots", "--cursor", "--debug")
+        name,
+        summary,
+        examples=EXAMPLES,
+        details=DETAILS,
+        advanced=(*ADVANCED, "--ended-until", "--tz", "--roots", "--cursor", "--debug"),
     )
     add_filter_options(parser, _STATUSES)
     parser.add_argument("--since", type=moment, metavar="TIME", help=f"only runs started after TIME: {TIMES}")
     parser.add_argument("--until", type=moment, metavar="TIME", help="only runs started before TIME")
+    parser.add_argument("--ended-since", type=moment, metavar="TIME", help="only runs that ended after TIME")
+    parser.add_argument("--ended-until", type=moment, metavar="TIME", help="only runs that ended before TIME")
+    add_zone_option(parser, "time zone of a TIME without one")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--all", action="store_true", help="also list the runs that other runs called")
     which.add_argument("--roots", action="store_true", help="only runs that no other run called")
@@ -137,14 +153,17 @@ def parser(name: str, summary: str) -> ArgumentParser:
 
 def run(args: Namespace) -> int:
     """Print a page of runs."""
+    zone = args.tz or local_zone()
 
     async def fetch() -> dict[str, Any]:
         async with open_api(storage_from_args(args)) as api:
             return await api.get(
                 "/api/agents/workers",
                 **await filter_parameters(api, args),
-                since=args.since,
-                until=args.until,
+                since=time_parameter(args.since, zone),
+                until=time_parameter(args.until, zone),
+                ended_since=time_parameter(args.ended_since, zone),
+                ended_until=time_parameter(args.ended_until, zone),
                 roots=_only_roots(args),
                 sort=args.sort,
                 limit=args.limit,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Awaitable, Callable
 
@@ -10,9 +10,16 @@ import anyio
 
 from shopfloor.cli.arguments import PLUGINS_OPTION, QUIET_HELP, WORKERS_OPTION, storage_from_args
 from shopfloor.cli.client_session import is_remote, resolve_run_id, run_with_client
-from shopfloor.cli.dispatch import describe_dispatch, find_obstacle
+from shopfloor.cli.dispatch import find_obstacle, print_dispatch
 from shopfloor.cli.json_output import EVENTS, add_json_option, print_json
-from shopfloor.cli.links import run_link
+from shopfloor.cli.links import print_link, run_link
+from shopfloor.cli.outcome_notice import (
+    add_no_notify_option,
+    add_on_outcome_option,
+    announce_outcome,
+    leave_to_server,
+    reject_on_outcome,
+)
 from shopfloor.cli.renderer import render_options_from_args
 from shopfloor.cli.run_options import (
     WorkerInfo,
@@ -27,6 +34,9 @@ from shopfloor.cli.watch import EventStream, RunWatcher
 from shopfloor.client import Client
 from shopfloor.errors import UnsupportedOption
 from shopfloor.log import Masking
+
+ADVANCED = ("--on-outcome", "--no-notify", "--workers", "--plugins", "--tool", "--debug")
+"""The options that only `--help-all` shows."""
 
 NewRun = Callable[[Client, str, WorkerInfo], Awaitable[str]]
 """Requests the new run, from the id and the worker of the earlier one; returns its id."""
@@ -44,12 +54,15 @@ def add_watch_options(parser: ArgumentParser) -> None:
         default=[],
         help="run COMMAND when the worker calls this tool, as in `shopfloor run`",
     )
+    add_on_outcome_option(parser)
+    add_no_notify_option(parser)
     parser.add_argument("--workers", **WORKERS_OPTION)
     parser.add_argument("--plugins", **PLUGINS_OPTION)
 
 
 def start_and_watch(args: Namespace, request: NewRun, *, mask: Masking | None = None) -> int:
     """Request a new run that is based on `args.run`, and watch it here; or print its id with `--detach`."""
+    reject_on_outcome(args)
     if args.detach:
         return _detach(args, request, mask)
     if is_remote():
@@ -70,7 +83,12 @@ def start_and_watch(args: Namespace, request: NewRun, *, mask: Masking | None = 
         return await watcher.follow(client, start, worker.slug)
 
     settings = worker_settings_from_args(args)
-    return run_with_client(args, run, workers=settings, can_run=True, mask=mask, on_signal=watcher.on_signal)
+    started_at = time.monotonic()
+    try:
+        return run_with_client(args, run, workers=settings, can_run=True, mask=mask, on_signal=watcher.on_signal)
+    finally:
+        announce_outcome(args, watcher.run_id, time.monotonic() - started_at)
+        print_link(args, watcher.run_id)
 
 
 def _detach(args: Namespace, request: NewRun, mask: Masking | None) -> int:
@@ -89,10 +107,13 @@ def _detach(args: Namespace, request: NewRun, mask: Masking | None) -> int:
         return new_id, None if args.quiet else await find_obstacle(client, new_id)
 
     new_id, obstacle = run_with_client(args, detach, workers=worker_settings_from_args(args))
+    if args.on_outcome:
+        leave_to_server(args, new_id)
+    link = run_link(storage_from_args(args), new_id)
     if args.json:
-        print_json({"run_id": new_id, "link": run_link(storage_from_args(args), new_id)})
+        print_json({"run_id": new_id, "link": link})
         return 0
     print(new_id, flush=True)
     if not args.quiet:
-        print(f"shopfloor: {describe_dispatch(obstacle)} · shopfloor status {new_id[:8]}", file=sys.stderr)
+        print_dispatch(storage_from_args(args), new_id, obstacle)
     return 0

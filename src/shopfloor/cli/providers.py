@@ -240,17 +240,16 @@ def _status_lines(provider: ListedProvider) -> Iterator[str]:
 
 
 def _limit_text(limit: ObservedLimit) -> str:
-    """Return a limit in one line: `limit five_hour of requests: 87% used, resets at …`."""
+    """Return a limit in one line: `limit five_hour: 87% used, resets at …`."""
     parts: list[str] = []
     if limit.current is not None and limit.max is not None:
-        parts.append(f"{limit.current:g} of {limit.max:g} used")
-    elif limit.current is not None:
-        parts.append(f"{limit.current:.0%} used")
+        is_fraction = limit.max == 1
+        parts.append(f"{limit.current:.0%} used" if is_fraction else f"{limit.current:g} of {limit.max:g} used")
     if limit.status not in {None, "allowed"}:
         parts.append(f"{limit.status} at {limit.met_at}")
     if limit.reset_at is not None:
         parts.append(f"resets at {limit.reset_at}")
-    name = f"limit {limit.name} of {limit.kind}" if limit.name else f"limit of {limit.kind}"
+    name = " ".join(["limit", *([limit.name] if limit.name else []), *([f"of {limit.kind}"] if limit.kind else [])])
     return f"{name}: {', '.join(parts) or f'met at {limit.met_at}'}"
 
 

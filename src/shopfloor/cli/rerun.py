@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 
 from shopfloor.cli.arguments import RUN_HELP, Parser
-from shopfloor.cli.new_run import add_watch_options, start_and_watch
+from shopfloor.cli.new_run import ADVANCED, add_watch_options, start_and_watch
 from shopfloor.cli.run_options import WorkerInfo, add_masking_options, masking_from_args, parse_worker_input
 from shopfloor.client import Client
 
@@ -20,7 +20,7 @@ names both runs."""
 
 def parser(name: str, summary: str) -> ArgumentParser:
     """Return the parser of the command's arguments."""
-    parser = Parser(name, summary, examples=EXAMPLES, advanced=("--workers", "--plugins", "--debug"))
+    parser = Parser(name, summary, examples=EXAMPLES, advanced=ADVANCED)
     parser.add_argument("run", metavar="RUN", help=RUN_HELP)
     parser.add_argument(
         "-i",

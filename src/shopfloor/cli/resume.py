@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from argparse import ArgumentParser, Namespace
 
 import anyio
@@ -9,6 +10,13 @@ import anyio
 from shopfloor.cli.arguments import PLUGINS_OPTION, QUIET_HELP, RUN_HELP, WORKERS_OPTION, Parser
 from shopfloor.cli.client_session import is_remote, resolve_run_id, run_with_client
 from shopfloor.cli.json_output import EVENTS, add_json_option
+from shopfloor.cli.links import print_link
+from shopfloor.cli.outcome_notice import (
+    add_no_notify_option,
+    add_on_outcome_option,
+    announce_outcome,
+    reject_on_outcome,
+)
 from shopfloor.cli.pending_calls import fetch_pending_calls
 from shopfloor.cli.renderer import render_options_from_args
 from shopfloor.cli.run_options import (
@@ -46,12 +54,15 @@ def parser(name: str, summary: str) -> ArgumentParser:
     )
     add_json_option(parser, EVENTS)
     parser.add_argument("-q", "--quiet", action="store_true", help=QUIET_HELP)
+    add_on_outcome_option(parser)
+    add_no_notify_option(parser)
     add_masking_options(parser)
     return parser
 
 
 def run(args: Namespace) -> int:
     """Continue the run and watch it until it ends."""
+    reject_on_outcome(args)
     if is_remote():
         reject_worker_options(args)
     watcher = RunWatcher(render_options_from_args(args))
@@ -70,12 +81,17 @@ def run(args: Namespace) -> int:
 
         return await watcher.follow(client, start, worker.slug)
 
+    started_at = time.monotonic()
     mask = masking_from_args(args)
-    return run_with_client(
-        args,
-        resume,
-        workers=worker_settings_from_args(args),
-        can_run=True,
-        mask=mask,
-        on_signal=watcher.on_signal,
-    )
+    try:
+        return run_with_client(
+            args,
+            resume,
+            workers=worker_settings_from_args(args),
+            can_run=True,
+            mask=mask,
+            on_signal=watcher.on_signal,
+        )
+    finally:
+        announce_outcome(args, watcher.run_id, time.monotonic() - started_at)
+        print_link(args, watcher.run_id)

@@ -14,7 +14,12 @@ import anyio
 from shopfloor.cli.arguments import QUIET_HELP, Parser, resolve_folder, storage_from_args
 from shopfloor.cli.json_output import EVENTS, add_json_option
 from shopfloor.cli.links import run_link
-from shopfloor.cli.outcome_notice import add_on_outcome_option, announce_outcome, reject_on_outcome
+from shopfloor.cli.outcome_notice import (
+    add_no_notify_option,
+    add_on_outcome_option,
+    announce_outcome,
+    reject_on_outcome,
+)
 from shopfloor.cli.output_writer import OutputWriter
 from shopfloor.cli.run_options import (
     add_masking_options,
@@ -121,7 +126,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
     add_timeout_option(parser, "time limit of --provider or --command, e.g. 10m")
     parser.add_argument("-q", "--quiet", action="store_true", help=QUIET_HELP)
     add_on_outcome_option(parser)
-    parser.add_argument("--no-notify", action="store_true", help="show no desktop notification after a long run")
+    add_no_notify_option(parser)
     workers = add_run_options(parser)
     workers.add_argument(
         "--tool",

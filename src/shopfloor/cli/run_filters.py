@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from zoneinfo import ZoneInfo
 
 from shopfloor.cli.arguments import duration_seconds
 from shopfloor.cli.client_session import API_COMPLETED, resolve_run_id
-from shopfloor.log import format_timestamp
+from shopfloor.errors import InvalidParameter
 
 if TYPE_CHECKING:
     from shopfloor.client import Api
 
 ADVANCED: Final = ("--type", "--channel", "--provider", "--max-cost", "--min-duration", "--max-duration", "--error")
 """The options that only `--help-all` shows."""
-TIMES: Final = "2h, 7d or 2026-11-15T10:00:00Z"
+TIMES: Final = "2h, 7d, 2026-11-15 or 2026-11-15T10:00:00Z"
+_ZONES: Final = "zoneinfo/"
 
 
 def add_filter_options(parser: ArgumentParser, statuses: tuple[str, ...]) -> None:
@@ -64,15 +68,54 @@ async def filter_parameters(api: Api, args: Namespace) -> dict[str, Any]:
     }
 
 
-def moment(text: str) -> str:
-    """Parse a point in time; a duration means that long ago."""
+def add_zone_option(parser: ArgumentParser, help: str) -> None:  # noqa: A002 - as in `add_argument`
+    """Add the option for the time zone of dates."""
+    parser.add_argument("--tz", metavar="ZONE", help=f"{help}, e.g. Europe/Berlin (default: yours)")
+
+
+def moment(text: str) -> datetime:
+    """Parse a point in time, without a time zone if it has none; a duration means that long ago."""
     with contextlib.suppress(ArgumentTypeError):
-        return format_timestamp(int((time.time() - duration_seconds(text)) * 1000))
+        return datetime.fromtimestamp(time.time() - duration_seconds(text), UTC)
     try:
-        datetime.fromisoformat(text)
+        return datetime.fromisoformat(text)
     except ValueError:
         raise ArgumentTypeError(f"must be a time such as {TIMES}, got {text!r}") from None
-    return text
+
+
+def time_parameter(at: datetime | None, zone: str) -> str | None:
+    """Return a time for the API. A time without a time zone is in this one; a date is its start."""
+    if at is None:
+        return None
+    at = at.replace(tzinfo=_parse_zone(zone)) if at.tzinfo is None else at
+    try:
+        return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except OverflowError as error:
+        raise InvalidParameter(f"the time {at.isoformat()} is too early or too late") from error
+
+
+def local_zone() -> str:
+    """Return the name of the local time zone, or else its offset."""
+    name = os.environ.get("TZ", "").removeprefix(":")
+    if not name:
+        target = os.path.realpath("/etc/localtime")
+        name = target.partition(_ZONES)[2] if _ZONES in target else ""
+    if name and Path("/usr/share/zoneinfo", name).is_file():
+        return name
+    offset = time.strftime("%z")
+    return f"{offset[:3]}:{offset[3:5]}" if offset else "UTC"
+
+
+def _parse_zone(name: str) -> tzinfo:
+    """Return the time zone of a name or an offset. Raises `InvalidParameter`."""
+    with contextlib.suppress(ValueError):
+        return datetime.strptime(name, "%z").tzinfo or UTC
+    try:
+        return ZoneInfo(name)
+    except (OSError, ValueError, KeyError):
+        raise InvalidParameter(
+            f"tz: unknown time zone {name!r}", hint="use a name such as Europe/Berlin, an offset such as +02:00, or UTC"
+        ) from None
 
 
 def _amount(text: str) -> float:

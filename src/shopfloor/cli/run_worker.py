@@ -11,7 +11,7 @@ import anyio
 
 from shopfloor.cli.arguments import storage_from_args
 from shopfloor.cli.client_session import is_remote, resolve_remote_run_id, run_with_client
-from shopfloor.cli.links import run_link
+from shopfloor.cli.links import print_link
 from shopfloor.cli.outcome_notice import announce_outcome
 from shopfloor.cli.renderer import render_options_from_args
 from shopfloor.cli.run_options import (
@@ -77,9 +77,7 @@ def run_worker(args: Namespace) -> int:
     except ShopfloorError as error:
         raise with_worker_hint(error, args, served=is_remote()) from error
     finally:
-        link = None if args.quiet or watcher.run_id is None else run_link(storage_from_args(args), watcher.run_id)
-        if link is not None:
-            print(f"shopfloor: {link}", file=sys.stderr)
+        print_link(args, watcher.run_id)
         # In its own event loop, after the engine has stopped: the outcome is stored, and the command delays no run.
         announce_outcome(args, watcher.run_id, time.monotonic() - started_at)
 

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import os
 import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable
-from contextlib import suppress
-from datetime import UTC, datetime, tzinfo
-from pathlib import Path
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
-from zoneinfo import ZoneInfo
 
 import anyio
 
 from shopfloor.cli.arguments import Parser, add_color_option, duration_seconds, storage_from_args
 from shopfloor.cli.json_output import RESPONSE, add_json_option, print_json
-from shopfloor.cli.run_filters import ADVANCED, add_filter_options, filter_parameters, moment
+from shopfloor.cli.run_filters import (
+    ADVANCED,
+    add_filter_options,
+    add_zone_option,
+    filter_parameters,
+    local_zone,
+    moment,
+    time_parameter,
+)
 from shopfloor.cli.style import Style, format_cost, format_count, one_line
-from shopfloor.log import format_timestamp
 from shopfloor.wiring import open_api
 
 EXAMPLES = """\
@@ -38,14 +41,13 @@ counts its own: the spending of its sub-runs is theirs. UNPRICED are tokens whos
 price is not known; they are not part of COST.
 
 With other filters than --worker and --roots, the numbers are computed from the
-runs that match, which must be at most 20,000."""
+runs that match in the range, which must be at most 100,000."""
 _KINDS = ("day", "model", "provider", "worker", "tool", "error")
 _STATUSES = ("all", "queued", "running", "waiting", "completed", "failed", "cancelled")
 _NAME_CHARS = 48
 _BAR_CHARS = 24
 _DAY_SECONDS = 86_400
 _PARTS = " ▏▎▍▌▋▊▉█"
-_ZONES = "zoneinfo/"
 
 
 class _Table(NamedTuple):
@@ -63,7 +65,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
     parser.add_argument("--since", type=_since, metavar="TIME", help="begin with the day of TIME: 7d or 2026-11-15")
     parser.add_argument("--until", type=moment, metavar="TIME", help="end with the day of TIME (default: today)")
     parser.add_argument("--by", choices=_KINDS, default="day", metavar="KIND", help=f"one of {', '.join(_KINDS)}")
-    parser.add_argument("--tz", metavar="ZONE", help="time zone of the days, e.g. Europe/Berlin (default: yours)")
+    add_zone_option(parser, "time zone of the days")
     parser.add_argument("--roots", action="store_true", help="only runs that no other run called")
     add_filter_options(parser, _STATUSES)
     add_json_option(parser, RESPONSE)
@@ -73,15 +75,15 @@ def parser(name: str, summary: str) -> ArgumentParser:
 
 def run(args: Namespace) -> int:
     """Print the statistics."""
-    zone = args.tz or _local_zone()
+    zone = args.tz or local_zone()
 
     async def fetch() -> dict[str, Any]:
         async with open_api(storage_from_args(args)) as api:
             return await api.get(
                 "/api/stats",
                 **await filter_parameters(api, args),
-                since=_at_midnight(args.since, zone),
-                until=_at_midnight(args.until, zone),
+                since=time_parameter(args.since, zone),
+                until=time_parameter(args.until, zone),
                 tz=zone,
                 roots=args.roots or None,
             )
@@ -96,41 +98,13 @@ def run(args: Namespace) -> int:
     return 0
 
 
-def _since(text: str) -> str:
+def _since(text: str) -> datetime:
     """Parse the start of the range; a duration is that many days, today included."""
     try:
         seconds = duration_seconds(text)
     except ArgumentTypeError:
         return moment(text)
-    return format_timestamp(int((time.time() - max(0.0, seconds - _DAY_SECONDS)) * 1000))
-
-
-def _at_midnight(text: str | None, zone: str) -> str | None:
-    """Return a time for the API, which a date alone is not: the start of that day in a time zone."""
-    if text is None or "T" in text or " " in text:
-        return text
-    return datetime.fromisoformat(text).replace(tzinfo=_parse_zone(zone)).isoformat()
-
-
-def _parse_zone(name: str) -> tzinfo:
-    """Return the time zone of a name or an offset; UTC for any other text, which the API refuses."""
-    with suppress(ValueError):
-        return datetime.strptime(name, "%z").tzinfo or UTC
-    with suppress(OSError, ValueError, KeyError):
-        return ZoneInfo(name)
-    return UTC
-
-
-def _local_zone() -> str:
-    """Return the name of the local time zone, or else its offset."""
-    name = os.environ.get("TZ", "").removeprefix(":")
-    if not name:
-        target = os.path.realpath("/etc/localtime")
-        name = target.partition(_ZONES)[2] if _ZONES in target else ""
-    if name and Path("/usr/share/zoneinfo", name).is_file():
-        return name
-    offset = time.strftime("%z")
-    return f"{offset[:3]}:{offset[3:5]}" if offset else "UTC"
+    return datetime.fromtimestamp(time.time() - max(0.0, seconds - _DAY_SECONDS), UTC)
 
 
 def _summary(stats: dict[str, Any], style: Style) -> list[str]:

@@ -9,14 +9,13 @@ from datetime import UTC, datetime
 from typing import Final
 
 from shopfloor.cli.limits import TRACEBACK_TAIL_LINES
+from shopfloor.control_characters import C0_CONTROLS, C1_CONTROLS, DEL, DIRECTION_CONTROLS, REPLACEMENT
 from shopfloor.log import BasedOn, ClientInfo
 
 _CODES: Final = {"bold": "1", "dim": "2", "italic": "3", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
-_VISIBLE: Final = {number: 0x2400 + number for number in range(32) if chr(number) not in "\n\t"} | {
-    0x7F: 0x2421,
-    **dict.fromkeys(range(128, 160), 65533),
-    # Characters that reverse the direction of text can make a command look like another one.
-    **dict.fromkeys((*range(8234, 8239), *range(8294, 8298)), 65533),
+_VISIBLE: Final = {code: 0x2400 + code for code in C0_CONTROLS} | {
+    DEL: 0x2421,
+    **dict.fromkeys((*C1_CONTROLS, *DIRECTION_CONTROLS), REPLACEMENT),
 }
 
 

@@ -6,6 +6,8 @@ import argparse
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import Final
+from urllib.parse import urlsplit
 
 import anyio
 
@@ -34,6 +36,8 @@ _NEW = """\
 _REVOKE = """\
   shopfloor tokens revoke ci         by name, with the sessions that it started
   shopfloor tokens revoke 1a2b3c4d   by the id in `shopfloor tokens list`"""
+
+_LOOPBACK: Final = ("127.0.0.1", "::1")
 
 
 def parser(name: str, summary: str) -> argparse.ArgumentParser:
@@ -106,8 +110,10 @@ def _instructions(storage: Storage, name: str, token: str) -> Iterator[str]:
         return
     yield f"link for a browser: {address.link_url}/login?token={token}"
     yield f"for the command line: SHOPFLOOR_URL={address.link_url} SHOPFLOOR_TOKEN=TOKEN shopfloor list"
-    if address.public_url is None:
-        yield "the server is reached from this machine only; `shopfloor up --host 0.0.0.0` serves others too"
+    if not address.is_shared:
+        yield "the server listens on this machine only; `shopfloor up --host 0.0.0.0` serves others too"
+    elif (host := urlsplit(address.link_url).hostname) in _LOOPBACK:
+        yield f"other machines need an address of this machine instead of {host}"
 
 
 async def _revoke(access: AccessControl, storage: Storage, name: str) -> list[str]:

@@ -86,7 +86,7 @@ def run(args: Namespace) -> int:
             }
         )
         return 0
-    for line in _trail(root, later):
+    for line in _earlier_and_later(root, later):
         print(style.paint(line, "dim"))
     for row in rows:
         print(_branch(row.guides) + _label(row, style, runs))
@@ -101,7 +101,7 @@ def _later_runs(args: Namespace, path: Path) -> Sequence[tuple[str, str]]:
     return find_later_runs(storage, path.stem) if path.parent == storage.transcripts else []
 
 
-def _trail(run: Outline | None, later: Sequence[tuple[str, str]]) -> list[str]:
+def _earlier_and_later(run: Outline | None, later: Sequence[tuple[str, str]]) -> list[str]:
     """Return the lines that name the run that this one is based on, and the runs that are based on this one."""
     parts = [format_based_on(run.based_on) if run is not None else None, format_later_runs(later)]
     return [f"{name} {text}" for name, text in zip(("earlier:", "then:"), map(_one_line, parts), strict=True) if text]

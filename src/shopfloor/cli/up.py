@@ -92,7 +92,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
         metavar="NAME",
         action="append",
         default=[],
-        help="accept requests for this host name (repeatable)",
+        help="accept requests for this host name (repeatable); links for other machines have the first one",
     )
     parser.add_argument(
         "--keep",

@@ -10,9 +10,11 @@ from shopfloor.client.address import (
     server_from_environment,
 )
 from shopfloor.client.api import Api, failure_of
+from shopfloor.client.approvals import ApprovalRule, ApprovalsApi
 from shopfloor.client.client import Client
 from shopfloor.client.fleet import GAP, FleetUpdate, follow_events, newest_events
-from shopfloor.client.runs import PendingCall, Run, RunFailure, RunList, RunsApi
+from shopfloor.client.hooks import AddedHook, Hook, HooksApi, HookTest
+from shopfloor.client.runs import LaterRun, PendingCall, Run, RunFailure, RunList, RunsApi
 from shopfloor.client.sse import to_sse
 from shopfloor.client.tools import CallResult, Handler, ToolHandlers, executed
 from shopfloor.client.transport import App, AppTransport, Response, Transport, TransportError
@@ -55,10 +57,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GAP",
+    "AddedHook",
     "Address",
     "Api",
     "App",
     "AppTransport",
+    "ApprovalRule",
+    "ApprovalsApi",
     "BlockEnd",
     "BlockStart",
     "CallResult",
@@ -69,7 +74,11 @@ __all__ = [
     "Finish",
     "FleetUpdate",
     "Handler",
+    "Hook",
+    "HookTest",
+    "HooksApi",
     "HttpTransport",
+    "LaterRun",
     "Notice",
     "PendingCall",
     "PlainTransport",

@@ -22,7 +22,9 @@ class Address(msgspec.Struct, frozen=True):
     pid: int | None = None
     """The process of the storage's own server; None if the server is a part of another program."""
     public_url: str | None = None
-    """The URL for other machines, if the server listens on all interfaces."""
+    """The URL for other machines, if it is another one and known."""
+    is_shared: bool = False
+    """Whether the server listens on more than the loopback interface."""
 
     @property
     def link_url(self) -> str:

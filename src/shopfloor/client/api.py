@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, Final, cast
@@ -28,7 +29,9 @@ from shopfloor.log import Delta, Entry, is_run_id
 from shopfloor.views import ErrorEvent, SubRunCalls
 
 _PAGE: Final = 1_000
-_NEWEST: Final = 500
+_CANDIDATES: Final = 500
+"""How many runs an ambiguous beginning of an id is checked for; an error names some of them."""
+_is_id_prefix = re.compile(r"[0-9a-f-]{1,36}").fullmatch
 _SHOWN: Final = 100
 """How many characters of a text that cannot be sent are shown in the error."""
 _NO_CONTENT: Final = 204
@@ -230,14 +233,12 @@ class Api:
         """
         if is_run_id(reference):
             return reference
-        runs = await self._newest_runs()
-        if reference.lower() == "last":
-            matches = [run["id"] for run in runs if run["parent_run_id"] is None][:1]
+        prefix = reference.lower()
+        if prefix == "last":
+            matches = await self._run_ids(1, roots=True)
         else:
-            # The search finds older runs with such an id. An empty reference, as of an unset variable, names no run.
-            runs += await self._newest_runs(q=reference) if reference.strip() else []
-            ids = dict.fromkeys(run["id"] for run in runs)
-            matches = [run_id for run_id in ids if reference and run_id.startswith(reference.lower())]
+            # Any other text, such as the empty one of an unset variable, is the beginning of no id.
+            matches = await self._run_ids(_CANDIDATES, id_prefix=prefix) if _is_id_prefix(prefix) else []
         if not matches:
             raise RunNotFound(
                 f"{reference!r} matches none of the runs", hint="use the full id; `shopfloor list` lists the runs"
@@ -246,8 +247,9 @@ class Api:
             raise ambiguous_run(reference, matches)
         return matches[0]
 
-    async def _newest_runs(self, **filters: str) -> list[dict[str, Any]]:
-        return (await self.get("/api/agents/workers", limit=_NEWEST, **filters))["workers"]
+    async def _run_ids(self, limit: int, **filters: Any) -> list[str]:
+        page = await self.get("/api/agents/workers", limit=limit, **filters)
+        return [run["id"] for run in page["workers"]]
 
     async def close(self) -> None:
         """Close the connections to the server."""

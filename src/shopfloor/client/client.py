@@ -8,7 +8,9 @@ from typing import Literal, Self
 
 from shopfloor.client.address import parse_server_url
 from shopfloor.client.api import Api
+from shopfloor.client.approvals import ApprovalsApi
 from shopfloor.client.fleet import FleetUpdate, follow_events
+from shopfloor.client.hooks import HooksApi
 from shopfloor.client.runs import RunsApi
 from shopfloor.client.transport import Transport
 from shopfloor.client.workers import WorkersApi
@@ -25,6 +27,8 @@ class Client:
         self.api = Api(address.url, address.token, transport=transport)
         self.workers = WorkersApi(self.api)
         self.runs = RunsApi(self.api, self.workers)
+        self.approvals = ApprovalsApi(self.api)
+        self.hooks = HooksApi(self.api)
 
     def events(
         self,
@@ -33,6 +37,7 @@ class Client:
         run: str | None = None,
         tree: bool = False,
         stream: Literal["agent", "worker", "provider"] | None = None,
+        type: str | None = None,  # noqa: A002 - the field of the API
         after: str | int | None = None,
     ) -> AsyncGenerator[FleetUpdate]:
         """Iterate over the events of agents, hosts and providers as they happen: `async for event in client.events()`.
@@ -41,7 +46,7 @@ class Client:
         continue after, and 0 begins with the oldest event that is stored. Reconnects by itself without loss or
         repetition; an event of the type `gap` says that events before it are no longer stored.
         """
-        return follow_events(self.api, provider=provider, run=run, tree=tree, stream=stream, after=after)
+        return follow_events(self.api, provider=provider, run=run, tree=tree, stream=stream, type=type, after=after)
 
     async def close(self) -> None:
         """Close the connections to the server."""

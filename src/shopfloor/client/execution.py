@@ -47,6 +47,7 @@ from shopfloor.views import (
     encode_event,
     finish,
     resume_stream,
+    split_call_id,
     start_event,
     to_error_event,
 )
@@ -230,6 +231,13 @@ class Execution:
                         self._track(event)
                         yield event
             requested, self._requested = self._requested, []
+            if requested and isinstance(segment, ResumedRun):
+                # A fork starts with the answers of the run that it is based on.
+                answered = await self._answered_in_log(segment.execution_id, requested)
+                requested = [call for call in requested if call.tool_call_id not in answered]
+                if answered and not requested:
+                    segment = AnsweredCalls(answered)
+                    continue
             handled = [call for call in requested if call.tool_name in self._tools]
             segment = None
             if last is None or self.run_id is None:
@@ -255,6 +263,12 @@ class Execution:
                 self._ended = True
             case _:
                 pass
+
+    async def _answered_in_log(self, run_id: str, calls: list[RequestedCall]) -> frozenset[str]:
+        """Return those of the run's own calls that have a result in its log."""
+        state = await retry_unreachable(lambda: replay_log(self._api, run_id))
+        own = {call.tool_call_id for call in calls if split_call_id(call.tool_call_id)[0] is None}
+        return frozenset(own - state.calls.keys())
 
     async def _execute_calls(self, run_id: str, calls: list[RequestedCall]) -> ContinueRequest:
         results = await executed(self._tools, calls)

@@ -6,12 +6,14 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any, Final
 
+import anyio
 import msgspec
 
 from shopfloor.client.api import Api
 from shopfloor.client.resumable_stream import ReconnectBackoff
 from shopfloor.decoding import decode_json, json_decoder
 from shopfloor.errors import ServerUnreachable
+from shopfloor.limits import RECONNECT_RESET_SECONDS
 
 GAP: Final = "gap"
 """The type of the marker for events that the server no longer has."""
@@ -45,18 +47,21 @@ async def follow_events(api: Api, *, after: str | int | None = None, **filters: 
     """Yield the events after a cursor and then new ones, without end; without a cursor from now on.
 
     Reconnects when the connection breaks, without loss or repetition. Raises `ServerUnreachable` if the server stays
-    away.
+    away, or breaks each connection off before it sends anything.
     """
     backoff = ReconnectBackoff()
     cursor = after
     while True:
+        opened_at = anyio.current_time()
         try:
             async with aclosing(api.stream_frames("/api/events/stream", after=cursor, **filters)) as frames:
                 async for frame in frames:
                     cursor = cursor if frame.id is None else frame.id
-                    backoff.reset()
                     if frame.data is not None and frame.event in ("message", GAP):
+                        backoff.reset()
                         yield msgspec.structs.replace(_decode_update(frame.data), id=frame.id or "")
             raise ServerUnreachable("the stream of fleet events broke off", hint="open it again")
         except ServerUnreachable as error:
+            if anyio.current_time() - opened_at >= RECONNECT_RESET_SECONDS:
+                backoff.reset()
             await backoff.wait(error)

@@ -1,4 +1,4 @@
-"""Operations on runs: list, get, events, wait, cancel, answer, rerun, dismiss, and statistics."""
+"""Operations on runs: list, get, events, wait, cancel, answer, rerun, reply, fork, export, dismiss, and statistics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shopfloor.client.api import Api, require_run_id
 from shopfloor.client.workers import WorkersApi
 from shopfloor.decoding import decode_json
 from shopfloor.limits import OUTCOME_POLL_SECONDS
-from shopfloor.log import Usage
+from shopfloor.log import BasedOn, Usage
 from shopfloor.views import Stats, StreamEvent
 
 RunStatus = Literal["all", "queued", "running", "interrupted", "waiting", "done", "failed", "cancelled"]
@@ -62,14 +62,21 @@ class WaitingItem(msgspec.Struct, frozen=True, kw_only=True):
     """For a failure, the code of the error."""
     hint: str | None = None
     actions: list[str]
-    """What can be done, the most useful first: `answer`, `rerun`, `resume`, `cancel`, `dismiss`."""
+    """What can be done here, the most useful first: `answer`, `rerun`, `cancel`, `dismiss`."""
     options: list[str] | None = None
     since: str
     until: str | None = None
 
 
+class LaterRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that repeats, continues or forks another run."""
+
+    run_id: str
+    kind: Literal["rerun", "reply", "fork"]
+
+
 class Run(msgspec.Struct, frozen=True, kw_only=True, rename={"worker": "name", "owner": "agent_id"}):
-    """A run. `result` and `awaits` are only known from `get` and `wait`, not in lists."""
+    """A run. `result`, `awaits` and `continued_by` are only known from `get` and `wait`, not in lists."""
 
     id: str
     worker: str
@@ -102,10 +109,16 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, rename={"worker": "name", "
     interrupted: bool
     """True if the status is `running` and no process executes the run."""
     pinned: bool
+    based_on: BasedOn | None = None
+    """The earlier run that the run repeats, continues or forks."""
+    queue_reason: str | None = None
+    """While the run is queued or interrupted: why no host executes it, if known."""
     asks: list[str] | None = None
     """While the run waits, its questions and calls in one line each."""
     result: str | None = None
     awaits: list[PendingCall] = []
+    continued_by: list[LaterRun] = []
+    """The runs based on this run, newest first."""
 
     @property
     def is_ended(self) -> bool:
@@ -140,6 +153,8 @@ class RunFilters(TypedDict, total=False):
     roots: bool
     error: str
     """An error code."""
+    error_group: str
+    """A message without ids and long numbers: the `group` of a failure in statistics."""
     min_cost: float
     """In US dollars, with sub-runs."""
     max_cost: float
@@ -147,6 +162,8 @@ class RunFilters(TypedDict, total=False):
     max_duration_ms: int
     since: str | datetime
     until: str | datetime
+    ended_since: str | datetime
+    ended_until: str | datetime
     search: str
 
 
@@ -211,17 +228,30 @@ class RunsApi:
         """Let a failed run no longer wait for a person. Raises `ConflictError` for a run that is no such failure."""
         await self._api.dismiss(run_id)
 
-    async def rerun(self, run_id: str, input: dict[str, Any] | None = None) -> str:  # noqa: A002 - the worker's own word
-        """Run the worker of a run again, with these inputs changed; None leaves one out. Return the new run's id."""
-        return await self._api.rerun(run_id, input)
+    async def rerun(
+        self,
+        run_id: str,
+        input: dict[str, Any] | None = None,  # noqa: A002 - the worker's own word
+        *,
+        idempotency_key: str | None = None,
+    ) -> str:
+        """Run the worker of a run again, with these inputs changed; None leaves one out. Return the new run's id.
 
-    async def reply(self, run_id: str, text: str) -> str:
+        With an `idempotency_key`, here and in `reply` and `fork`, a repeated request returns the same run.
+        """
+        return await self._api.rerun(run_id, input, idempotency_key=idempotency_key)
+
+    async def reply(self, run_id: str, text: str, *, idempotency_key: str | None = None) -> str:
         """Continue the session of an agent with a new prompt. Return the new run's id."""
-        return await self._api.reply(run_id, text)
+        return await self._api.reply(run_id, text, idempotency_key=idempotency_key)
 
-    async def fork(self, run_id: str, at: int) -> str:
+    async def fork(self, run_id: str, at: int, *, idempotency_key: str | None = None) -> str:
         """Start a run with what a run had done up to the event `at`. Return the new run's id."""
-        return await self._api.fork(run_id, at)
+        return await self._api.fork(run_id, at, idempotency_key=idempotency_key)
+
+    async def export(self, run_id: str, format: Literal["md", "html"] = "md") -> str:  # noqa: A002 - the API's word
+        """Return a run as a document to share: Markdown, or one HTML file that needs no network."""
+        return (await self._api.export(require_run_id(run_id), format)).decode()
 
     async def stats(
         self,

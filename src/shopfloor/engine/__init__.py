@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         run_maintenance,
     )
     from shopfloor.engine.registry import ClaimPolicy
+    from shopfloor.engine.replay_state import outcome_of
     from shopfloor.engine.retention import delete_run, prunable, prunable_archives, prune, prune_archives
     from shopfloor.engine.run import Run
     from shopfloor.engine.run_service import RunService
@@ -90,6 +91,7 @@ __all__ = [
     "is_required",
     "is_slug",
     "maintain_until_lost",
+    "outcome_of",
     "pack",
     "parse_input_arguments",
     "provider_worker_definitions",
@@ -136,6 +138,7 @@ __getattr__ = _lazy_getattr(
             "finish_deletions",
             "is_orphan",
             "maintain_until_lost",
+            "outcome_of",
             "resume_or_end_orphans",
             "requeue_abandoned",
             "run_maintenance",
@@ -148,6 +151,7 @@ __getattr__ = _lazy_getattr(
             "prune_archives",
         ),
         "registry": ("ClaimPolicy",),
+        "replay_state": ("outcome_of",),
         "run": ("Run",),
         "run_service": ("RunService",),
         "agents.request": (

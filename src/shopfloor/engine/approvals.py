@@ -15,13 +15,13 @@ import msgspec
 from shopfloor.decoding import convert, decode_json
 from shopfloor.engine.attempt import Attempt
 from shopfloor.engine.awaited_calls import wait_for_answer
-from shopfloor.engine.replay_state import StepKey, call_digest
-from shopfloor.engine.workers.approval_patterns import COMMAND_TOOL, matching_patterns, tool_part
+from shopfloor.engine.replay_state import AGENT, StepKey, call_digest
+from shopfloor.engine.workers.approval_patterns import matching_patterns, tool_part
 from shopfloor.errors import AnswerTimeout, InvalidParameter, NotFoundError, ResourceLimit
 from shopfloor.limits import APPROVAL_DIFF_CHARS, APPROVAL_RULES, APPROVAL_TIMEOUT_SECONDS
 from shopfloor.log import Awaits, RunStarted, ToolCall, ToolResult, format_timestamp, now
 from shopfloor.ports import ApprovalRule, Blobs, CallResult, ControlMessage
-from shopfloor.views import APPROVAL, APPROVAL_OPTIONS, as_text, format_step_key
+from shopfloor.views import APPROVAL, APPROVAL_OPTIONS, COMMAND_TOOL, as_text, format_step_key
 
 _FOLDER: Final = "approvals"
 _ANSWERS: Final = {
@@ -80,7 +80,7 @@ def _invalid_answer(answer: CallResult, reason: str) -> InvalidParameter:
 
 
 class ApprovalRules:
-    """The durable rules: calls of a worker that were approved for always. A rule belongs to a worker and a pattern."""
+    """The durable rules: calls that were approved for always, by a worker or by an agent in a folder."""
 
     def __init__(self, blobs: Blobs) -> None:
         self._blobs = blobs
@@ -102,7 +102,13 @@ class ApprovalRules:
         if len(await self._blobs.list(_FOLDER)) >= APPROVAL_RULES:
             raise ResourceLimit(f"there are {APPROVAL_RULES:,} rules of approvals", hint="revoke some of them")
         rule = ApprovalRule(
-            id=rule_id, worker=first.name, origin=first.origin, pattern=pattern, run_id=run_id, created_at=now()
+            id=rule_id,
+            worker=first.name,
+            origin=first.origin,
+            folder=_rule_folder(first),
+            pattern=pattern,
+            run_id=run_id,
+            created_at=now(),
         )
         await self._blobs.put(f"{_FOLDER}/{rule_id}", msgspec.json.encode(rule))
 
@@ -131,8 +137,13 @@ async def store_rule(rules: ApprovalRules, attempt: Attempt, message: ControlMes
 
 
 def _rule_id(first: RunStarted, pattern: str) -> str:
-    key = msgspec.json.encode((first.name, first.origin, pattern))
+    key = msgspec.json.encode((first.name, first.origin, _rule_folder(first), pattern))
     return hashlib.sha256(key).hexdigest()[:16]
+
+
+def _rule_folder(first: RunStarted) -> str | None:
+    """Return the folder that a rule is limited to: an agent without a worker has the same origin in all folders."""
+    return first.cwd if first.kind == AGENT else None
 
 
 class ApprovalGate:
@@ -180,7 +191,7 @@ class ApprovalGate:
         call = ToolCall(
             name=APPROVAL,
             call_id=approval_id,
-            input=_describe(tool, tool_input, pattern),
+            input=_describe(tool, tool_input, pattern, self._attempt.replay_state.first),
             output=None,
             fidelity="router",
             awaits=Awaits(kind=APPROVAL, until=until, more=more),
@@ -214,7 +225,8 @@ class ApprovalGate:
     async def find_pattern(self, tool: str, tool_input: Any) -> str | None:
         """Return the pattern because of which a call has to be approved; None if it needs no approval (any more).
 
-        A call may match several patterns, as `git status && rm -rf x` does. Each of them has to be approved.
+        A call may match several patterns, as `git status && rm -rf x` does. It is asked for while one of them was not
+        approved for the run or for always; the decision on the call that was shown then counts for all of them.
         """
         state = self._attempt.replay_state
         for pattern in matching_patterns(self.patterns, tool, tool_input):
@@ -267,7 +279,9 @@ class ApprovalGate:
 
     async def withdraw(self, call_key: str) -> None:
         """Record that an agent no longer wants to make a call, unless the call has a decision."""
-        await self._close(self._agent_calls.get(call_key, ""), "the agent withdrew the request")
+        await self._close(
+            self._agent_calls.get(call_key) or self._newest_id(call_key), "the agent withdrew the request"
+        )
 
     async def _close(self, approval_id: str, reason: str) -> None:
         """Record that a request needs no decision any more, unless it has one."""
@@ -296,9 +310,12 @@ def step_call_key(step_key: StepKey, try_: int) -> str:
     return f"{format_step_key(*step_key)}_{try_}"
 
 
-def _describe(tool: str, tool_input: Any, pattern: str) -> dict[str, Any]:
-    """Return what the person sees: the tool, its input, and for an edit the difference that it makes."""
+def _describe(tool: str, tool_input: Any, pattern: str, first: RunStarted | None) -> dict[str, Any]:
+    """Return what the person sees: the call, for an edit its difference, and what an approval for always holds for."""
     described: dict[str, Any] = {"tool": tool, "input": tool_input, "pattern": pattern}
+    if first is not None:
+        described["worker"] = first.name
+        described |= {"folder": folder} if (folder := _rule_folder(first)) is not None else {}
     fields = cast("dict[str, Any]", tool_input) if isinstance(tool_input, dict) else {}
     old, new = fields.get("old_string"), fields.get("new_string")
     if isinstance(old, str) and isinstance(new, str):

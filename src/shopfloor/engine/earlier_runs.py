@@ -68,7 +68,7 @@ def rerun_request(run_id: str, first: RunStarted, changed_input: Mapping[str, An
         channel_name=first.channel_name,
         cwd=first.cwd,
         priority=first.priority,
-        labels=first.requires.labels if first.requires is not None else {},
+        labels=first.labels or {},
         approve=first.approve or [],
         approve_timeout=first.approve_timeout,
         idempotency_key=key,

@@ -30,8 +30,9 @@ def backoff_seconds(tries: int, first_seconds: float = HOOK_BACKOFF_SECONDS) -> 
 class HookDelivery:
     """Delivers what is due, to each hook in order and one at a time, so one that hangs delays no other.
 
-    After a failure the receiver gets nothing until its backoff is over, however many deliveries are pending. A
-    delivery that is given up takes with it those that expire before the next try, so that no receiver gets old ones.
+    After a failure the receiver gets nothing until its backoff is over, however many deliveries are pending. No
+    receiver gets an expired delivery: expired ones are dropped before a try, and with a delivery that is given up
+    also those that expire before the next try.
     """
 
     def __init__(
@@ -68,26 +69,31 @@ class HookDelivery:
             due = await self._hooks.due(at, limit=HOOK_BATCH, exclude=self._busy | started | paused)
             if not due:
                 return
+            # Stable: the deliveries of each hook stay in order.
             due.sort(key=_hook_id)
             for hook_id, deliveries in groupby(due, _hook_id):
                 if len(self._busy) < HOOK_CONCURRENCY:
                     self._busy.add(hook_id)
                     started.add(hook_id)
-                    tasks.start_soon(self._deliver_all, hook_id, sorted(deliveries, key=lambda one: one.number))
+                    tasks.start_soon(self._deliver_all, hook_id, [*deliveries])
 
     async def _deliver_all(self, hook_id: str, deliveries: list[Delivery]) -> None:
         try:
             with tolerate_temporary_errors("cannot store a delivery"):
                 for delivery in deliveries:
                     if not await self._deliver(delivery):
-                        # The receiver is down: the others of this hook are tried when they are read again.
+                        # The others of this hook are tried when they are read again.
                         break
         finally:
             self._busy.discard(hook_id)
 
     async def _deliver(self, delivery: Delivery) -> bool:
-        """Try once, store how it went, and return whether the receiver got it."""
+        """Try once, store how it went, and return whether the receiver got it. Drop an expired delivery instead."""
         hook = delivery.hook
+        if delivery.expires_at < (at := now()):
+            # It expired while no server was running.
+            await self._hooks.drop_expired(hook, at)
+            return False
         problem = await self._send(hook, delivery.event_id, delivery.body)
         tries = max(delivery.tries, self._failures.pop(hook.id, (0, ""))[0]) + 1
         at = now()
@@ -97,7 +103,9 @@ class HookDelivery:
         if is_down:
             self._failures[hook.id] = (tries, until)
         if problem is None or is_final:
-            await self._hooks.complete(delivery, at=at, error=problem, until=until if is_down else "")
+            await self._hooks.complete(delivery, at=at, error=problem)
+            if is_down:
+                await self._hooks.drop_expired(hook, until)
         else:
             await self._hooks.postpone(delivery, at=at, until=until, error=problem)
         if problem is not None and is_final:

@@ -40,8 +40,8 @@ from shopfloor.views import (
     StatsState,
     Timeline,
     archive,
-    copied_event_step,
     fleet_event_step,
+    is_copied,
     notifications_of,
     provider_observations,
     row_fold,
@@ -61,11 +61,9 @@ class _FoldState(msgspec.Struct, frozen=True):
     search: SearchState
     fleet: FleetEventState
     stats: StatsState
-    copied: int
-    """For a fork: how many of the events that were copied from the earlier run have been folded."""
 
 
-_NEW = _FoldState(Timeline(), SearchState(), FleetEventState(), StatsState(), 0)
+_NEW = _FoldState(Timeline(), SearchState(), FleetEventState(), StatsState())
 _decode_state = json_decoder(_FoldState).decode
 
 
@@ -96,10 +94,9 @@ class _FollowedLog:
         self.short = short if is_short and not row.is_ended else None
         timeline, timeline_rows = timeline_fold(self.state.timeline, events, waits)
         search, search_chunks = search_fold(self.state.search, row, events)
-        copies = _find_copies(events, row, self.state.copied)
-        fleet, fleet_events, observations = _fleet_fold(self.state.fleet, events, row, copies)
+        fleet, fleet_events, observations, copies = _fleet_fold(self.state.fleet, events, row)
         stats, stat_changes = stats_fold(self.state.stats, events)
-        self.state = _FoldState(timeline, search, fleet, stats, self.state.copied + len(copies))
+        self.state = _FoldState(timeline, search, fleet, stats)
         return ViewUpdate(
             row=row,
             state=b"" if row.is_ended else _encode(self.state),
@@ -114,29 +111,22 @@ class _FollowedLog:
         )
 
 
-def _find_copies(events: list[Event], row: RunRow, copied: int) -> set[int]:
-    """Return the `seq` of the events that a fork copied from the earlier run: they did not happen in this run.
-
-    They are the first events of steps; `copied` of them were found before.
-    """
-    total = (row.based_on.events or 0) if row.based_on is not None else 0
-    return {event.seq for event in [event for event in events if event.path][: max(0, total - copied)]}
-
-
 def _fleet_fold(
-    state: FleetEventState, events: list[Event], row: RunRow, copies: Collection[int]
-) -> tuple[FleetEventState, list[FleetEvent], list[ProviderObservation]]:
+    state: FleetEventState, events: list[Event], row: RunRow
+) -> tuple[FleetEventState, list[FleetEvent], list[ProviderObservation], set[int]]:
+    """Return the state, the fleet events, the observations, and the `seq` of the events that a fork copied."""
     fleet_events: list[FleetEvent] = []
     observations: list[ProviderObservation] = []
+    copies: set[int] = set()
     run_provider = row.worker_type if row.kind == AGENT else None
     for event in events:
-        if event.seq in copies:
-            state = copied_event_step(state, event)
-            continue
-        observations += provider_observations(state, event, run_provider)
+        if is_copied(state, event):
+            copies.add(event.seq)
+        else:
+            observations += provider_observations(state, event, run_provider)
         state, more = fleet_event_step(state, event)
         fleet_events += more
-    return state, fleet_events, observations
+    return state, fleet_events, observations, copies
 
 
 def pack(entries: list[ArchiveEntry]) -> bytes | None:

@@ -258,7 +258,7 @@ class Lifecycle:
             outcome: RunCompleted | None = None
             try:
                 await self._start(attempt, started, claim)
-                self._registry.observer.run_started(run_id, replay_state.first or started)
+                self._registry.observer.attempt_started(run_id, replay_state.first or started)
                 if isinstance(worker, DefinitionChange) and definition is not None and attempt.interruption is None:
                     await attempt.append(definition_wait_call(worker))
                     self._definitions.add_waiting(run_id, definition)
@@ -273,7 +273,7 @@ class Lifecycle:
                 )
             finally:
                 del self._registry.live_attempts[run_id]
-                self._registry.observer.run_left(run_id, outcome)
+                self._registry.observer.attempt_ended(run_id, outcome, attempt.replay_state.spending.tree)
         if outcome is not None:
             await self._resumption.notify_parent(run_id, parent)
         elif attempt.interruption == "suspended" and (

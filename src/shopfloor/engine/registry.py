@@ -16,24 +16,28 @@ from shopfloor.engine.slot_usage import Slot
 from shopfloor.errors import ShopfloorError
 from shopfloor.log import AssistantMessage, RunCompleted, RunStarted
 from shopfloor.ports import QueuedRun
+from shopfloor.views import UsageTotal
 
 
 class RunObserver(Protocol):
     """Is told which runs this process executes. Must not block or raise."""
 
-    def run_started(self, run_id: str, first: RunStarted) -> None:
+    def attempt_started(self, run_id: str, first: RunStarted) -> None:
         """Note that an attempt has started. `first` is the first event of the run's log."""
         ...
 
-    def run_left(self, run_id: str, outcome: RunCompleted | None) -> None:
-        """Note that the attempt is over. `outcome` is what it has recorded; None if the run stays open."""
+    def attempt_ended(self, run_id: str, outcome: RunCompleted | None, spent: UsageTotal) -> None:
+        """Note that the attempt is over. `outcome` is what it has recorded; None if the run stays open.
+
+        `spent` is what the run and its sub-runs have spent.
+        """
         ...
 
 
 class _NoObserver:
-    def run_started(self, run_id: str, first: RunStarted) -> None: ...
+    def attempt_started(self, run_id: str, first: RunStarted) -> None: ...
 
-    def run_left(self, run_id: str, outcome: RunCompleted | None) -> None: ...
+    def attempt_ended(self, run_id: str, outcome: RunCompleted | None, spent: UsageTotal) -> None: ...
 
 
 class ClaimPolicy(Enum):

@@ -171,6 +171,7 @@ class RunService:
             approve_timeout=request.approve_timeout,
             priority=request.priority,
             requires=self._requirements(worker, request),
+            labels=request.labels or None,
         )
         return QueuedRun(run_id=run_id, started=started, is_only_reply=origin.is_only_reply)
 

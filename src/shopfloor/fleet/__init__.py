@@ -8,7 +8,9 @@ if TYPE_CHECKING:
     from shopfloor.fleet.directory import SHUTDOWN, HostDirectory, ListedHost, live_offers
     from shopfloor.fleet.host_events import location_fields
     from shopfloor.fleet.hosts import HostPorts, RegisteredHost
-    from shopfloor.fleet.providers import ProviderMonitor, ProviderState, decide_status, settle
+    from shopfloor.fleet.provider_announcements import settle
+    from shopfloor.fleet.provider_monitor import ProviderMonitor, ProviderState
+    from shopfloor.fleet.provider_status import decide_status
     from shopfloor.fleet.takeover import Takeover
 
 __all__ = [
@@ -32,7 +34,9 @@ __getattr__ = _lazy_getattr(
         "directory": ("SHUTDOWN", "HostDirectory", "ListedHost", "live_offers"),
         "host_events": ("location_fields",),
         "hosts": ("HostPorts", "RegisteredHost"),
-        "providers": ("ProviderMonitor", "ProviderState", "decide_status", "settle"),
+        "provider_announcements": ("settle",),
+        "provider_monitor": ("ProviderMonitor", "ProviderState"),
+        "provider_status": ("decide_status",),
         "takeover": ("Takeover",),
     },
 )

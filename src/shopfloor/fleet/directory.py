@@ -25,7 +25,7 @@ async def live_offers(records: Sequence[HostRecord], hosts: Hosts) -> list[HostO
     return [
         HostOffer(
             labels=record.facts.labels,
-            providers=frozenset(record.facts.capabilities),
+            providers=None if record.offered is None else frozenset(record.offered),
             is_draining=not await hosts.is_accepting(record.id),
         )
         for record in records
@@ -40,8 +40,9 @@ class ListedHost(msgspec.Struct, frozen=True, kw_only=True):
     status: HostStatus
     is_responsive: bool
     """False if it has missed three heartbeats while it is alive."""
+    slots_used: int
     runs: Sequence[RunItem]
-    """Its open runs, the newest first."""
+    """Its open runs, the newest first, at most `HOST_RUNS_SHOWN`."""
 
 
 class HostDirectory:
@@ -54,20 +55,28 @@ class HostDirectory:
 
     async def list(self) -> list[ListedHost]:
         """Return all hosts, in the order of their registration, with those that went offline a short time ago."""
-        page = await self._store.list_runs(RunFilter(statuses=("running", "waiting")), limit=HOST_RUNS_SHOWN)
-        return [
-            await self._describe(record, [item for item in page.items if item.row.host == record.id])
-            for record in await self._registry.all()
-        ]
+        return [await self._describe(record) for record in await self._registry.all()]
 
-    async def _describe(self, record: HostRecord, runs: Sequence[RunItem]) -> ListedHost:
+    async def _describe(self, record: HostRecord) -> ListedHost:
         is_alive = record.loss is None and await self._hosts.is_alive(record.id)
+        slots_used, runs = await self._open_runs(record.id) if is_alive else (0, [])
         return ListedHost(
             record=record,
             status=record.status if is_alive else "offline",
             is_responsive=is_alive and not has_missed_heartbeats(record, time.time()),
-            runs=runs if is_alive else (),
+            slots_used=slots_used,
+            runs=runs,
         )
+
+    async def _open_runs(self, host: str) -> tuple[int, list[RunItem]]:
+        """Return how many runs a host executes, and the newest of its open runs."""
+        started = await self._store.list_runs(
+            RunFilter(open_on_host=host, statuses=("running", "waiting")), limit=HOST_RUNS_SHOWN
+        )
+        running = sum(item.row.status == "running" for item in started.items)
+        if started.next is not None:
+            running = (await self._store.count_by_status(RunFilter(open_on_host=host)))["running"]
+        return running, started.items
 
     async def drain(self, host: str, seconds: float | None) -> ListedHost:
         """Request that a host claims no more runs; after `seconds`, other hosts resume those that it still has.
@@ -92,4 +101,4 @@ class HostDirectory:
             raise ConflictError(
                 f"the host {host} is offline", hint="`shopfloor hosts` lists the hosts that are running"
             )
-        return await self._describe(msgspec.structs.replace(record, drain=request), ())
+        return await self._describe(msgspec.structs.replace(record, drain=request))

@@ -2,47 +2,77 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, cast
 
+import msgspec
+
 from shopfloor.limits import PREVIEW_CHARS
-from shopfloor.log import Cost, RunCompleted, RunStarted, Status, Usage
+from shopfloor.log import RunStarted, Usage
 from shopfloor.ports import HostLocation, HostRecord
 from shopfloor.views import (
     HEARTBEAT,
+    CurrentTask,
     FleetEvent,
     FleetEventType,
     HostStatus,
+    LocationFields,
+    OrphanedTask,
+    ResourceFields,
     RunRow,
-    add_costs,
-    add_usage,
+    UsageTotal,
+    WorkerHeartbeat,
+    WorkerOffline,
+    WorkerRegistered,
+    WorkerStatusChanged,
+    WorkerTaskAssigned,
+    WorkerTaskCompleted,
     provider_of_type,
 )
 
-Fields = dict[str, Any]
+
+class TaskOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run ended, with what it and its sub-runs have spent."""
+
+    is_completed: bool
+    duration_ms: int | None
+    spent: UsageTotal
+
+
+class QueuePlace(msgspec.Struct, frozen=True):
+    """A queued run and its position among the runs that its host takes next, from 1."""
+
+    run_id: str
+    position: int
 
 
 def registered(record: HostRecord) -> FleetEvent:
     """Return the event that a host has joined."""
     facts, resources = record.facts, record.facts.resources
-    info: Fields = {
-        "hostname": facts.hostname,
-        "type": facts.type,
-        "version": facts.version,
-        "location": location_fields(facts.location),
-        "capabilities": list(facts.capabilities),
-        "resources": {
-            "cpuCores": resources.cpu_cores,
-            "memoryMB": resources.memory_mb,
-            "diskGB": resources.disk_gb,
-            **_known(gpuCount=resources.gpu_count),
-        },
-        "labels": facts.labels,
-        "slots": facts.slots,
+    resource_fields: ResourceFields = {
+        "cpuCores": resources.cpu_cores,
+        "memoryMB": resources.memory_mb,
+        "diskGB": resources.disk_gb,
     }
-    return _event("worker.registered", record.started_at, {"workerId": record.id, "info": info})
+    if resources.gpu_count is not None:
+        resource_fields["gpuCount"] = resources.gpu_count
+    payload: WorkerRegistered = {
+        "workerId": record.id,
+        "info": {
+            "hostname": facts.hostname,
+            "type": facts.type,
+            "version": facts.version,
+            "location": location_fields(facts.location),
+            "capabilities": list(facts.capabilities),
+            "resources": resource_fields,
+            "labels": facts.labels,
+            "slots": facts.slots,
+        },
+    }
+    return _event("worker.registered", record.started_at, payload)
 
 
-def location_fields(location: HostLocation) -> Fields:
+def location_fields(location: HostLocation) -> LocationFields:
     """Return the location of a host in the names of the wire: all fields of its type, null if not known."""
     match location.type:
         case "kubernetes":
@@ -56,15 +86,13 @@ def location_fields(location: HostLocation) -> Fields:
 
 
 def heartbeat(record: HostRecord) -> FleetEvent | None:
-    """Return the last heartbeat of a host; None before its first one."""
-    if record.heartbeat_at is None or record.metrics is None:
+    """Return the last heartbeat of a host; None before its first one, and for a host that does nothing any more."""
+    if record.heartbeat_at is None or record.metrics is None or record.status in ("starting", "offline"):
         return None
     metrics = record.metrics
-    tasks = [{"taskId": run.run_id, "progress": run.progress, "startedAt": run.started_at} for run in record.runs]
-    payload: Fields = {
+    payload: WorkerHeartbeat = {
         "workerId": record.id,
         "status": record.status,
-        **({"currentTask": tasks[0], "currentTasks": tasks} if tasks else {}),
         "metrics": {
             "cpuUsage": metrics.cpu_percent,
             "memoryUsage": metrics.memory_percent,
@@ -72,6 +100,13 @@ def heartbeat(record: HostRecord) -> FleetEvent | None:
             "uptime": metrics.uptime_seconds,
         },
     }
+    tasks: list[CurrentTask] = [
+        {"taskId": run.run_id, "progress": run.progress, "startedAt": run.started_at} for run in record.runs
+    ]
+    if tasks:
+        payload["currentTask"] = tasks[0]
+        payload["currentTasks"] = tasks
+        payload["currentTasksTotal"] = len(tasks)
     return _event(HEARTBEAT, record.heartbeat_at, payload)
 
 
@@ -79,7 +114,11 @@ def status_changed(
     host: str, at: str, previous: HostStatus, current: HostStatus, *, reason: str | None = None, run: str | None = None
 ) -> FleetEvent:
     """Return the event that the status of a host has changed, where they apply with the reason and the run."""
-    payload = {"workerId": host, "previous": previous, "current": current, **_known(reason=reason, taskId=run)}
+    payload: WorkerStatusChanged = {"workerId": host, "previous": previous, "current": current}
+    if reason is not None:
+        payload["reason"] = reason
+    if run is not None:
+        payload["taskId"] = run
     # Without `run_id`: the event is about the host, and stays when the run is deleted.
     return _event("worker.status_changed", at, payload)
 
@@ -96,7 +135,7 @@ def task_assigned(
     """Return the event that a host has taken a run. `started` is the first event of the run's log."""
     prompt = started.task or started.name
     provider = provider_of_run(started)
-    payload = {
+    payload: WorkerTaskAssigned = {
         "workerId": host,
         "taskId": run_id,
         "providerId": provider,
@@ -105,76 +144,77 @@ def task_assigned(
             "taskType": started.name,
             "priority": started.priority,
         },
-        **_known(estimatedDuration=estimated_seconds),
     }
+    if estimated_seconds is not None:
+        payload["estimatedDuration"] = estimated_seconds
     return _event("worker.task_assigned", at, payload, run_id=run_id, provider=provider)
 
 
 def task_completed(
-    host: str, at: str, run_id: str, outcome: RunCompleted, provider: str | None, *, next_run: str | None
+    host: str, at: str, run_id: str, outcome: TaskOutcome, provider: str | None, *, next_run: QueuePlace | None = None
 ) -> FleetEvent:
-    """Return the event that a host has ended a run. `next_run` is the first run in the queue."""
-    usage = add_usage(outcome.usage or Usage(), outcome.sub_usage)
-    cost = add_costs(outcome.cost, outcome.sub_cost)
-    is_known = outcome.usage is not None or outcome.sub_usage is not None
-    payload = {
+    """Return the event that a host has ended a run. `next_run` is the run that the host takes next."""
+    usage = outcome.spent.usage
+    tokens = usage.input + usage.output + usage.cache_read + usage.cache_write
+    payload: WorkerTaskCompleted = {
         "workerId": host,
         "taskId": run_id,
         "result": {
-            "success": outcome.status == "completed",
+            "success": outcome.is_completed,
             "duration": outcome.duration_ms,
-            "tokensUsed": usage.input + usage.output + usage.cache_read + usage.cache_write if is_known else None,
-            "cost": cost.usd if cost is not None else None,
+            "tokensUsed": tokens if usage != Usage() else None,
+            # The sum of the known prices would be read as the cost of everything.
+            "cost": outcome.spent.cost_usd if outcome.spent.is_priced else None,
         },
-        **({} if next_run is None else {"nextTask": {"taskId": next_run, "queuePosition": 1}}),
     }
+    if next_run is not None:
+        payload["nextTask"] = {"taskId": next_run.run_id, "queuePosition": next_run.position}
     return _event("worker.task_completed", at, payload, run_id=run_id, provider=provider)
 
 
 def task_completed_by_row(host: str, at: str, row: RunRow) -> FleetEvent:
     """Return the event for a run that a host ended without sending it, because the host was lost right after."""
-    tree = row.spending.tree
-    outcome = RunCompleted(
-        name=row.name,
-        kind=row.kind,
-        status=cast("Status", row.status),
-        usage=tree.usage if tree.usage != Usage() else None,
-        cost=None if tree.cost_usd is None else Cost(usd=tree.cost_usd, source="row"),
-        duration_ms=row.duration_ms,
-    )
-    return task_completed(host, at, row.id, outcome, row.provider, next_run=None)
+    outcome = TaskOutcome(is_completed=row.status == "completed", duration_ms=row.duration_ms, spent=row.spending.tree)
+    return task_completed(host, at, row.id, outcome, row.provider)
 
 
-def offline(record: HostRecord, at: str, takers: dict[str, str | None]) -> FleetEvent:
-    """Return the event that a host went away. `takers` has the host that took over each run that it left behind."""
-    orphans = [
-        {"taskId": run_id, "reassigned": taker is not None, **_known(newWorkerId=taker)}
-        for run_id, taker in takers.items()
-    ]
-    payload = {
+def offline(record: HostRecord, at: str, new_hosts: Mapping[str, str | None]) -> FleetEvent:
+    """Return the event that a host went away. `new_hosts` has the new host of each run that it left behind."""
+    payload: WorkerOffline = {
         "workerId": record.id,
         "hostname": record.facts.hostname,
         "reason": record.loss.reason if record.loss else "error",
         "lastHeartbeat": record.heartbeat_at,
-        **({"orphanedTask": orphans[0], "orphanedTasks": orphans} if orphans else {}),
     }
+    orphans = [_orphaned_task(run_id, new_host) for run_id, new_host in new_hosts.items()]
+    if orphans:
+        payload["orphanedTask"] = orphans[0]
+        payload["orphanedTasks"] = orphans
+        payload["orphanedTasksTotal"] = len(orphans)
     return _event("worker.offline", at, payload)
 
 
-def offline_events(record: HostRecord, at: str, takers: dict[str, str | None]) -> list[FleetEvent]:
+def _orphaned_task(run_id: str, new_host: str | None) -> OrphanedTask:
+    if new_host is None:
+        return {"taskId": run_id, "reassigned": False}
+    return {"taskId": run_id, "reassigned": True, "newWorkerId": new_host}
+
+
+def offline_events(record: HostRecord, at: str, new_hosts: Mapping[str, str | None]) -> list[FleetEvent]:
     """Return the events that a host is gone: its last status, and the runs that it left behind."""
     return [
         status_changed(record.id, at, record.status, "offline", reason=record.loss.reason if record.loss else None),
-        offline(record, at, takers),
+        offline(record, at, new_hosts),
     ]
 
 
-def _known(**fields: Any) -> Fields:
-    """Return the fields that are not None."""
-    return {name: value for name, value in fields.items() if value is not None}
+HostPayload = (
+    WorkerRegistered | WorkerHeartbeat | WorkerStatusChanged | WorkerTaskAssigned | WorkerTaskCompleted | WorkerOffline
+)
 
 
 def _event(
-    event_type: FleetEventType, at: str, payload: Fields, *, run_id: str | None = None, provider: str | None = None
+    event_type: FleetEventType, at: str, payload: HostPayload, *, run_id: str | None = None, provider: str | None = None
 ) -> FleetEvent:
-    return FleetEvent(type=event_type, payload=payload, timestamp=at, run_id=run_id, provider=provider)
+    fields = cast("Mapping[str, Any]", payload)
+    return FleetEvent(type=event_type, payload=fields, timestamp=at, run_id=run_id, provider=provider)

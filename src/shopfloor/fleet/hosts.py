@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -12,9 +13,10 @@ import anyio.to_thread
 import msgspec
 from msgspec.structs import replace
 
-from shopfloor.engine import StoragePorts, tolerate_temporary_errors
+from shopfloor.engine import StoragePorts, outcome_of, tolerate_temporary_errors
 from shopfloor.fleet import host_events
 from shopfloor.fleet.directory import SHUTDOWN, live_offers
+from shopfloor.fleet.host_events import QueuePlace, TaskOutcome
 from shopfloor.fleet.limits import (
     ESTIMATE_CACHE_SECONDS,
     ESTIMATE_RUNS,
@@ -23,6 +25,7 @@ from shopfloor.fleet.limits import (
     HOST_EVENT_BATCH_SECONDS,
     HOST_EVENTS_PENDING,
     HOST_FIRST_HEARTBEAT_SECONDS,
+    HOST_PROVIDER_SEARCH_SECONDS,
     HOST_STATUS_SECONDS,
 )
 from shopfloor.limits import HOST_CHECK_SECONDS
@@ -39,7 +42,7 @@ from shopfloor.ports import (
     HostRun,
     Store,
 )
-from shopfloor.views import FleetEvent, HostStatus
+from shopfloor.views import FleetEvent, HostStatus, UsageTotal
 
 if TYPE_CHECKING:
     from shopfloor.engine import RunEngine
@@ -65,18 +68,39 @@ class HostPorts(msgspec.Struct, frozen=True, kw_only=True):
     machine: Machine
 
 
-class _Started(msgspec.Struct, frozen=True):
+class AttemptStart(msgspec.Struct, frozen=True):
+    """An attempt of this process that has started."""
+
     run_id: str
     at: str
     first: RunStarted
 
 
-class _Left(msgspec.Struct, frozen=True):
+class AttemptEnd(msgspec.Struct, frozen=True):
+    """An attempt of this process that is over."""
+
     run_id: str
     at: str
-    outcome: RunCompleted | None
+    outcome: TaskOutcome | None
     """None if the run was suspended or handed over."""
     provider: str | None
+
+
+def match_next_runs(changes: Sequence[AttemptStart | AttemptEnd], queued: Sequence[str]) -> dict[int, QueuePlace]:
+    """Return the run that follows each run that has ended, by the index of its end in `changes`.
+
+    The runs that started afterwards come first, then those of `queued`, each once.
+    """
+    found: dict[int, QueuePlace] = {}
+    ended: deque[int] = deque()
+    for index, change in enumerate(changes):
+        if isinstance(change, AttemptStart):
+            if ended:
+                found[ended.popleft()] = QueuePlace(change.run_id, 1)
+        elif change.outcome is not None:
+            ended.append(index)
+    places = [QueuePlace(run_id, position) for position, run_id in enumerate(queued, 1)]
+    return {**found, **dict(zip(ended, places, strict=False))}
 
 
 async def _retry(function: Callable[[], T]) -> T:
@@ -117,24 +141,36 @@ class RegisteredHost:
     """
 
     def __init__(
-        self, host_id: str, ports: HostPorts, engine: RunEngine, facts: HostFacts, *, heartbeat_seconds: float
+        self,
+        host_id: str,
+        ports: HostPorts,
+        engine: RunEngine,
+        facts: HostFacts,
+        *,
+        heartbeat_seconds: float,
+        usable_providers: Callable[[], tuple[str, ...] | None] = lambda: None,
     ) -> None:
+        """Create the host. `usable_providers` returns what the last check has found; None before the first one."""
         self._ports = ports
+        self._usable_providers = usable_providers
         self._scheduler = engine.scheduler
         self._record = HostRecord(
             id=host_id, facts=facts, status="starting", started_at=now(), heartbeat_seconds=heartbeat_seconds
         )
         self._estimates = Estimates(ports.storage.store)
-        self._runs: dict[str, _Started] = {}
+        self._runs: dict[str, AttemptStart] = {}
         """The attempts of this process that are not over, in the order of their start."""
         self._assigned: dict[str, HostRun] = {}
         """The runs with a stored or pending `worker.task_assigned` whose `worker.task_completed` has to follow."""
-        self._news: list[_Started | _Left] = []
-        self._has_news = anyio.Event()
+        self._changes: list[AttemptStart | AttemptEnd] = []
+        """The starts and ends of attempts that no event has reported yet."""
+        self._has_changes = anyio.Event()
         self._events: list[FleetEvent] = []
         """Events that are not stored yet."""
         self._report_lock = anyio.Lock()
         self._store_lock = anyio.Lock()
+        self._stored: HostRecord | None = None
+        """The record as it was stored last."""
         self._is_registered = False
         self._drain: DrainRequest | None = None
         self._is_handed_over = False
@@ -163,44 +199,63 @@ class RegisteredHost:
 
     # Called by the engine.
 
-    def run_started(self, run_id: str, first: RunStarted) -> None:
-        self._runs[run_id] = started = _Started(run_id, now(), first)
-        self._add_news(started)
+    def attempt_started(self, run_id: str, first: RunStarted) -> None:
+        self._runs[run_id] = started = AttemptStart(run_id, now(), first)
+        self._add_change(started)
 
-    def run_left(self, run_id: str, outcome: RunCompleted | None) -> None:
+    def attempt_ended(self, run_id: str, outcome: RunCompleted | None, spent: UsageTotal) -> None:
         started = self._runs.pop(run_id, None)
-        if started is not None:
-            self._add_news(_Left(run_id, now(), outcome, host_events.provider_of_run(started.first)))
+        if started is None:
+            return
+        ended = None
+        if outcome is not None:
+            is_completed = outcome.status == "completed"
+            ended = TaskOutcome(is_completed=is_completed, duration_ms=outcome.duration_ms, spent=spent)
+        self._add_change(AttemptEnd(run_id, now(), ended, host_events.provider_of_run(started.first)))
 
-    def _add_news(self, news: _Started | _Left) -> None:
-        self._news.append(news)
-        self._has_news.set()
+    def _add_change(self, change: AttemptStart | AttemptEnd) -> None:
+        self._changes.append(change)
+        self._has_changes.set()
 
     # Called by the process.
 
-    async def run(self, find_capabilities: Sequence[Callable[[], tuple[str, ...]]] = ()) -> None:
+    async def run(self, find_usable_providers: Callable[[], tuple[str, ...]] = tuple) -> None:
         """Register this host and report about it until cancelled.
 
-        `find_capabilities` return the usable providers, the fastest first; the first one before the registration.
-        They block, and are called in a thread.
+        `find_usable_providers` is a quick search before the registration, until the first check has ended. It blocks,
+        and is called in a thread.
         """
-        quick, slow = find_capabilities[:1], find_capabilities[1:]
-        facts = replace(self._record.facts, resources=await _retry(self._ports.machine.measure_resources))
-        for find in quick:
-            facts = replace(facts, capabilities=await _retry(find))
+        facts = replace(
+            self._record.facts,
+            resources=await _retry(self._ports.machine.measure_resources),
+            capabilities=await self._search(find_usable_providers),
+        )
         self._record = replace(self._record, facts=facts)
+        self._update_providers()
         self._events.append(host_events.registered(self._record))
         # A run that has started meanwhile is part of the first report.
         self._change_status("idle", self._record.started_at)
         self._is_registered = True
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._report_forever)
-            tasks.start_soon(self._beat_forever)
+            tasks.start_soon(self._send_heartbeats)
             tasks.start_soon(self._watch_forever)
-            for find in slow:
-                facts = replace(self._record.facts, capabilities=await _retry(find))
-                # Stored with the next event or heartbeat.
-                self._record = replace(self._record, facts=facts)
+
+    async def _search(self, find_usable_providers: Callable[[], tuple[str, ...]]) -> tuple[str, ...]:
+        with anyio.move_on_after(HOST_PROVIDER_SEARCH_SECONDS):
+            try:
+                return await anyio.to_thread.run_sync(find_usable_providers, abandon_on_cancel=True)
+            except Exception as error:  # noqa: BLE001 - files of others are read: the host registers in any case
+                _log.warning("cannot find the providers: %s: %s", type(error).__name__, error)
+        return ()
+
+    async def refresh_other_offers(self) -> None:
+        """Read what the other hosts offer. Call it before this process decides where a run can be executed."""
+        await self._update_other_offers(await self._ports.registry.all())
+
+    async def _update_other_offers(self, records: Sequence[HostRecord]) -> None:
+        others = [record for record in records if record.id != self.id]
+        self.other_offers = await live_offers(others, self._ports.storage.hosts)
 
     async def drain(self, request: DrainRequest) -> None:
         """Claim no more runs, as if a user had requested it."""
@@ -212,7 +267,7 @@ class RegisteredHost:
         """Interrupt all runs, so that other hosts resume them."""
         await self._scheduler.hand_over()
 
-    async def leave(self) -> None:
+    async def record_stop(self) -> None:
         """Record that this host stops, after it has stopped its runs. Never raises.
 
         The event `worker.offline` is stored by the hosts that take over its runs, or else here.
@@ -226,11 +281,13 @@ class RegisteredHost:
             record = await registry.find(self.id)
             if record is None or record.loss is None:
                 return
-            self.orphans = record.loss.orphans
+            # The rows may be behind the logs.
+            reader = self._ports.storage.reader
+            self.orphans = [run for run in record.loss.orphans if await outcome_of(reader, run) is None]
             if self.orphans and await self._has_successor():
                 return
-            takers: dict[str, str | None] = dict.fromkeys(self.orphans)
-            await registry.mark_offline(self.id, at, host_events.offline_events(record, at, takers))
+            new_hosts: dict[str, str | None] = dict.fromkeys(self.orphans)
+            await registry.mark_offline(self.id, at, host_events.offline_events(record, at, new_hosts))
             self._ports.bus.notify_fleet()
 
     async def _has_successor(self) -> bool:
@@ -245,57 +302,65 @@ class RegisteredHost:
             with tolerate_temporary_errors("cannot store the events of this host"):
                 await self._report()
             with anyio.move_on_after(HOST_STATUS_SECONDS):
-                await self._has_news.wait()
-            self._has_news = anyio.Event()
+                await self._has_changes.wait()
+            self._has_changes = anyio.Event()
             # Wait a little, so that events of many short runs share a transaction.
             await anyio.sleep(HOST_EVENT_BATCH_SECONDS)
 
     async def _report(self) -> None:
-        """Turn what has happened into events, and store them with the record."""
+        """Turn what has happened into events, and store them with the record if it has changed."""
         async with self._report_lock:
-            # Removed after the queries: if one of them fails, the next report has this news.
-            news = self._news[:]
-            self._add_events(news, await self._find_next_runs(news), await self._estimate(news))
-            del self._news[: len(news)]
-            if not self._news:
+            # Removed after the queries: if one of them fails, the next report has these changes.
+            changes = self._changes[:]
+            self._add_events(changes, await self._find_next_runs(changes), await self._estimate(changes))
+            del self._changes[: len(changes)]
+            if not self._changes:
                 # Otherwise a run has ended or started meanwhile, and the next report changes the status after it.
                 self._change_status(self._working_status(), now())
-        if self._events:
+            self._update_providers()
+        if self._events or self._record != self._stored:
             await self._store_record()
 
-    async def _find_next_runs(self, news: Sequence[_Started | _Left]) -> dict[str, str | None]:
-        """Return the run that followed each run that has ended, or will follow it."""
-        if not any(isinstance(item, _Left) for item in news):
-            return {}
-        following = await self._ports.storage.queue.next_unclaimed(self._offer())
-        found: dict[str, str | None] = {}
-        for item in reversed(news):
-            if isinstance(item, _Left):
-                found[item.run_id] = following
-            else:
-                following = item.run_id
-        return found
+    def _update_providers(self) -> None:
+        """Update the record by what is installed now, and by the last check of the providers."""
+        facts, providers = self._record.facts, self._offer().providers
+        offered = None if providers is None else tuple(sorted(providers))
+        usable = self._usable_providers()
+        if usable is not None and usable != facts.capabilities:
+            facts = replace(facts, capabilities=usable)
+        self._record = replace(self._record, facts=facts, offered=offered)
 
-    async def _estimate(self, news: Sequence[_Started | _Left]) -> dict[str, float | None]:
-        names = {item.first.name for item in news if isinstance(item, _Started)}
+    async def _find_next_runs(self, changes: Sequence[AttemptStart | AttemptEnd]) -> dict[int, QueuePlace]:
+        ended = sum(isinstance(change, AttemptEnd) for change in changes)
+        if not ended:
+            return {}
+        is_claiming = self._drain is None
+        queued = await self._ports.storage.queue.next_unclaimed(self._offer(), limit=ended) if is_claiming else []
+        return match_next_runs(changes, queued)
+
+    async def _estimate(self, changes: Sequence[AttemptStart | AttemptEnd]) -> dict[str, float | None]:
+        names = {change.first.name for change in changes if isinstance(change, AttemptStart)}
         return {name: await self._estimates.seconds(name) for name in names}
 
     def _add_events(
-        self, news: Sequence[_Started | _Left], next_runs: dict[str, str | None], estimates: dict[str, float | None]
+        self,
+        changes: Sequence[AttemptStart | AttemptEnd],
+        next_runs: dict[int, QueuePlace],
+        estimates: dict[str, float | None],
     ) -> None:
-        for item in news:
-            match item:
-                case _Started(run_id, at, first):
+        for index, change in enumerate(changes):
+            match change:
+                case AttemptStart(run_id, at, first):
                     self._assigned[run_id] = HostRun(run_id=run_id, started_at=at, worker=first.name, progress=None)
                     self._change_status("busy", at, run=run_id)
                     event = host_events.task_assigned(
                         self.id, at, run_id, first, estimated_seconds=estimates[first.name]
                     )
-                case _Left(run_id, at, outcome, provider):
+                case AttemptEnd(run_id, at, outcome, provider):
                     self._assigned.pop(run_id, None)
                     if outcome is None:
                         continue
-                    next_run = next_runs[run_id]
+                    next_run = next_runs.get(index)
                     event = host_events.task_completed(self.id, at, run_id, outcome, provider, next_run=next_run)
             self._events.append(event)
         # Stored with the events: if this host is lost, others send what is missing of these runs.
@@ -316,8 +381,9 @@ class RegisteredHost:
             if (dropped := len(self._events) - HOST_EVENTS_PENDING) > 0:
                 _log.warning("%d events of this host could not be stored and are dropped", dropped)
                 del self._events[:dropped]
-            events = self._events[:]
-            await self._ports.registry.save(self._record, events)
+            record, events = self._record, self._events[:]
+            await self._ports.registry.save(record, events)
+            self._stored = record
             # Events that were added meanwhile stay.
             del self._events[: len(events)]
         if events:
@@ -325,15 +391,16 @@ class RegisteredHost:
 
     # Heartbeats.
 
-    async def _beat_forever(self) -> None:
+    async def _send_heartbeats(self) -> None:
         await anyio.sleep(min(HOST_FIRST_HEARTBEAT_SECONDS, self._record.heartbeat_seconds))
         while True:
             with tolerate_temporary_errors("cannot store the heartbeat of this host"):
-                await self._beat()
+                await self._send_heartbeat()
             await anyio.sleep(self._record.heartbeat_seconds)
 
-    async def _beat(self) -> None:
+    async def _send_heartbeat(self) -> None:
         metrics = await _retry(self._ports.machine.measure)
+        measured = () if metrics.cpu_percent is None else (metrics.cpu_percent,)
         await self._report()
         for item in await self._ports.storage.store.get_runs(list(self._assigned)):
             if (run := self._assigned.get(item.row.id)) is not None:
@@ -342,7 +409,7 @@ class RegisteredHost:
             self._record,
             heartbeat_at=now(),
             metrics=metrics,
-            cpu_history=(*self._record.cpu_history, metrics.cpu_percent)[-HOST_CPU_HISTORY:],
+            cpu_history=(*self._record.cpu_history, *measured)[-HOST_CPU_HISTORY:],
             runs=tuple(self._assigned.values()),
         )
         await self._store_record()
@@ -362,11 +429,14 @@ class RegisteredHost:
         if own is None:
             # The database was lost and created again.
             await self._store_record()
+        elif self._drain is not None and self._drain.reason == SHUTDOWN:
+            # Final, also if the record was read before the request was stored, or the request could not be stored.
+            if own.drain != self._drain:
+                await self._ports.registry.request_drain(self.id, self._drain)
         elif own.drain != self._drain:
             await self._apply_drain(own.drain)
         await self._hand_over_if_due()
-        others = [record for record in records if record.id != self.id]
-        self.other_offers = await live_offers(others, self._ports.storage.hosts)
+        await self._update_other_offers(records)
         seen = {record.id: record.heartbeat_at for record in records if record.id != self.id}
         for record in records:
             # The heartbeats of other processes reach the subscribers of this one through the registry.

@@ -15,8 +15,10 @@ HOST_STATUS_SECONDS: Final = 0.5
 """How often a host checks whether it became idle or busy, besides the start and end of its runs."""
 HOST_EVENTS_PENDING: Final = 10_000
 """The number of events that a host keeps while they cannot be stored; the oldest are dropped."""
-HOST_RUNS_SHOWN: Final = 500
-"""The number of open runs that are listed with their hosts."""
+HOST_PROVIDER_SEARCH_SECONDS: Final = 5.0
+"""How long a host looks for its providers before it registers without them; the first check finds them later."""
+HOST_RUNS_SHOWN: Final = 200
+"""The number of open runs that are listed with each host."""
 OFFLINE_NOTICE_SECONDS: Final = 30.0
 """How long the event that a host is lost waits until other hosts have taken over its runs."""
 OFFLINE_HOSTS_SECONDS: Final = 24 * 60 * 60.0

@@ -6,6 +6,8 @@ import time
 from collections.abc import Sequence
 from datetime import datetime
 
+import msgspec
+
 from shopfloor.fleet.host_events import offline_events, task_completed_by_row
 from shopfloor.fleet.limits import (
     HOST_HEARTBEATS_MISSED,
@@ -29,20 +31,31 @@ def has_missed_heartbeats(record: HostRecord, at_seconds: float) -> bool:
     return at_seconds - last >= HOST_HEARTBEATS_MISSED * record.heartbeat_seconds
 
 
-def find_takers(host: str, orphans: Sequence[str], runs: Sequence[RunItem]) -> dict[str, str | None] | None:
-    """Return the host that has taken over each run that a lost host left behind; None as long as one has no new host.
+class OrphanedRuns(msgspec.Struct, frozen=True):
+    """The runs that a lost host left behind."""
 
-    A run that has ended without a new host, or was deleted, has no taker. A run that waits for an answer needs none.
+    new_hosts: dict[str, str | None]
+    """The host that has taken over each run; None for a run without a new host."""
+    is_settled: bool
+    """Whether every run has a new host, has ended or was deleted."""
+
+
+def find_new_hosts(host: str, loss: HostLoss, runs: Sequence[RunItem]) -> OrphanedRuns:
+    """Return the runs that a lost host left behind, with their new hosts. `runs` are those of the loss with a row.
+
+    A run that the host itself had ended before the loss is left out: its row was behind its log when the loss was
+    recorded.
     """
     found = {item.row.id: item.row for item in runs}
-    takers: dict[str, str | None] = {}
-    for run_id in orphans:
+    new_hosts: dict[str, str | None] = {}
+    is_settled = True
+    for run_id in loss.orphans:
         row = found.get(run_id)
-        taker = row.host if row is not None and row.host != host else None
-        if taker is None and row is not None and not row.is_ended:
-            return None
-        takers[run_id] = taker
-    return takers
+        if row is not None and row.host == host and row.completed_at is not None and row.completed_at <= loss.at:
+            continue
+        new_hosts[run_id] = row.host if row is not None and row.host != host else None
+        is_settled = is_settled and (row is None or row.is_ended or new_hosts[run_id] is not None)
+    return OrphanedRuns(new_hosts, is_settled)
 
 
 class Takeover:
@@ -87,14 +100,11 @@ class Takeover:
         return excluded
 
     async def _send_offline(self, record: HostRecord, loss: HostLoss) -> None:
-        takers = find_takers(record.id, loss.orphans, await self._store.get_runs(loss.orphans))
-        if takers is None:
-            if time.time() - _seconds(loss.at) < self._notice_seconds:
-                return
-            runs = {item.row.id: item.row.host for item in await self._store.get_runs(loss.orphans)}
-            takers = {run: host if (host := runs.get(run)) != record.id else None for run in loss.orphans}
+        orphaned = find_new_hosts(record.id, loss, await self._store.get_runs(loss.orphans))
+        if not orphaned.is_settled and time.time() - _seconds(loss.at) < self._notice_seconds:
+            return
         at = now()
-        events = [*await self._missing_outcomes(record, at), *offline_events(record, at, takers)]
+        events = [*await self._missing_outcomes(record, at), *offline_events(record, at, orphaned.new_hosts)]
         if await self._registry.mark_offline(record.id, at, events):
             self._bus.notify_fleet()
             before = format_timestamp(int((time.time() - OFFLINE_HOSTS_SECONDS) * 1000))

@@ -71,9 +71,9 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Limit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A limit of the provider, as the agent reported it."""
 
-    # Factories, so that `omit_defaults` does not omit the fields: readers of a log need them.
-    kind: Literal["requests", "tokens"] = msgspec.field(default_factory=lambda: "requests")
-    """The unit that is counted."""
+    kind: Literal["requests", "tokens"] | None = None
+    """The unit that is counted; none if the provider does not tell it."""
+    # A factory, so that `omit_defaults` does not omit the field: readers of a log need it.
     status: Literal["allowed", "warning", "rejected"] = msgspec.field(default_factory=lambda: "rejected")
     """Whether requests were still allowed."""
     current: float | None = None
@@ -84,6 +84,11 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """When the limit resets."""
     window: str | None = None
     """The provider's name of the limit, for example `five_hour`."""
+
+    @property
+    def maximum(self) -> float | None:
+        """The total amount: 1 if only the used fraction is known, None if nothing is known of the usage."""
+        return 1.0 if self.max is None and self.current is not None else self.max
 
 
 class Initialization(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

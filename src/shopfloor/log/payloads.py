@@ -165,6 +165,8 @@ class RunStarted(_Named, frozen=True, kw_only=True):
     """Queued runs with a higher priority start first: from -100 to 100."""
     requires: Requirements | None = None
     """What the host must have that executes the run; omitted if any host can."""
+    labels: dict[str, str] | None = None
+    """The labels of the host that the request asks for. `requires` has them too, with what the worker asks for."""
     executor: Literal["caller"] | None = None
     """`caller` if the process that requested the run executes the attempt itself, as `shopfloor run` does."""
     masked: bool = False

@@ -6,6 +6,7 @@ Adapters implement them; this package imports no adapter.
 from shopfloor.ports import run_fields
 from shopfloor.ports.agents import (
     MAIN_AGENT,
+    PROVIDER_TITLES,
     AccessMode,
     AgentExit,
     AgentReport,
@@ -110,10 +111,19 @@ from shopfloor.ports.provider_health import (
     observe,
     require_enabled,
 )
-from shopfloor.ports.queue import ANSWER_ID_PREFIX, ControlMessage, Queue, QueuedRun, QueueGroup, session_continued
+from shopfloor.ports.queue import (
+    ANSWER_ID_PREFIX,
+    ControlMessage,
+    Queue,
+    QueuedRun,
+    QueueGroup,
+    queue_groups_exceeded,
+    session_continued,
+)
 from shopfloor.ports.run_service import ApprovalRule, CallResult, RunOrigin, RunRequest, RunService, WorkerInfo
 from shopfloor.ports.store import (
     Channel,
+    LaterRun,
     OpenRun,
     RunFilter,
     RunItem,
@@ -124,6 +134,7 @@ from shopfloor.ports.store import (
     TimelineItem,
     ViewState,
     ViewUpdate,
+    WaitingRuns,
 )
 from shopfloor.ports.tokens import Access, LoginCode, Role, Session, Token, Tokens
 from shopfloor.ports.watchers import Watchers
@@ -134,6 +145,7 @@ __all__ = [
     "MAIN_AGENT",
     "NO_HOST",
     "NO_REQUIREMENTS",
+    "PROVIDER_TITLES",
     "WAITS_FOR_SLOT",
     "WORKER",
     "Access",
@@ -183,6 +195,7 @@ __all__ = [
     "JobResult",
     "JobState",
     "JobStatus",
+    "LaterRun",
     "Launch",
     "Log",
     "LogCopy",
@@ -258,6 +271,7 @@ __all__ = [
     "UsageDelta",
     "ViewState",
     "ViewUpdate",
+    "WaitingRuns",
     "Watchers",
     "WorkerHandle",
     "WorkerInfo",
@@ -277,6 +291,7 @@ __all__ = [
     "observe",
     "one_shot_job",
     "parent_of",
+    "queue_groups_exceeded",
     "queue_reason",
     "require_enabled",
     "run_fields",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
@@ -117,6 +117,19 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     sandbox: bool = False
     code_generation: bool = True
     web_search: bool = False
+
+
+PROVIDER_TITLES: Final = {
+    "claude-code": "Claude Code",
+    "claude-sdk": "Claude Agent SDK",
+    "codex": "Codex",
+    "gemini": "Gemini CLI",
+    "copilot": "GitHub Copilot CLI",
+    "opencode": "OpenCode",
+    "openai": "OpenAI API",
+    "anthropic": "Anthropic API",
+}
+"""The providers in the order in which they are listed: first agents, then APIs, each with its name for people."""
 
 
 class ProviderInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,7 +12,15 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from shopfloor.decoding import json_decoder
 from shopfloor.views import EventStream, FleetEvent
+
+
+class _Typed(msgspec.Struct):
+    type: str
+
+
+_decode_type = json_decoder(_Typed).decode
 
 
 class StoredFleetEvent(NamedTuple):
@@ -25,11 +33,17 @@ class StoredFleetEvent(NamedTuple):
     body: bytes
     """The event as JSON: `type`, `payload` and `timestamp`."""
 
+    @property
+    def type(self) -> str:
+        """The type of the event."""
+        return _decode_type(self.body).type
+
 
 class FleetFilter(msgspec.Struct, frozen=True, kw_only=True):
     """A filter of fleet events. Fields that are None do not filter."""
 
     stream: EventStream | None = None
+    type: str | None = None
     provider: str | None = None
     run_id: str | None = None
     tree: bool = False
@@ -39,6 +53,7 @@ class FleetFilter(msgspec.Struct, frozen=True, kw_only=True):
         """Return whether an event matches. `ancestors` are the runs above the event's run, for a filter by tree."""
         return (
             (self.stream is None or event.stream == self.stream)
+            and (self.type is None or event.type == self.type)
             and (self.provider is None or event.provider == self.provider)
             and (self.run_id is None or event.run_id == self.run_id or (self.tree and self.run_id in ancestors))
         )

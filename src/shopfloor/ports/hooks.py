@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from shopfloor.limits import HOOK_RETRY_SECONDS
-from shopfloor.views import NOTIFICATION_KINDS, Notification, NotificationKind
+from shopfloor.views import DEFAULT_NOTIFICATION_KINDS, Notification, NotificationKind
 
 HookOrigin = Literal["api", "settings", "run", "desktop"]
 
@@ -26,7 +26,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cwd: str | None = None
     secret: str = ""
     """The key of the signatures, in base64. Shown once, when the hook is added."""
-    kinds: tuple[NotificationKind, ...] = NOTIFICATION_KINDS
+    kinds: tuple[NotificationKind, ...] = DEFAULT_NOTIFICATION_KINDS
     run_id: str | None = None
     """Only notifications of this run; None for all runs."""
     min_seconds: float = 0
@@ -99,10 +99,17 @@ class Hooks(Protocol):
         """
         ...
 
-    async def complete(self, delivery: Delivery, *, at: str, error: str | None = None, until: str = "") -> None:
-        """Remove a delivery that succeeded, or was given up because of `error`. A hook of one run goes with it.
+    async def complete(self, delivery: Delivery, *, at: str, error: str | None = None) -> None:
+        """Remove a delivery that succeeded, or was given up because of `error`.
 
-        If the receiver is down until `until`, the deliveries of the hook that expire before then are given up too.
+        Also removes the hook if it belongs to one run.
+        """
+        ...
+
+    async def drop_expired(self, hook: Hook, before: str) -> None:
+        """Give up the deliveries of a hook that expire before a time.
+
+        Also removes the hook if it belongs to one run and lost its delivery.
         """
         ...
 

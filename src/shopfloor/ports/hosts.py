@@ -79,8 +79,10 @@ class HostResources(msgspec.Struct, frozen=True, kw_only=True):
 class HostMetrics(msgspec.Struct, frozen=True, kw_only=True):
     """How busy a host's machine is."""
 
-    cpu_percent: float
+    cpu_percent: float | None
+    """Of all processors, since the last measurement; None if there was none."""
     memory_percent: float
+    """Of the memory that the host may use."""
     disk_percent: float
     uptime_seconds: float
     """Since the host started."""
@@ -96,7 +98,7 @@ class HostFacts(msgspec.Struct, frozen=True, kw_only=True):
     resources: HostResources
     slots: int
     capabilities: tuple[str, ...] = ()
-    """The providers that can be used on its machine."""
+    """The providers that can be used on its machine: installed, with credentials."""
     labels: dict[str, str] = {}
 
 
@@ -135,6 +137,8 @@ class HostRecord(msgspec.Struct, frozen=True, kw_only=True):
     status: HostStatus
     started_at: str
     heartbeat_seconds: float
+    offered: tuple[str, ...] | None = None
+    """The providers that it offers to queued runs: all that are installed. None if they are not known."""
     heartbeat_at: str | None = None
     """None before the first heartbeat."""
     metrics: HostMetrics | None = None

@@ -104,6 +104,10 @@ class LogReader(Protocol):
         """
         ...
 
+    async def without_host(self, hosts: Mapping[str, str | None]) -> set[str]:
+        """Return those of the runs that no process executes. `hosts` are the hosts of their newest attempts."""
+        ...
+
     def batches(self, run_id: str, *, after: int = 0) -> AsyncIterator[list[Entry]]:
         """Yield the events after `after` in order, in batches. Raises `RunNotFound`."""
         ...

@@ -1,7 +1,7 @@
 """ProviderHealth: what is known of each provider, and which status was announced last.
 
 Checks of hosts, observations of runs and the decisions of people are kept in one record per provider. The status is a
-pure function of the record (`fleet/providers.py`).
+pure function of the record (`fleet/provider_status.py`).
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from shopfloor.errors import ConflictError
+from shopfloor.limits import QUEUE_GROUPS
 from shopfloor.log import Requirements, RunStarted
 from shopfloor.ports.placement import HostOffer
 
@@ -45,6 +46,14 @@ def session_continued(run_id: str, reply_id: str) -> ConflictError:
     return ConflictError(
         f"the session of the run {run_id} continues in the run {reply_id}",
         hint=f"reply to that run: `shopfloor reply {reply_id[:8]} 'text'`",
+    )
+
+
+def queue_groups_exceeded() -> ConflictError:
+    """Return the reason why a run with new requirements is not queued: a claim looks at each group of the queue."""
+    return ConflictError(
+        f"the queue has runs with {QUEUE_GROUPS:,} different requirements, which is the most that it can have",
+        hint="`shopfloor queue` lists what waits; start hosts with these labels, or cancel runs",
     )
 
 
@@ -98,8 +107,8 @@ class Queue(Protocol):
         """Return a run that has not started, whether claimed or not."""
         ...
 
-    async def next_unclaimed(self, offer: HostOffer) -> str | None:
-        """Return the run that a host with this offer claims next; None if there is none."""
+    async def next_unclaimed(self, offer: HostOffer, *, limit: int) -> list[str]:
+        """Return the runs that a host with this offer claims next, in this order, at most `limit`."""
         ...
 
     async def mark_started(self, run_ids: Sequence[str]) -> None:

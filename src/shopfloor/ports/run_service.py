@@ -62,6 +62,8 @@ class ApprovalRule(msgspec.Struct, frozen=True, kw_only=True):
     """The slug of the worker."""
     origin: str | None
     """Where the worker comes from. A worker with the same slug from elsewhere asks."""
+    folder: str | None = None
+    """For a run of an agent without a worker: its folder. In other folders it asks."""
     pattern: str
     """The calls, such as `Bash(git push*)`."""
     run_id: str

@@ -36,22 +36,25 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
     """True for runs without a parent, False for runs with a parent."""
     name: str | None = None
     """Name of the worker."""
-    based_on: str | None = None
-    """Only runs that repeat, continue or fork this run."""
+    open_on_host: str | None = None
+    """Only runs that have not ended and whose newest attempt is on this host."""
+    id_prefix: str | None = None
+    """The first characters of a run id."""
     started_after: str | None = None
     """Exclusive. UTC with milliseconds, as in logs."""
     started_before: str | None = None
     """Exclusive. UTC with milliseconds, as in logs."""
+    ended_after: str | None = None
+    """Exclusive, as `started_after`. A run that has not ended does not match."""
+    ended_before: str | None = None
+    """Exclusive."""
     model: str | None = None
     """The model that wrote the newest message."""
     provider: str | None = None
     """The provider of the newest session or model."""
     error_code: str | None = None
-    has_pending_call: Literal[True] | None = None
-    """Only runs with a call that a person or a client has to answer, in any of their branches, whatever the status."""
-    needs_person_after: str | None = None
-    """Exclusive. Only runs that failed after this time for a reason that only a person can remove, and that wait for
-    a person: they are not dismissed, and no run is based on them."""
+    error_group: str | None = None
+    """Only runs that failed with a message of this group: without ids and long numbers, as in statistics."""
     min_cost_usd: float | None = None
     """Inclusive. The cost of the run and its sub-runs; a run without a known cost does not match."""
     max_cost_usd: float | None = None
@@ -88,6 +91,26 @@ class RunItem(msgspec.Struct, frozen=True, kw_only=True):
         # A branch may wait for a person while another one works.
         is_waiting = self.row.status == "waiting" or self.row.waiting_since is not None
         return self.row.waits.lines(answered=self.answered) if is_waiting else None
+
+
+class LaterRun(msgspec.Struct, frozen=True):
+    """A run that repeats, continues or forks another run."""
+
+    run_id: str
+    kind: Literal["rerun", "reply", "fork"]
+
+
+class WaitingRuns(msgspec.Struct, frozen=True, kw_only=True):
+    """Runs that wait for a person, the longest wait first."""
+
+    pending: list[RunItem]
+    """Runs with a call that a person or a client has to answer and has not answered, in any of their branches."""
+    failed: list[RunItem]
+    """Runs that failed for a reason that only a person can remove. Not dismissed, and no run is based on them."""
+    calls: int
+    """The number of unanswered calls of all runs."""
+    failures: int
+    """The number of such failures."""
 
 
 class RunPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,7 +182,7 @@ class StatsDays(msgspec.Struct, frozen=True):
     today: tuple[int, int]
     """The first quarter of an hour of today, and of tomorrow."""
     needs_person_after: str | None = None
-    """Count failures after this time, as `RunFilter.needs_person_after` selects them, as waiting; None: none."""
+    """Count failures after this time, as `Store.waiting` selects them, as waiting; None: none."""
     max_runs: int = STATS_RUNS
     """How many runs statistics with a filter that has no sums are computed from, at most."""
 
@@ -181,6 +204,21 @@ class Store(Protocol):
 
         With a cursor, `offset` is ignored. Raises `InvalidParameter` for an invalid cursor, or one of another order.
         """
+        ...
+
+    async def waiting(self, *, failed_after: str, limit: int) -> WaitingRuns:
+        """Return the runs that wait for a person, at most `limit` of each kind; failures only after this time."""
+        ...
+
+    async def open_roots(self, run_filter: RunFilter, /) -> list[OpenRun]:
+        """Return the matching roots that have started and not ended, and wait for no person, oldest first.
+
+        A root waits for a person if any run of its tree has an unanswered call.
+        """
+        ...
+
+    async def later_runs(self, run_id: str) -> list[LaterRun]:
+        """Return the runs that repeat, continue or fork a run, newest first, at most `CONTINUED_RUNS`."""
         ...
 
     async def count_by_status(self, run_filter: RunFilter, /) -> dict[str, int]:
@@ -289,7 +327,7 @@ class Store(Protocol):
         ...
 
     async def delete(self, run_id: str) -> None:
-        """Delete row, timeline, archive, search text and fleet events of a run."""
+        """Delete row, timeline, archive, search text, fleet events, hooks and pending deliveries of a run."""
         ...
 
     async def drop_archive(self, run_id: str) -> None: ...

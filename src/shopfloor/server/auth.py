@@ -19,12 +19,12 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from shopfloor.errors import AccessError, Forbidden, StorageError, TooManyLogins, Unauthorized
+from shopfloor.errors import Forbidden, ShopfloorError, StorageError, TooManyLogins, Unauthorized
 from shopfloor.ports import Audit, Role
 from shopfloor.server.access import AccessControl, Caller
 from shopfloor.server.audit import audit_scope, client_address, set_caller
 from shopfloor.server.connections import peer_name
-from shopfloor.server.error_handlers import response_for_error
+from shopfloor.server.error_handlers import response_for_error, to_public_error
 from shopfloor.server.html_pages import STYLESHEET_PATH
 from shopfloor.server.limits import (
     FAILED_LOGIN_SECONDS,
@@ -93,6 +93,8 @@ SECURITY_HEADERS: Final = {
     "Content-Security-Policy": "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
+    # A page on another port of this machine is of the same site: its requests for pictures and scripts have the cookie.
+    "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
     "Permissions-Policy": "camera=(), microphone=(), geolocation=(), payment=(), usb=()",
 }
@@ -158,9 +160,10 @@ class AuthMiddleware:
                 await self._check_socket(scope)
             else:
                 await self._check(scope)
-        except (Forbidden, Unauthorized) as error:
+        except Exception as error:  # noqa: BLE001 - any failure refuses the client
             await receive()
-            await send({"type": "websocket.close", "code": _POLICY_VIOLATION, "reason": error.message})
+            reason = to_public_error(error).message
+            await send({"type": "websocket.close", "code": _POLICY_VIOLATION, "reason": reason})
             return
         await self._app(scope, receive, send)
 
@@ -173,13 +176,18 @@ class AuthMiddleware:
             return None
         caller, secret = await self._caller(scope, headers)
         self._set_caller(scope, caller, secret)
-        require_role(caller.role, is_read=scope.get("method", "GET") in _READ_METHODS or scope["path"] in _READER_PATHS)
+        # A WebSocket has no method.
+        method = scope.get("method")
+        if method not in _READ_METHODS:
+            _require_origin(headers, caller)
+        require_role(caller.role, is_read=method in (None, *_READ_METHODS) or scope["path"] in _READER_PATHS)
         return secret if caller.expires_soon and await self._access.renew_session(secret) else None
 
     async def _check_socket(self, scope: Scope) -> None:
         """Check a request for a WebSocket whose client may send its token as the first message.
 
-        An invalid token in the request is reported over the WebSocket: clients cannot read a refused handshake.
+        A token in the request that is invalid, or cannot be checked, is reported over the WebSocket: clients cannot
+        read a refused handshake.
         """
         headers = Headers(scope=scope)
         self._check_host(scope, headers)
@@ -189,10 +197,11 @@ class AuthMiddleware:
         if "authorization" in headers or read_session_cookie(headers, self._access.cookie):
             try:
                 caller, secret = await self._caller(scope, headers)
+                _require_origin(headers, caller)
                 require_role(caller.role, is_read=True)
                 self._set_caller(scope, caller, secret)
-            except AccessError as error:
-                state[_REFUSAL] = error
+            except Exception as error:  # noqa: BLE001 - any failure refuses the client
+                state[_REFUSAL] = to_public_error(error)
 
     async def _authenticate_socket(self, scope: Scope, token: str) -> None:
         caller = await self._access.authenticate_token(token)
@@ -222,7 +231,7 @@ class AuthMiddleware:
             return
         raise Forbidden(
             f"this server does not accept the host name {', '.join(hosts) or '(none)'}",
-            hint="use localhost, or start the server with this name among its allowed hosts",
+            hint="use localhost or the server's address, or start the server with `shopfloor up --allow-host NAME`",
         )
 
     def _own_hosts(self, scope: Scope) -> set[str]:
@@ -257,11 +266,14 @@ class AuthMiddleware:
 
 
 def get_authenticator(scope: Scope) -> Callable[[str], Awaitable[None]]:
-    """Return the function that checks a token which came over a WebSocket. It raises `AccessError`."""
+    """Return the function that checks a token which came over a WebSocket.
+
+    It raises `AccessError`, or `StorageError` if the token cannot be checked.
+    """
     return scope["state"][_AUTHENTICATOR]
 
 
-def get_refusal(scope: Scope) -> AccessError | None:
+def get_refusal(scope: Scope) -> ShopfloorError | None:
     """Return why the token or session in a request for a WebSocket is refused, if it is."""
     return scope["state"].get(_REFUSAL)
 
@@ -303,7 +315,8 @@ def session_cookie_header(name: str, secret: str, scope: Scope, max_age: int = S
 
 def _add_security_headers(headers: MutableHeaders) -> None:
     for name, value in SECURITY_HEADERS.items():
-        headers[name] = value
+        # A response may have a stricter policy of its own.
+        headers.setdefault(name, value)
     # Responses are for this caller only.
     headers.setdefault("Cache-Control", "no-store")
 
@@ -317,3 +330,15 @@ def _check_origin(headers: Headers) -> None:
             url = urlsplit("")
         if url.scheme not in ("http", "https") or url.netloc.lower() != headers["host"].lower():
             raise Forbidden(f"pages of {origin} may not send requests to this server")
+
+
+def _require_origin(headers: Headers, caller: Caller) -> None:
+    """Refuse what changes something, and WebSockets, in a browser's session without the origin of the page.
+
+    Browsers send it with both. A cookie alone does not show which page sent it.
+    """
+    if caller.kind == "session" and "origin" not in headers:
+        raise Forbidden(
+            "a browser's session needs the header Origin for this",
+            hint="send this server's address as Origin, or use a token: `Authorization: Bearer <token>`",
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any, Final, cast
 
@@ -43,21 +44,18 @@ async def list_fleet_events(request: Request, params: FleetPageParams) -> Respon
 @operations("GET", "/api/events/stream", describe_stream(_STREAM), FleetStreamParams)
 async def stream_fleet_events(request: Request, params: FleetStreamParams) -> Response:
     """Stream fleet events as server-sent events: first those after a cursor, then new ones as they are stored."""
-    feed = _get_feed(request)
-    return event_stream(request, get_services(request), await _open_stream(feed, params))
-
-
-async def _open_stream(feed: FleetFeed, params: FleetStreamParams) -> Frames:
-    cursor = params.last_cursor
+    feed, cursor = _get_feed(request), params.last_cursor
     begin = await feed.events.cursor() if cursor is None else cursor
-    return _frames(feed, params, begin)
+    batches = feed.follow(params.wanted, begin)
+    # Subscribe before the stream starts, while the response can still be an error.
+    await anext(batches)
+    return event_stream(request, get_services(request), _frames(batches, begin), context=aclosing(batches))
 
 
-async def _frames(feed: FleetFeed, params: FleetStreamParams, begin: int) -> Frames:
+async def _frames(batches: AsyncGenerator[list[FeedItem]], begin: int) -> Frames:
     yield frame(b"ready", b"{}", b"%d" % begin)
-    async with aclosing(feed.follow(params.wanted, begin)) as batches:
-        async for batch in batches:
-            yield b"".join([item.encoded(_SSE, _encode_item) for item in batch])
+    async for batch in batches:
+        yield b"".join([item.encoded(_SSE, _encode_item) for item in batch])
 
 
 def _encode_item(item: FeedItem) -> bytes:

@@ -7,7 +7,6 @@ slowly, reads the stored events itself until it has caught up.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
@@ -15,7 +14,8 @@ from typing import Any, Final, TypeVar
 import anyio
 import msgspec
 
-from shopfloor.errors import StorageError, StoreError, TooManySubscriptions
+from shopfloor.engine import tolerate_temporary_errors
+from shopfloor.errors import TooManySubscriptions
 from shopfloor.log import now
 from shopfloor.ports import Bus, FleetEventPage, FleetEvents, FleetFilter, StoredFleetEvent
 from shopfloor.server.limits import (
@@ -31,7 +31,6 @@ T = TypeVar("T")
 GAP: Final = "gap"
 """The type of the marker for events that are no longer stored. It is no fleet event."""
 _ALL: Final = FleetFilter()
-_log = logging.getLogger("shopfloor.server")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -121,17 +120,16 @@ class FleetFeed:
         self._has_subscribers = anyio.Event()
 
     async def run(self) -> None:
-        """Deliver events until cancelled. Without subscribers nothing is read."""
+        """Deliver events until cancelled. Without subscribers nothing is read.
+
+        Retries while the store cannot be read; nothing is lost, the store has it all.
+        """
         while True:
             await self._has_subscribers.wait()
             with self._bus.subscribe_fleet() as live:
                 while self._groups:
-                    try:
+                    with tolerate_temporary_errors("cannot read fleet events"):
                         await self._deliver(live.drain())
-                    except (StoreError, StorageError) as error:
-                        # Nothing is lost: the events are read when the store can be read again.
-                        _log.warning("cannot read fleet events: %s", error)
-                        await anyio.sleep(FLEET_POLL_SECONDS)
                     await live.wait(FLEET_POLL_SECONDS)
             self._has_subscribers = anyio.Event()
             self._cursor = 0
@@ -229,9 +227,11 @@ class FleetFeed:
                     subscriber.push(items, after)
 
     async def _load_ancestors(self, events: list[StoredFleetEvent]) -> None:
-        unknown = {event.run_id for event in events if event.run_id is not None} - self._ancestors.keys()
+        run_ids = {event.run_id for event in events if event.run_id is not None}
+        unknown = run_ids - self._ancestors.keys()
+        if len(self._ancestors) + len(unknown) > FLEET_ANCESTORS:
+            self._ancestors.clear()
+            unknown = run_ids
         if unknown:
-            if len(self._ancestors) > FLEET_ANCESTORS:
-                self._ancestors.clear()
             found = await self.events.ancestors(unknown)
             self._ancestors |= {run_id: found.get(run_id, ()) for run_id in unknown}

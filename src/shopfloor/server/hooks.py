@@ -21,7 +21,7 @@ from shopfloor.server.openapi import Operations
 from shopfloor.server.parameters import HookParams, NoParams
 from shopfloor.server.request_models import AddHook, decode_body
 from shopfloor.server.responses import describe_json, get_services, json_response
-from shopfloor.views import NOTIFICATION_KINDS, Notification, encode_cloud_event
+from shopfloor.views import DEFAULT_NOTIFICATION_KINDS, NOTIFICATION_KINDS, Notification, encode_cloud_event
 
 SECRET_PREFIX: Final = "whsec_"  # noqa: S105 - the prefix of Standard Webhooks
 _SECRET_BYTES: Final = 24
@@ -51,7 +51,7 @@ async def add_hook(request: Request, _: NoParams) -> Response:
         created_at=now(),
         url=body.url,
         secret=base64.b64encode(secrets.token_bytes(_SECRET_BYTES)).decode(),
-        kinds=tuple(kind for kind in NOTIFICATION_KINDS if kind in body.kinds) or NOTIFICATION_KINDS,
+        kinds=tuple(kind for kind in NOTIFICATION_KINDS if kind in body.kinds) or DEFAULT_NOTIFICATION_KINDS,
     )
     await hooks.add(hook)
     # The path and the query of such an address are often a secret.
@@ -61,7 +61,7 @@ async def add_hook(request: Request, _: NoParams) -> Response:
 
 @operations("DELETE", "/api/hooks/{hook_id}", describe_json(RemovedHook, "The hook is removed."), HookParams)
 async def remove_hook(request: Request, params: HookParams) -> Response:
-    """Remove a webhook, and what it was not told yet. Needs the role admin."""
+    """Remove a webhook, and its pending deliveries. Needs the role admin."""
     hooks = _hooks(request)
     hook = await _find(hooks, params.hook_id)
     if hook.origin == "settings":

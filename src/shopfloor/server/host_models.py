@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import msgspec
 from msgspec import Meta
@@ -36,7 +36,7 @@ class HostItem(msgspec.Struct, frozen=True, kw_only=True):
     location: dict[str, str | None]
     """Its `type` (`kubernetes`, `docker`, `ec2` or `local`), with the fields of that type."""
     capabilities: list[str]
-    """The providers that can be used on its machine."""
+    """The providers that can be used on its machine: installed, with credentials."""
     labels: dict[str, str]
     resources: HostResources
     slots: int
@@ -55,7 +55,7 @@ class HostItem(msgspec.Struct, frozen=True, kw_only=True):
     cpu_history: list[float]
     """The processor usage in percent at the last heartbeats, newest last."""
     runs: list[HostRunItem]
-    """Its open runs, newest first."""
+    """Its newest open runs, at most 200, newest first."""
 
 
 class HostList(msgspec.Struct, frozen=True):
@@ -71,7 +71,7 @@ class HostAnswer(msgspec.Struct, frozen=True):
     status: HostStatus
 
 
-class DrainOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class DrainParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How to drain a host."""
 
     seconds: Annotated[
@@ -89,9 +89,9 @@ def build_host_item(host: ListedHost) -> HostItem:
     return HostItem(
         **fields,
         id=record.id,
-        location=location_fields(facts.location),
+        location=cast("dict[str, str | None]", location_fields(facts.location)),
         capabilities=list(facts.capabilities),
-        slots_used=sum(item.row.status == "running" for item in host.runs),
+        slots_used=host.slots_used,
         status=host.status,
         responsive=host.is_responsive,
         drain_reason=record.drain.reason if record.drain else None,

@@ -10,7 +10,7 @@ from shopfloor.errors import NotFoundError
 from shopfloor.fleet import HostDirectory
 from shopfloor.limits import LONGEST_SPAN_SECONDS
 from shopfloor.server.audit import audit
-from shopfloor.server.host_models import DrainOrder, HostAnswer, HostList, build_host_item
+from shopfloor.server.host_models import DrainParameters, HostAnswer, HostList, build_host_item
 from shopfloor.server.openapi import Operations
 from shopfloor.server.parameters import HostParams, NoParams
 from shopfloor.server.request_models import decode_body
@@ -19,7 +19,7 @@ from shopfloor.server.responses import describe_json, get_services, json_respons
 operations = Operations()
 
 
-_drain_decoder = json_decoder(DrainOrder)
+_drain_decoder = json_decoder(DrainParameters)
 
 
 @operations("GET", "/api/hosts", describe_json(HostList, "The hosts, and those that went offline within a day."))
@@ -34,12 +34,12 @@ async def list_hosts(request: Request, _: NoParams) -> Response:
     "/api/hosts/{host_id}/drain",
     describe_json(HostAnswer, "The request is stored; the host claims no more runs within a second."),
     HostParams,
-    body=DrainOrder,
+    body=DrainParameters,
     body_required=False,
 )
 async def drain_host(request: Request, params: HostParams) -> Response:
     """Have a host claim no more runs. Those that it has end there, or are resumed by other hosts after a time."""
-    body = await decode_body(request, _drain_decoder) if await request.body() else DrainOrder()
+    body = await decode_body(request, _drain_decoder) if await request.body() else DrainParameters()
     seconds = None if body.seconds is None else min(max(body.seconds, 0.0), LONGEST_SPAN_SECONDS)
     host = await _get_directory(request).drain(params.host_id, seconds)
     await audit(request, "host.drained", detail=params.host_id)

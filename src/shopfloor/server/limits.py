@@ -33,10 +33,8 @@ SUB_RUN_POLL_SECONDS: Final = 0.25
 """The interval at which a silent stream checks whether sub-runs wait for a client tool."""
 LOG_SETTLE_SECONDS: Final = 0.5
 """How long a run's log must be silent before its stream ends for a question, since another branch may still write."""
-RUN_PREFIX_MATCHES: Final = 100
-"""Runs that are searched for the first characters of a run id in an address."""
 WAITING_RUNS_MAX: Final = 500
-"""Runs of each kind that `GET /api/waiting` lists: waiting, failed and interrupted; the newest ones."""
+"""Runs of each kind that `GET /api/waiting` lists: waiting, failed and interrupted; those that wait longest."""
 PENDING_CALLS_RUNS_MAX: Final = 100
 """Open sub-runs of a run whose pending calls are listed."""
 
@@ -94,7 +92,9 @@ WEBSOCKET_AUTH_SECONDS: Final = 5.0
 WEBSOCKET_IDLE_SECONDS: Final = 300.0
 """How long a connection without a subscription may be silent (`SHOPFLOOR_WEBSOCKET_IDLE_SECONDS`)."""
 WEBSOCKET_PING_SECONDS: Final = 20.0
-"""The interval at which a client is pinged, and the time it has to respond."""
+"""The interval at which a client is pinged, and the time it has to respond once it has read the ping."""
+WEBSOCKET_WRITE_BYTES: Final = 256 * 1024
+"""About how many bytes are written at once. A client that reads them within `STALLED_SECONDS` is not too slow."""
 WEBSOCKET_SUBSCRIPTIONS: Final = 100
 """Subscriptions of one connection, and requests in one message."""
 WEBSOCKET_MESSAGES_PER_SECOND: Final = 20

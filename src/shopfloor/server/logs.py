@@ -15,10 +15,10 @@ from shopfloor.errors import InvalidEvent, RunNotFound
 from shopfloor.log import Entry, Event, decode
 from shopfloor.ports import LogReader
 from shopfloor.server.audit import audit
+from shopfloor.server.later_results import find_results_after_page
 from shopfloor.server.limits import EXPORT_BYTES, FIND_EVENTS
 from shopfloor.server.openapi import Operations
 from shopfloor.server.parameters import ExportParams, FindParams, LogParams, RunParams
-from shopfloor.server.pending_calls import find_results_after_page
 from shopfloor.server.response_models import FoundEvents, LogPage, SpanList
 from shopfloor.server.responses import describe_bytes, describe_json, get_services, json_response
 from shopfloor.server.run_tree import get_span_cache
@@ -96,7 +96,7 @@ async def export_run(request: Request, params: ExportParams) -> Response:
     await audit(request, "run.exported", run_id=params.run_id, detail=params.format)
     headers = {
         "Content-Disposition": f'attachment; filename="{params.run_id}.{params.format}"',
-        "Content-Security-Policy": f"sandbox; {EXPORT_POLICY}",
+        "Content-Security-Policy": f"sandbox; {EXPORT_POLICY}; frame-ancestors 'none'",
     }
     document = _export(services.logs, run.row, EXPORT_WRITERS[params.format]())
     return StreamingResponse(document, headers=headers, media_type=_EXPORT_TYPES[params.format])

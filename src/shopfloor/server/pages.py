@@ -18,7 +18,6 @@ from shopfloor.ports import RunFilter, RunItem
 from shopfloor.server.audit import audit, audit_scope, client_address, get_caller
 from shopfloor.server.auth import LOGIN_PATH, LOGOUT_PATH, LoginLimiter, read_session_cookie, session_cookie_header
 from shopfloor.server.html_pages import DOCS_PATH, STYLESHEET, STYLESHEET_PATH, html_page, notice_page, render_api_docs
-from shopfloor.server.limits import RUN_PREFIX_MATCHES
 from shopfloor.server.openapi import OPENAPI_PATH, get_openapi_document, openapi_document
 from shopfloor.server.page_files import ASSETS, CACHE_IMMUTABLE, CACHE_REVALIDATE, INDEX, get_page_files
 from shopfloor.server.services import Services
@@ -58,9 +57,8 @@ async def _find_run(request: Request, run_ref: str) -> RunItem | None:
         return await services.store.get_run(run_ref)
     if not _is_id_prefix(run_ref):
         return None
-    page = await services.store.list_runs(RunFilter(search=run_ref), limit=RUN_PREFIX_MATCHES)
-    found = [run for run in page.items if run.row.id.startswith(run_ref)]
-    return found[0] if len(found) == 1 else None
+    page = await services.store.list_runs(RunFilter(id_prefix=run_ref), limit=2)
+    return page.items[0] if len(page.items) == 1 else None
 
 
 def _not_built(request: Request) -> Response:

@@ -33,6 +33,7 @@ _TIME_CHARS = 40
 _EVENT_ID = re.compile(r"[0-9]{1,16}")
 _SHOWN_CHARS = 100
 _RFC3339 = r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,6})?(Z|[+-]\d{2}:\d{2})$"
+_is_id_prefix = re.compile(r"[0-9a-f-]{1,36}").fullmatch
 _is_rfc3339 = re.compile(_RFC3339, re.ASCII).fullmatch
 
 # The patterns of ids and times are for the OpenAPI document only: the checks below raise clearer errors.
@@ -168,6 +169,7 @@ class _FleetParams(Struct, frozen=True, kw_only=True):
     """A filter for fleet events."""
 
     stream: Annotated[EventStream | None, Meta(description="Only events of this stream.")] = None
+    type: Annotated[_ShortText | None, Meta(description="Only events of this type, such as `agent.error`.")] = None
     provider: Annotated[_ShortText | None, Meta(description="Only events of this provider.")] = None
     run: Annotated[_RunId | None, Meta(description="Only events of this run.")] = None
     tree: Annotated[bool, Meta(description="With `run`: also the events of its sub-runs, at every depth.")] = False
@@ -179,7 +181,7 @@ class _FleetParams(Struct, frozen=True, kw_only=True):
     @property
     def wanted(self) -> FleetFilter:
         """The filter."""
-        return FleetFilter(stream=self.stream, provider=self.provider, run_id=self.run, tree=self.tree)
+        return FleetFilter(stream=self.stream, type=self.type, provider=self.provider, run_id=self.run, tree=self.tree)
 
 
 class FleetPageParams(_FleetParams, frozen=True, kw_only=True):
@@ -254,6 +256,22 @@ class _FilterParams(Struct, frozen=True, kw_only=True):
         _ShortText | None, Meta(description="Only runs whose newest session or model has this provider.")
     ] = None
     error: Annotated[_ShortText | None, Meta(description="Only runs that ended with this error code.")] = None
+    error_group: Annotated[
+        _FilterText | None,
+        Meta(
+            description="Only runs that failed with a message of this group: a message without ids and long numbers, "
+            "as `GET /api/stats` has it in `failures[].group`."
+        ),
+    ] = None
+    ended_since: Annotated[_Time | None, Meta(description="Only runs that ended after this time (RFC 3339).")] = None
+    ended_until: Annotated[_Time | None, Meta(description="Only runs that ended before this time (RFC 3339).")] = None
+    id_prefix: Annotated[
+        str | None,
+        Meta(
+            description="Only runs whose id begins with these characters.",
+            extra_json_schema={"pattern": "^[0-9a-f-]{1,36}$"},
+        ),
+    ] = None
     min_cost: Annotated[
         _Amount | None, Meta(description="Only runs that cost at least this, in US dollars, with their sub-runs.")
     ] = None
@@ -275,6 +293,11 @@ class _FilterParams(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.parent is not None:
             require_run_id(self.parent)
+        if self.id_prefix is not None and not _is_id_prefix(self.id_prefix):
+            raise InvalidParameter(
+                f"id_prefix: must be the first characters of a run id, got {self.id_prefix[:_SHOWN_CHARS]!r}",
+                hint="a run id has the digits 0 to 9, the letters a to f, and hyphens",
+            )
 
     def run_filter(self, *, statuses: tuple[str, ...] | None, since: str | None, until: str | None) -> RunFilter:
         """Return the filter for runs with these statuses that started in this range."""
@@ -289,6 +312,10 @@ class _FilterParams(Struct, frozen=True, kw_only=True):
             model=self.model,
             provider=self.provider,
             error_code=self.error,
+            error_group=self.error_group,
+            ended_after=to_utc("ended_since", self.ended_since),
+            ended_before=to_utc("ended_until", self.ended_until),
+            id_prefix=self.id_prefix,
             min_cost_usd=self.min_cost,
             max_cost_usd=self.max_cost,
             min_duration_ms=self.min_duration_ms,

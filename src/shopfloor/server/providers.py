@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from shopfloor.decoding import json_decoder
-from shopfloor.errors import Forbidden
+from shopfloor.errors import NotFoundError
 from shopfloor.fleet import ProviderMonitor
 from shopfloor.server.audit import audit, get_caller
 from shopfloor.server.fleet_models import ProviderItem, ProviderList, build_provider, build_provider_list
@@ -82,5 +82,5 @@ async def _build_item(monitor: ProviderMonitor, name: str) -> ProviderItem:
 def _get_monitor(request: Request) -> ProviderMonitor:
     monitor = get_services(request).providers
     if monitor is None:
-        raise Forbidden("this server knows no providers", hint="use a server started with `shopfloor up`")
+        raise NotFoundError("this server knows no providers", hint="use a server started with `shopfloor up`")
     return monitor

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from shopfloor.errors import InvalidParameter
 from shopfloor.limits import OPEN_BRANCHES, TASK_MAX_CHARS
 from shopfloor.ports import CallResult, RunRequest, run_fields
-from shopfloor.server.host_models import DrainOrder
+from shopfloor.server.host_models import DrainParameters
 from shopfloor.server.limits import BODY_DEPTH, MAX_SAFE_INTEGER
 from shopfloor.server.parameters import UUID4
 from shopfloor.views import NOTIFICATION_KINDS, NotificationKind
@@ -98,7 +98,7 @@ class AddHook(_Body, frozen=True, kw_only=True):
     url: Annotated[str, Meta(description="Where to send events: an http or https address.")]
     kinds: Annotated[
         list[NotificationKind],
-        Meta(description="What to send; by default everything.", max_length=len(NOTIFICATION_KINDS)),
+        Meta(description="What to send; by default `outcome` and `question`.", max_length=len(NOTIFICATION_KINDS)),
     ] = []
 
 
@@ -180,7 +180,7 @@ REQUEST_MODELS = (
     RerunRequest,
     ReplyRequest,
     ForkRequest,
-    DrainOrder,
+    DrainParameters,
     DisableRequest,
     AddHook,
 )

@@ -18,8 +18,8 @@ from shopfloor.ports import (
     RunItem,
     WorkerInfo,
 )
+from shopfloor.server.based_on import EarlierRun, LaterRun, to_earlier_run
 from shopfloor.server.limits import RESULT_LOOKAHEAD_EVENTS
-from shopfloor.server.run_trail import EarlierRun, LaterRun, to_earlier_run
 from shopfloor.views import ArchiveEntry, Decision, LogHit, Span, is_interrupted
 
 WireStatus = Literal["queued", "running", "waiting", "done", "failed", "cancelled"]

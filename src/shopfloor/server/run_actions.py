@@ -1,15 +1,14 @@
-"""Operations that act on runs (start, answer, cancel, resume, pin, delete), and the small lists a client needs."""
+"""Operations that act on runs: start, answer, cancel, resume, rerun, reply, fork, pin, delete."""
 
 from __future__ import annotations
 
-import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 
 from shopfloor.decoding import json_decoder
 from shopfloor.errors import Forbidden, RunNotFound
 from shopfloor.ports import RunRequest
-from shopfloor.server.audit import audit, audit_deleted, get_caller
+from shopfloor.server.audit import audit, audit_deleted
 from shopfloor.server.openapi import Operations
 from shopfloor.server.parameters import DeleteParams, NoParams, RunParams
 from shopfloor.server.queue import build_worker_items
@@ -24,12 +23,7 @@ from shopfloor.server.request_models import (
 )
 from shopfloor.server.response_models import (
     CancelAnswer,
-    Catalogue,
-    ChannelItem,
-    ChannelList,
     Deleted,
-    Health,
-    PluginList,
     RunAnswer,
     WorkerItem,
     to_wire_status,
@@ -91,13 +85,6 @@ async def answer_run(request: Request, params: RunParams) -> Response:
     return json_response(RunAnswer(params.run_id))
 
 
-@operations("GET", "/api/plugins", describe_json(PluginList, "The plugins, and the state of each."))
-async def list_plugins(request: Request, _: NoParams) -> Response:
-    """List the plugins, their state, and why one cannot be used. A plugin with the capability `worker` is a worker."""
-    services = get_services(request)
-    return json_response(PluginList(list(await anyio.to_thread.run_sync(services.plugins)) if services.plugins else []))
-
-
 @operations("POST", "/api/runs/{run_id}/resume", describe_json(RunAnswer, "The run is queued again."), RunParams)
 async def resume_run(request: Request, params: RunParams) -> Response:
     """Resume a run that has not ended and has no host, for example because its host was killed."""
@@ -155,15 +142,6 @@ async def fork_run(request: Request, params: RunParams) -> Response:
     return json_response(RunAnswer(run_id))
 
 
-@operations("GET", "/api/workers", describe_json(Catalogue, "The workers, by their slugs."))
-async def list_catalogue(request: Request, _: NoParams) -> Response:
-    """List the workers that this server can run, with their inputs."""
-    run_service = get_services(request).run_service
-    return json_response(
-        Catalogue(run_service.workers(), run_service.provider_workers()) if run_service else Catalogue([], [])
-    )
-
-
 _pin_decoder = json_decoder(PinRequest)
 
 
@@ -191,18 +169,3 @@ async def delete_run(request: Request, params: DeleteParams) -> Response:
     deleted = await delete(params.run_id, force=params.force)
     await audit_deleted(request, params.run_id, deleted)
     return json_response(Deleted(deleted))
-
-
-@operations("GET", "/api/channels", describe_json(ChannelList, "The channels."))
-async def list_channels(request: Request, _: NoParams) -> Response:
-    """List the channels that runs came from."""
-    channels = await get_services(request).store.channels()
-    return json_response(ChannelList([ChannelItem(channel.id, channel.name) for channel in channels]))
-
-
-@operations("GET", "/api/health", describe_json(Health, "The server is running."))
-async def health(request: Request, _: NoParams) -> Response:
-    """Check that the server is running, and return its version and the role of the caller."""
-    caller = get_caller(request.scope)
-    role = None if caller is None or caller.role == "host" else caller.role
-    return json_response(Health(get_services(request).version, role))

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from shopfloor.errors import InvalidParameter, RunNotFound
 from shopfloor.ports import RunItem, RunPage, Store
 from shopfloor.server.artifacts import find_artifacts
+from shopfloor.server.based_on import find_later_runs
 from shopfloor.server.limits import INTERRUPTED_PAGES, LIST_MAX, TRANSCRIPT_BYTES
 from shopfloor.server.openapi import Operations
 from shopfloor.server.parameters import CountParams, DetailParams, ListParams, TimelineParams
@@ -28,7 +29,6 @@ from shopfloor.server.response_models import (
     to_wire_status,
 )
 from shopfloor.server.responses import describe_json, get_services, json_response
-from shopfloor.server.run_trail import find_later_runs
 from shopfloor.server.services import Services
 from shopfloor.views import INTERRUPTED
 
@@ -63,7 +63,8 @@ async def _list_interrupted(services: Services, params: ListParams) -> RunPage:
     cursor: str | None = None
     for _ in range(INTERRUPTED_PAGES):
         page = await services.store.list_runs(running, limit=LIST_MAX, cursor=cursor, order=params.sort)
-        found += [item for item in page.items if not await services.logs.has_active_host(item.row.id, item.row.host)]
+        lost = await services.logs.without_host({item.row.id: item.row.host for item in page.items})
+        found += [item for item in page.items if item.row.id in lost]
         cursor = page.next
         if cursor is None:
             break

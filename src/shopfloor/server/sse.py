@@ -69,7 +69,7 @@ class EventStream(Response):
         *sources: Frames,
         heartbeat_seconds: float,
         shutdown_event: anyio.Event,
-        context: AbstractAsyncContextManager[None] | None = None,
+        context: AbstractAsyncContextManager[object] | None = None,
     ) -> None:
         self.status_code = 200
         self.background = None
@@ -77,7 +77,7 @@ class EventStream(Response):
         self._sources = sources
         self._heartbeat_seconds = heartbeat_seconds
         self._shutdown_event = shutdown_event
-        self._context = context or nullcontext()
+        self._context: AbstractAsyncContextManager[object] = context or nullcontext()
         self._sent_at = 0.0
         # No lock for a single source, and no checkpoint when acquiring it: either would double the cost of a send.
         self._send_lock = anyio.Lock(fast_acquire=True) if len(sources) > 1 else None

@@ -17,7 +17,7 @@ from shopfloor.server.openapi import Operations
 from shopfloor.server.parameters import StatsParams, to_utc
 from shopfloor.server.response_models import statuses_for_filter, to_wire_status
 from shopfloor.server.responses import describe_json, get_services, json_response
-from shopfloor.server.waiting import needs_person_after
+from shopfloor.server.waiting import find_interrupted, needs_person_after
 from shopfloor.views import QUARTER_SECONDS, RankedRun, Stats, StatsRange, build_stats
 
 _OFFSET = re.compile(r"([+-])(\d{2}):?(\d{2})")
@@ -34,8 +34,8 @@ async def get_stats(request: Request, params: StatsParams) -> Response:
 
     Spending belongs to the day, the model and the provider that spent it, and each run counts its own. An agent's
     session counts on the day it ended, for the model of its newest message. A run is counted on the day it started, a
-    failure on the day the run ended. The sums are kept for all runs, for `worker` and for
-    `roots`; with any other filter they are computed from the runs that match, which must be at most 20,000.
+    failure on the day the run ended. The sums are kept for all runs, for `worker` and for `roots`; with any other
+    filter they are computed from the runs that match and were open in the range, which must be at most 100,000.
     """
     zone, zone_name = _parse_zone(params.tz)
     today = datetime.now(zone).date()
@@ -51,7 +51,11 @@ async def get_stats(request: Request, params: StatsParams) -> Response:
     except (OverflowError, ValueError) as error:
         raise InvalidParameter(f"since, until: {first} to {last} is not a range of days") from error
     wanted = params.run_filter(statuses=statuses_for_filter(params.status), since=None, until=None)
-    stored = await get_services(request).store.stats(wanted, days_of_store)
+    services = get_services(request)
+    stored = await services.store.stats(wanted, days_of_store)
+    interrupted = await find_interrupted(services, wanted)
+    since = [found.since for found in interrupted] + [at for at in (stored.longest_waiting_since,) if at is not None]
+    stored = replace(stored, waiting=stored.waiting + len(interrupted), longest_waiting_since=min(since, default=None))
     stored = replace(stored, costliest=_with_wire_status(stored.costliest), slowest=_with_wire_status(stored.slowest))
     stats_range = StatsRange(format_timestamp(starts[0] * 1000), format_timestamp(starts[-1] * 1000), zone_name)
     return json_response(build_stats(stored, stats_range, [day.isoformat() for day in days]))

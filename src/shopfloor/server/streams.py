@@ -78,7 +78,7 @@ async def _is_queued(services: Services, run_id: str) -> bool:
 
 
 def event_stream(
-    request: Request, services: Services, *sources: Frames, context: AbstractAsyncContextManager[None] | None = None
+    request: Request, services: Services, *sources: Frames, context: AbstractAsyncContextManager[object] | None = None
 ) -> EventStream:
     """Return a streaming response with the settings of this server."""
     shutdown_event: anyio.Event = request.app.state.shutdown_event

@@ -14,6 +14,7 @@ import msgspec
 
 from shopfloor.decoding import convert
 from shopfloor.errors import (
+    InputError,
     InvalidParameter,
     MethodNotAllowed,
     NotFoundError,
@@ -39,11 +40,11 @@ PROCEDURES: Final[dict[str, EventStream]] = {
 RECONNECT: Final = b'{"id":null,"method":"reconnect"}'
 """Tells the client to connect again, when the server stops."""
 POLICY_VIOLATION: Final = 1008
-TRY_AGAIN_LATER: Final = 1013
 
 RequestId = int | float | str
 _PING, _PONG = "PING", "PONG"
 _SHOWN_CHARS: Final = 100
+_INPUT_HINT: Final = "the input may have `providerId`, `taskId`, `tree` and `lastEventId`"
 _CODES: Final[dict[int, tuple[int, str]]] = {
     HTTPStatus.BAD_REQUEST: (-32600, "BAD_REQUEST"),
     HTTPStatus.UNAUTHORIZED: (-32001, "UNAUTHORIZED"),
@@ -162,12 +163,14 @@ class TrpcConnection:
         try:
             message = _decode(text)
         except (msgspec.DecodeError, RecursionError):
-            return [Send(_error_text(None, _PARSE_ERROR, "the message is not valid JSON"))]
+            return [Send(_parse_error(None, "the message is not valid JSON"))]
         if (params := _connection_params(message)) is not None:
             return self._authenticate(params)
         requests = cast("list[Any]", message) if isinstance(message, list) else [message]
         if len(requests) > WEBSOCKET_SUBSCRIPTIONS:
-            too_many = TooManySubscriptions(f"a message has at most {WEBSOCKET_SUBSCRIPTIONS} requests")
+            too_many = TooManySubscriptions(
+                f"a message has at most {WEBSOCKET_SUBSCRIPTIONS} requests", hint="send the others in further messages"
+            )
             return [Send(error_message(None, too_many)), Close(POLICY_VIOLATION, too_many.message)]
         actions = [action for request in requests for action in self._handle(request)]
         if not self.is_authenticated:
@@ -196,9 +199,9 @@ class TrpcConnection:
         try:
             request = convert(raw, _Request)
         except msgspec.ValidationError as error:
-            return [Send(_error_text(_id_of(raw), _PARSE_ERROR, f"the message is not a request of tRPC: {error}"))]
+            return [Send(_parse_error(_id_of(raw), f"the message is not a request of tRPC: {error}"))]
         if request.id is None:
-            return [Send(_error_text(None, _PARSE_ERROR, "`id` is required"))]
+            return [Send(_parse_error(None, "`id` is required"))]
         if request.method == "subscription.stop":
             return [Stop(request.id)] if request.id in self.subscriptions else []
         path = ""
@@ -231,7 +234,9 @@ class TrpcConnection:
         wanted = _Input() if params.input is None else _convert(params.input, _Input, "input")
         for name, text in (("providerId", wanted.provider_id), ("taskId", wanted.task_id)):
             if text is not None and not 0 < len(text) <= FILTER_MAX_CHARS:
-                raise InvalidParameter(f"{name}: expected 1 to {FILTER_MAX_CHARS} characters, got {len(text)}")
+                raise InvalidParameter(
+                    f"{name}: expected 1 to {FILTER_MAX_CHARS} characters, got {len(text)}", hint=_INPUT_HINT
+                )
         if wanted.task_id is not None and not is_run_id(wanted.task_id):
             raise RunNotFound(f"there is no run {wanted.task_id!r}", hint="a run id is a UUID v4 in lower case")
         # A reconnecting client repeats its input, so the cursor of the message is the newer one.
@@ -262,22 +267,19 @@ def data_message(request_id: RequestId, item: FeedItem) -> bytes:
 
 def error_message(request_id: RequestId | None, error: ShopfloorError, path: str = "") -> bytes:
     """Return the message that a request, or with None the connection, has failed."""
-    code = _CODES.get(error.status, _INTERNAL)
-    more = {"errorCode": error.code, "hint": error.hint, "path": path or None}
-    return _error_text(request_id, code, error.message, status=error.status, **more)
+    return _error_text(request_id, _CODES.get(error.status, _INTERNAL), error, path)
 
 
-def _error_text(
-    request_id: RequestId | None,
-    code: tuple[int, str],
-    message: str,
-    *,
-    status: int = 400,
-    **more: str | None,
-) -> bytes:
+def _parse_error(request_id: RequestId | None, message: str) -> bytes:
+    hint = "a request is a JSON object with `id`, `method` and `params`; a message is a request or an array of requests"
+    return _error_text(request_id, _PARSE_ERROR, InputError(message, hint=hint))
+
+
+def _error_text(request_id: RequestId | None, code: tuple[int, str], error: ShopfloorError, path: str = "") -> bytes:
     number, name = code
-    data = {"code": name, "httpStatus": status} | {key: value for key, value in more.items() if value is not None}
-    return _encode({"id": request_id, "error": {"code": number, "message": message, "data": data}})
+    data: dict[str, Any] = {"code": name, "httpStatus": error.status, "errorCode": error.code}
+    data |= {key: value for key, value in (("hint", error.hint), ("path", path)) if value}
+    return _encode({"id": request_id, "error": {"code": number, "message": error.message, "data": data}})
 
 
 def _connection_params(message: Any) -> dict[str, Any] | None:
@@ -307,4 +309,4 @@ def _convert(value: Any, kind: type[T], name: str) -> T:
     try:
         return convert(value, kind)
     except msgspec.ValidationError as error:
-        raise InvalidParameter(f"{name}: {str(error)[:1].lower()}{str(error)[1:]}") from error
+        raise InvalidParameter(f"{name}: {str(error)[:1].lower()}{str(error)[1:]}", hint=_INPUT_HINT) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import aclosing, suppress
 from typing import Final
@@ -13,7 +14,7 @@ from starlette.types import Message
 from starlette.websockets import WebSocket, WebSocketDisconnect
 from uvicorn.protocols.utils import ClientDisconnected
 
-from shopfloor.errors import AccessError, RequestTimeout
+from shopfloor.errors import RequestTimeout
 from shopfloor.server.audit import get_caller
 from shopfloor.server.auth import TRPC_PATH, get_authenticator, get_refusal, wait_until_revoked
 from shopfloor.server.error_handlers import to_public_error
@@ -38,6 +39,7 @@ from shopfloor.server.trpc_protocol import (
 from shopfloor.server.websocket_protocol import LimitedWebSocket, get_connection, text_frame
 
 _NORMAL: Final = 1000
+_REASON_BYTES: Final = 123
 _UNSUPPORTED_DATA: Final = 1003
 _DISCONNECTED: Final = (ClientDisconnected, WebSocketDisconnect)
 
@@ -72,6 +74,7 @@ class _TrpcSocket:
         self._feed = feed
         self._tasks = tasks
         self._scopes: dict[RequestId, anyio.CancelScope] = {}
+        self._receive_scope = anyio.CancelScope()
         self._protocol = TrpcConnection(
             is_authenticated=get_caller(socket.scope) is not None, refusal=get_refusal(socket.scope)
         )
@@ -99,21 +102,26 @@ class _TrpcSocket:
 
     async def _receive(self) -> Message | None:
         """Return the next message, or None if the client was silent for too long."""
-        with anyio.move_on_after(self._timeout_seconds()):
+        with anyio.CancelScope(deadline=self._deadline()) as self._receive_scope:
             return await self._socket.receive()
         return None
 
-    def _timeout_seconds(self) -> float | None:
-        """Return how long the client may be silent now; None while it has a subscription."""
+    def _deadline(self) -> float:
+        """Return until when the client may be silent, from now on: without end while it has a subscription."""
         if not self._protocol.is_authenticated:
-            return max(0.0, self._auth_deadline - anyio.current_time())
-        return None if self._protocol.subscriptions else self._connection.limits.websocket_idle_seconds
+            return self._auth_deadline
+        if self._protocol.subscriptions:
+            return math.inf
+        return anyio.current_time() + self._connection.limits.websocket_idle_seconds
 
     async def _close_silent(self) -> None:
         if self._protocol.is_authenticated:
             await self._socket.close(_NORMAL, "the connection was idle")
             return
-        error = RequestTimeout(f"the token must arrive within {WEBSOCKET_AUTH_SECONDS:g} seconds")
+        error = RequestTimeout(
+            f"the token must arrive within {WEBSOCKET_AUTH_SECONDS:g} seconds",
+            hint="send it as `token` in `connectionParams`, or in the header Authorization",
+        )
         await self._connection.send_texts([error_message(None, error)])
         await self._socket.close(POLICY_VIOLATION, error.message)
 
@@ -132,16 +140,18 @@ class _TrpcSocket:
                 if scope := self._scopes.get(request_id):
                     scope.cancel()
             case Close(code, reason):
-                await self._socket.close(code, reason)
+                # A frame for closing has no room for more; the error was sent before.
+                await self._socket.close(code, reason.encode()[:_REASON_BYTES].decode(errors="ignore"))
                 return False
         return True
 
     async def _authenticate(self, token: str) -> None:
         try:
             await get_authenticator(self._socket.scope)(token)
-        except AccessError as error:
-            self._protocol.refuse(error)
-            await self._connection.send_texts([error_message(None, error)])
+        except Exception as error:  # noqa: BLE001 - any failure refuses the client
+            refusal = to_public_error(error)
+            self._protocol.refuse(refusal)
+            await self._connection.send_texts([error_message(None, refusal)])
         else:
             self._protocol.accept()
             self._connection.mark_authenticated()
@@ -161,6 +171,8 @@ class _TrpcSocket:
             finally:
                 del self._scopes[request.id]
                 self._protocol.subscriptions.discard(request.id)
+                # The client may already be silent, and be so only as long as a client without a subscription.
+                self._receive_scope.deadline = self._deadline()
             await self._connection.send_texts([text])
 
     async def _send_events(self, request: Subscribe) -> None:

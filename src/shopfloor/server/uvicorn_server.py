@@ -15,6 +15,7 @@ from typing import Any
 import anyio
 import uvicorn
 from starlette.applications import Starlette
+from starlette.types import Receive, Scope, Send
 
 from shopfloor.errors import ConflictError
 from shopfloor.server.connections import ConnectionLimits, Connections
@@ -36,13 +37,25 @@ async def serve(
 
     `on_started` is called with the address, which has the chosen port if `port` is 0. `on_signal` is called for each
     signal by its handler, even while the event loop is blocked. Call this on uvloop. Raises ConflictError if the
-    address is in use.
+    address is in use, and what a part of the app raises that runs as long as the server.
     """
     limits = limits or ConnectionLimits()
     connections = Connections(limits.connections, limits.connections_per_address)
     listening = _listen(host, port)
+    failures: list[Exception] = []
+
+    async def observed_app(scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await app(scope, receive, send)
+        except Exception as error:
+            if scope["type"] == "lifespan":
+                # uvicorn would only log the error, and serve without the part that failed.
+                failures.append(error)
+                server.should_exit = True
+            raise
+
     config = uvicorn.Config(
-        app,
+        observed_app,
         http=protocol_class(connections, limits),
         ws=websocket_class(connections, limits),
         ws_max_size=WEBSOCKET_MESSAGE_BYTES,
@@ -69,6 +82,8 @@ async def serve(
                 await ended.wait()
             finally:
                 server.should_exit = True
+    if failures:
+        raise failures[0]
 
 
 async def _run(server: _Server, listening: socket.socket, ended: anyio.Event) -> None:

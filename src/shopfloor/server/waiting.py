@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from shopfloor.errors import ConflictError
 from shopfloor.limits import NEEDS_PERSON_SECONDS
-from shopfloor.log import format_timestamp
+from shopfloor.log import decode, format_timestamp
 from shopfloor.ports import RunFilter, RunItem
 from shopfloor.server.audit import audit
-from shopfloor.server.limits import WAITING_RUNS_MAX
+from shopfloor.server.limits import MAX_SAFE_INTEGER, WAITING_RUNS_MAX
 from shopfloor.server.openapi import Operations
 from shopfloor.server.parameters import NoParams, RunParams
 from shopfloor.server.response_models import RunAnswer
@@ -44,15 +45,16 @@ async def list_waiting(request: Request, _: NoParams) -> Response:
     a person can remove, until they are rerun, replied to, forked or dismissed; and runs that nothing resumes by itself.
     """
     services = get_services(request)
-    waiting = await services.store.list_runs(RunFilter(has_pending_call=True), limit=WAITING_RUNS_MAX)
-    failed = await services.store.list_runs(RunFilter(needs_person_after=needs_person_after()), limit=WAITING_RUNS_MAX)
+    waiting = await services.store.waiting(failed_after=needs_person_after(), limit=WAITING_RUNS_MAX)
+    interrupted = await find_interrupted(services, RunFilter())
     items = [
-        *(item for run in waiting.items for item in build_call_items(run)),
-        *(build_failure_item(run) for run in failed.items),
-        *await _held_items(services, waiting.items),
-        *await _interrupted_items(services),
+        *(item for run in waiting.pending for item in build_call_items(run)),
+        *(build_failure_item(run) for run in waiting.failed),
+        *await _held_items(services, waiting.pending),
+        *(build_interrupted_item(found.run, found.refusal, found.since) for found in interrupted),
     ]
-    return json_response(WaitingList(sorted(items, key=lambda item: item.since), len(items)))
+    total = waiting.calls + waiting.failures + len(interrupted)
+    return json_response(WaitingList(sorted(items, key=lambda item: item.since), total))
 
 
 async def _held_items(services: Services, waiting: list[RunItem]) -> list[WaitingItem]:
@@ -61,16 +63,32 @@ async def _held_items(services: Services, waiting: list[RunItem]) -> list[Waitin
     return [build_held_item(run, await _refusal(services, run)) for run in held]
 
 
-async def _interrupted_items(services: Services) -> list[WaitingItem]:
-    """Return the runs without a host that no server resumes. A run of a tree is resumed with its root."""
-    running = await services.store.list_runs(RunFilter(statuses=("running",), roots=True), limit=WAITING_RUNS_MAX)
-    found: list[WaitingItem] = []
-    for run in running.items:
-        if await services.logs.has_active_host(run.row.id, run.row.host):
-            continue
-        refusal = await _refusal(services, run)
+class InterruptedRun(NamedTuple):
+    """A run that no server resumes."""
+
+    run: RunItem
+    refusal: str
+    """Why no server resumes it."""
+    since: str
+    """The time of the last event in its log."""
+
+
+async def find_interrupted(services: Services, run_filter: RunFilter) -> list[InterruptedRun]:
+    """Return the matching runs without a host that no server resumes and for which no person has to act first.
+
+    A run of a tree is resumed with its root. Of many runs without a host, those that started first are returned.
+    """
+    roots = await services.store.open_roots(run_filter)
+    lost = await services.logs.without_host({root.id: root.host for root in roots})
+    first = [root.id for root in roots if root.id in lost][:WAITING_RUNS_MAX]
+    runs = await services.store.get_runs(first) if first else []
+    found: list[InterruptedRun] = []
+    for run in sorted(runs, key=lambda run: run.row.started_at):
+        refusal = None if run.row.is_ended else await _refusal(services, run)
         if refusal is not None:
-            found.append(build_interrupted_item(run, refusal))
+            last = await services.logs.page(run.row.id, before=MAX_SAFE_INTEGER, limit=1)
+            since = decode(last[-1].raw).timestamp if last else run.row.started_at
+            found.append(InterruptedRun(run, refusal, since))
     return found
 
 

@@ -49,7 +49,13 @@ class WaitingList(msgspec.Struct, frozen=True):
     """Everything that waits for a person."""
 
     items: Annotated[list[WaitingItem], Meta(description="The longest wait first.")]
-    total: Annotated[int, Meta(description="The number of items.")]
+    total: Annotated[
+        int,
+        Meta(
+            description="The number of all that waits. `items` has those of at most 500 runs of each kind, which wait "
+            "longest."
+        ),
+    ]
 
 
 def build_call_items(run: RunItem) -> list[WaitingItem]:
@@ -98,7 +104,7 @@ def build_held_item(run: RunItem, refusal: str | None) -> WaitingItem:
     )
 
 
-def build_interrupted_item(run: RunItem, refusal: str) -> WaitingItem:
+def build_interrupted_item(run: RunItem, refusal: str, since: str) -> WaitingItem:
     """Return an interrupted run that no server resumes."""
     return _item(
         run,
@@ -106,7 +112,7 @@ def build_interrupted_item(run: RunItem, refusal: str) -> WaitingItem:
         text=f"interrupted, and not resumed: {refusal}",
         hint=_shell_hint(run),
         actions=["cancel"],
-        since=run.row.started_at,
+        since=since,
     )
 
 

@@ -16,6 +16,7 @@ from websockets.http11 import Request
 
 from shopfloor.server.connections import ConnectionLimits, Connections
 from shopfloor.server.http_protocol import server_errors
+from shopfloor.server.limits import WEBSOCKET_WRITE_BYTES
 
 _NEVER = float("inf")
 _TRY_AGAIN_LATER = 1013
@@ -45,7 +46,8 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
         self.logger = server_errors
         self.last_message = b""
         """A message that is sent before the connection is closed because the server stops."""
-        self._stalled_at = self._abort_at = _NEVER
+        self._stalled_at = _NEVER
+        self._resumed_at = -_NEVER
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -54,7 +56,7 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.open_connections.remove(self)
-        self._stalled_at = self._abort_at = _NEVER
+        self._stalled_at = _NEVER
         super().connection_lost(exc)
 
     def handle_connect(self, event: Request) -> None:
@@ -67,11 +69,25 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
         self.open_connections.mark_busy(self)
 
     async def send_texts(self, texts: Iterable[bytes]) -> None:
-        """Send messages with one write. Waits while the client does not read; raises `ClientDisconnected`."""
+        """Send messages. Waits while the client does not read; raises `ClientDisconnected`."""
         await self.send_frames([text_frame(text) for text in texts])
 
     async def send_frames(self, frames: list[bytes]) -> None:
-        """Send complete frames of text with one write, like `send_texts`."""
+        """Send complete frames of text, like `send_texts`.
+
+        Each write is small enough that a slow client can read it within the limit for stalled clients.
+        """
+        part, size = list[bytes](), 0
+        for frame in frames:
+            part.append(frame)
+            size += len(frame)
+            if size >= WEBSOCKET_WRITE_BYTES:
+                await self._write(part)
+                part, size = [], 0
+        if part:
+            await self._write(part)
+
+    async def _write(self, frames: list[bytes]) -> None:
         await self.writable.wait()
         if self.disconnected or self.close_sent or self.transport.is_closing():
             raise ClientDisconnected
@@ -82,32 +98,50 @@ class LimitedWebSocket(WebSocketsSansIOProtocol):
         super().pause_writing()
 
     def resume_writing(self) -> None:
-        self._stalled_at = _NEVER
+        self._stalled_at, self._resumed_at = _NEVER, self.loop.time()
         super().resume_writing()
+
+    def keepalive_timeout(self) -> None:
+        """Close the connection because a ping was not answered, unless the client may not have read the ping yet.
+
+        A ping is queued behind the bytes that the client has not read. While it is stalled, only `expire` judges it.
+        """
+        if self._stalled_at == _NEVER and self._resumed_at < self.ping_sent_at:
+            super().keepalive_timeout()
+            return
+        self.pong_timer = self.pending_ping_payload = None
+        self.schedule_ping()
 
     def expire(self, now: float) -> None:
         """Close the connection if its client does not read, and later even if it does not read the reason."""
-        if now >= self._abort_at:
+        if now < self._stalled_at:
+            return
+        self._stalled_at = _NEVER
+        if self.close_sent or not self.handshake_complete or self.transport.is_closing():
             self.transport.abort()
-        elif now >= self._stalled_at:
-            self._stalled_at, self._abort_at = _NEVER, now + self.limits.stalled_seconds
-            self._fail(_TRY_AGAIN_LATER, "the client reads too slowly; connect again to resume")
+        else:
+            self._close(_TRY_AGAIN_LATER, "the client reads too slowly; connect again to resume")
 
     def evict(self) -> None:
         """Close the connection to make room for another one."""
         self.open_connections.remove(self)
         self.transport.close()
 
-    def _fail(self, code: int, reason: str) -> None:
-        """Send a close frame behind what the client has not read yet, and end the tasks that wait for the client."""
-        if not self.close_sent and self.handshake_complete:
-            self.queue.put_nowait({"type": "websocket.disconnect", "code": code, "reason": reason})
-            self.conn.fail(code, reason)
-            self.transport.write(b"".join(self.conn.data_to_send()))
-            self.close_sent = True
-        self.disconnected = True
+    def _close(self, code: int, reason: str) -> None:
+        """Send a close frame behind what the client has not read yet, and end the tasks that wait for the client.
+
+        What the client sends until it has read the frame is still received: closing a socket with unread data would
+        delete what the client has not read.
+        """
+        self.queue.put_nowait({"type": "websocket.disconnect", "code": code, "reason": reason})
+        self.conn.send_close(code, reason)
+        self.transport.write(b"".join(self.conn.data_to_send()))
+        self.close_sent = self.disconnected = True
+        self.close_timer = self.loop.call_later(self.limits.stalled_seconds, self.transport.abort)
+        if self.read_paused:
+            self.read_paused = False
+            self.transport.resume_reading()
         self.writable.set()
-        self.transport.close()
 
     def shutdown(self) -> None:
         if self.last_message and self.handshake_complete and not self.close_sent:

@@ -51,7 +51,7 @@ from shopfloor.log import (
     UserMessage,
     is_message_chunk,
 )
-from shopfloor.views.agent_event_types import (
+from shopfloor.views.agent_event_builders import (
     AgentSession,
     file_change_event,
     parse_capabilities,
@@ -79,7 +79,7 @@ from shopfloor.views.agent_sessions import (
 )
 from shopfloor.views.fleet_event_types import FleetEvent
 from shopfloor.views.spending import Spending, UsageTotal, spending_step
-from shopfloor.views.wait_state import RATE_LIMIT, step_key_of
+from shopfloor.views.wait_state import ENGINE_CALLS, step_key_of
 
 T = TypeVar("T")
 _RUN_KEY = "#"
@@ -93,7 +93,7 @@ class FleetEventState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     """The state of the fold. Bounded: each dictionary has the newest `FLEET_EVENT_FACTS` entries."""
 
     host: str | None = None
-    agents: dict[str, AgentSession] = {}
+    sessions: dict[str, AgentSession] = {}
     """The open sessions, by step key; conversations by `@` and their session id."""
     turns: dict[str, str] = {}
     """The keys of conversations, by the step keys of their open steps."""
@@ -103,14 +103,16 @@ class FleetEventState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     """The changed files, by session and path: each file is counted once."""
     spending: Spending = Spending()
     """The spending of the current attempt."""
+    copies_left: int = 0
+    """For a fork: how many of the events that follow were copied from the earlier run, which has their fleet events."""
 
 
-Step = tuple[FleetEventState, list[FleetEvent]]
+FoldResult = tuple[FleetEventState, list[FleetEvent]]
 
 
-def fleet_event_step(state: FleetEventState, event: Event) -> Step:
+def fleet_event_step(state: FleetEventState, event: Event) -> FoldResult:
     """Return the state after the next event of a run, and the fleet events that it causes."""
-    if not state.agents and not isinstance(event.payload, _OPENING):
+    if not state.sessions and not state.copies_left and not isinstance(event.payload, _OPENING):
         # Most events of most runs: there is no session that could have an event.
         return state, []
     # A session that this event ends has spent what was known before the event.
@@ -119,26 +121,32 @@ def fleet_event_step(state: FleetEventState, event: Event) -> Step:
         spending = spending_step(state.spending, event)
         if spending is not state.spending:
             after = replace(after, spending=spending)
+    if is_copied(state, event):
+        return _after_copy(after), []
     if len(events) > 1:
         events = [replace(fleet_event, n=n) if n else fleet_event for n, fleet_event in enumerate(events)]
     return after, events
 
 
-def copied_event_step(state: FleetEventState, event: Event) -> FleetEventState:
-    """Return the state after an event that a fork copied: the earlier run has its fleet events.
+def is_copied(state: FleetEventState, event: Event) -> bool:
+    """Return whether a fork copied the next event from the earlier run, so that it did not happen in this run."""
+    return state.copies_left > 0 and bool(event.path)
+
+
+def _after_copy(state: FleetEventState) -> FleetEventState:
+    """Return the state without sessions that the fork does not continue.
 
     A conversation whose step is open continues in the fork, and is spawned there with its first event.
     """
-    state, _ = fleet_event_step(state, event)
-    agents = {
+    sessions = {
         key: replace(agent, spawned=False, tool_calls=0, files=0)
-        for key, agent in state.agents.items()
+        for key, agent in state.sessions.items()
         if agent.open_steps
     }
-    return replace(state, agents=agents, files={})
+    return replace(state, sessions=sessions, files={}, copies_left=state.copies_left - 1)
 
 
-def _events_of(state: FleetEventState, event: Event) -> Step:  # noqa: PLR0911 - one case per kind of event
+def _events_of(state: FleetEventState, event: Event) -> FoldResult:  # noqa: PLR0911 - one case per kind of event
     match event.payload:
         case UserMessage() as message:
             return _handle_user_message(state, event, message)
@@ -168,32 +176,37 @@ def _is_of_agent(state: FleetEventState, event: Event, payload: ToolCall | ToolR
     """Return whether an agent or a model made this call. The engine executes and records the calls of models."""
     if payload.fidelity == "agent_emitted":
         return True
-    # A wait for a rate limit is recorded as a call; its result has no other mark than its name.
-    return step_key_of(event) in state.turns and payload.name != RATE_LIMIT
+    # The engine's own waits are recorded as calls too; their results have no other mark than the name.
+    return step_key_of(event) in state.turns and payload.name not in ENGINE_CALLS
 
 
 # Start of sessions.
 
 
-def _handle_run_started(state: FleetEventState, event: Event, run: RunStarted) -> Step:
+def _handle_run_started(state: FleetEventState, event: Event, run: RunStarted) -> FoldResult:
     """Start a new attempt.
 
     The sessions of agents died with the attempt before, though their steps may be resumed. Conversations go on.
     """
     events: list[FleetEvent] = []
-    agents: dict[str, AgentSession] = {}
-    for step_key, agent in state.agents.items():
+    sessions: dict[str, AgentSession] = {}
+    for session_key, agent in state.sessions.items():
         if agent.is_conversation:
-            agents[step_key] = replace(agent, spent=_session_usage(state, step_key))
+            sessions[session_key] = replace(agent, spent=_session_usage(state, session_key))
             continue
         if agent.spawned:
-            events += termination_events(agent, event, _session_usage(state, step_key), "system")
-        agents[step_key] = _resumed_session(agent, event, run.attempt)
+            events += termination_events(agent, event, _session_usage(state, session_key), "system")
+        sessions[session_key] = _resumed_session(agent, event, run.attempt)
     if run.attempt == 1 and run.kind == "agent" and event.parent_run_id is not None and run.worker_type is not None:
-        agents[_RUN_KEY] = AgentSession(
+        sessions[_RUN_KEY] = AgentSession(
             name=event.run_id, spawned=False, provider=run.worker_type, started_at=event.timestamp
         )
-    return FleetEventState(host=run.host, agents=_keep_newest(agents), turns=state.turns), events
+    copies = state.copies_left
+    if run.attempt == 1 and run.based_on is not None:
+        copies = run.based_on.events or 0
+    return FleetEventState(
+        host=run.host, sessions=_keep_newest(sessions), turns=state.turns, copies_left=copies
+    ), events
 
 
 def _resumed_session(agent: AgentSession, event: Event, attempt: int) -> AgentSession:
@@ -209,15 +222,15 @@ def _resumed_session(agent: AgentSession, event: Event, attempt: int) -> AgentSe
     )
 
 
-def _handle_step_started(state: FleetEventState, event: Event, step: StepStarted, session: Session) -> Step:
+def _handle_step_started(state: FleetEventState, event: Event, step: StepStarted, session: Session) -> FoldResult:
     step_key = step_key_of(event)
     events: list[FleetEvent] = []
-    if (before := state.agents.get(step_key)) is not None:
+    if (before := state.sessions.get(step_key)) is not None:
         # Another try, although the log does not have the end of the one before.
         if before.spawned:
             events += termination_events(before, event, _session_usage(state, step_key), "system")
         state = _without_session(state, step_key)
-    run = state.agents.get(_RUN_KEY)
+    run = state.sessions.get(_RUN_KEY)
     if run is not None and not run.spawned:
         # The run's session has a step after all.
         state = _without_session(state, _RUN_KEY)
@@ -230,16 +243,16 @@ def _handle_step_started(state: FleetEventState, event: Event, step: StepStarted
         started_at=event.timestamp,
     )
     events.append(spawned_event(agent, event, state.host, session.process))
-    return replace(state, agents=_keep_newest({**state.agents, step_key: agent})), events
+    return replace(state, sessions=_keep_newest({**state.sessions, step_key: agent})), events
 
 
-def _handle_turn_started(state: FleetEventState, event: Event, session: Session) -> Step:
+def _handle_turn_started(state: FleetEventState, event: Event, session: Session) -> FoldResult:
     """Start a step of a conversation, and with its first step the conversation."""
     step_key, own_id = step_key_of(event), f"{event.path}:{event.iteration}"
     session_id = session.session_id or own_id
     key = f"@{session_id}"
     events: list[FleetEvent] = []
-    agent = state.agents.get(key)
+    agent = state.sessions.get(key)
     if agent is None:
         agent = AgentSession(
             name=f"{event.run_id}:{session_id}",
@@ -249,18 +262,18 @@ def _handle_turn_started(state: FleetEventState, event: Event, session: Session)
             is_conversation=True,
             ends_with_step=session_id == own_id,
         )
-        if len(state.agents) >= FLEET_EVENT_FACTS:
+        if len(state.sessions) >= FLEET_EVENT_FACTS:
             state, events = _end_oldest_conversation(state, event)
         events.append(spawned_event(agent, event, state.host))
     if step_key not in state.turns:
         agent = replace(agent, open_steps=agent.open_steps + 1)
     turns = _keep_newest({**state.turns, step_key: key})
-    return replace(state, agents=_keep_newest({**state.agents, key: agent}), turns=turns), events
+    return replace(state, sessions=_keep_newest({**state.sessions, key: agent}), turns=turns), events
 
 
-def _end_oldest_conversation(state: FleetEventState, event: Event) -> Step:
+def _end_oldest_conversation(state: FleetEventState, event: Event) -> FoldResult:
     """Make room for another conversation, so that none is forgotten without its last event."""
-    for key, agent in state.agents.items():
+    for key, agent in state.sessions.items():
         if agent.is_conversation and not agent.open_steps:
             return _without_session(state, key), end_events(agent, event, SessionEnd(), agent.spent)
     return state, []
@@ -277,30 +290,30 @@ def _find_session(
     `session` is the session as its new process has it, if the event is the first of a resumed session.
     """
     step_key = step_key_of(event)
-    step_key = state.turns.get(step_key, step_key)
-    step_key = step_key if step_key in state.agents else _RUN_KEY
-    agent = state.agents.get(step_key)
+    session_key = state.turns.get(step_key, step_key)
+    session_key = session_key if session_key in state.sessions else _RUN_KEY
+    agent = state.sessions.get(session_key)
     if agent is None or agent.spawned:
-        return state, step_key, []
+        return state, session_key, []
     agent = replace(agent, spawned=True)
     if session is not None:
         agent = replace(agent, access_mode=session.access_mode, process=session.process is not None)
     spawned = spawned_event(agent, event, state.host, session.process if session else None)
-    return _with_session(state, step_key, agent), step_key, [spawned]
+    return _with_session(state, session_key, agent), session_key, [spawned]
 
 
-def _handle_user_message(state: FleetEventState, event: Event, message: UserMessage) -> Step:
-    state, step_key, events = _find_session(state, event, message.session)
-    agent = state.agents.get(step_key)
+def _handle_user_message(state: FleetEventState, event: Event, message: UserMessage) -> FoldResult:
+    state, session_key, events = _find_session(state, event, message.session)
+    agent = state.sessions.get(session_key)
     if agent is not None and agent.error_code is not None and not message.synthetic:
         agent, more = continue_session(agent, event)
-        return _with_session(state, step_key, agent), events + more
+        return _with_session(state, session_key, agent), events + more
     return state, events
 
 
-def _handle_assistant_message(state: FleetEventState, event: Event, message: AssistantMessage) -> Step:
-    state, step_key, events = _find_session(state, event)
-    before = state.agents.get(step_key)
+def _handle_assistant_message(state: FleetEventState, event: Event, message: AssistantMessage) -> FoldResult:
+    state, session_key, events = _find_session(state, event)
+    before = state.sessions.get(session_key)
     if before is None:
         return state, events
     agent = before
@@ -318,7 +331,7 @@ def _handle_assistant_message(state: FleetEventState, event: Event, message: Ass
             events.append(ready_event(agent, event, _context_tokens(message.usage)))
             agent = replace(agent, ready=True)
     events += thinking_events(agent, event, message)
-    return state if agent is before else _with_session(state, step_key, agent), events
+    return state if agent is before else _with_session(state, session_key, agent), events
 
 
 def _context_tokens(usage: Usage | None) -> int | None:
@@ -326,11 +339,11 @@ def _context_tokens(usage: Usage | None) -> int | None:
     return (usage.input + usage.cache_read + usage.cache_write or None) if usage is not None else None
 
 
-def _handle_rate_limit_wait(state: FleetEventState, event: Event, until: str | None) -> Step:
+def _handle_rate_limit_wait(state: FleetEventState, event: Event, until: str | None) -> FoldResult:
     """Report that the step waits for the provider's rate limit before it continues the session."""
     step_key = step_key_of(event)
-    step_key = state.turns.get(step_key, step_key)
-    agent = state.agents.get(step_key)
+    session_key = state.turns.get(step_key, step_key)
+    agent = state.sessions.get(session_key)
     if agent is None or not agent.spawned:
         return state, []
     if agent.error_note is not None:
@@ -339,24 +352,24 @@ def _handle_rate_limit_wait(state: FleetEventState, event: Event, until: str | N
         events = [rate_limited_event(agent, event, Limit(reset_at=until))]
     else:
         events = []
-    return _with_session(state, step_key, replace(agent, error_code=RateLimited.code, error_note=None)), events
+    return _with_session(state, session_key, replace(agent, error_code=RateLimited.code, error_note=None)), events
 
 
-def _handle_tool_call(state: FleetEventState, event: Event, call: ToolCall) -> Step:
-    state, step_key, events = _find_session(state, event)
-    agent = state.agents.get(step_key)
+def _handle_tool_call(state: FleetEventState, event: Event, call: ToolCall) -> FoldResult:
+    state, session_key, events = _find_session(state, event)
+    agent = state.sessions.get(session_key)
     if agent is None:
         return state, events
     agent, more = report_ready(agent, event)
     calls = _keep_newest({**state.calls, f"{agent.id} {call.call_id}": event.timestamp})
-    agents = {**state.agents, step_key: replace(agent, tool_calls=agent.tool_calls + 1)}
+    sessions = {**state.sessions, session_key: replace(agent, tool_calls=agent.tool_calls + 1)}
     events += [*more, tool_call_event(agent, event, call)]
-    return replace(state, agents=agents, calls=calls), events
+    return replace(state, sessions=sessions, calls=calls), events
 
 
-def _handle_tool_result(state: FleetEventState, event: Event, result: ToolResult) -> Step:
-    state, step_key, events = _find_session(state, event)
-    agent = state.agents.get(step_key)
+def _handle_tool_result(state: FleetEventState, event: Event, result: ToolResult) -> FoldResult:
+    state, session_key, events = _find_session(state, event)
+    agent = state.sessions.get(session_key)
     if agent is None:
         return state, events
     key = f"{agent.id} {result.call_id}"
@@ -368,7 +381,7 @@ def _handle_tool_result(state: FleetEventState, event: Event, result: ToolResult
         events += [file_change_event(agent, event, change) for change in result.files]
         changed = dict.fromkeys(f"{agent.id} {change.path}" for change in result.files)
         new_files = sum(file not in state.files for file in changed)
-        state = _with_session(state, step_key, replace(agent, files=agent.files + new_files))
+        state = _with_session(state, session_key, replace(agent, files=agent.files + new_files))
         state = replace(state, files=_keep_newest({**state.files, **changed}))
     return state, events
 
@@ -376,13 +389,13 @@ def _handle_tool_result(state: FleetEventState, event: Event, result: ToolResult
 # End of sessions.
 
 
-def _handle_step_completed(state: FleetEventState, event: Event, step: StepCompleted) -> Step:
+def _handle_step_completed(state: FleetEventState, event: Event, step: StepCompleted) -> FoldResult:
     step_key = step_key_of(event)
     if step_key in state.turns:
         return _handle_turn_completed(state, event, step)
     if step.kind == "for_each":
         return _close_loop(state, event)
-    agent = state.agents.get(step_key)
+    agent = state.sessions.get(step_key)
     if agent is None or not agent.name.endswith(f":{step.try_}"):
         return state, []
     if not agent.spawned:
@@ -392,14 +405,14 @@ def _handle_step_completed(state: FleetEventState, event: Event, step: StepCompl
     return _without_session(state, step_key), events
 
 
-def _handle_turn_completed(state: FleetEventState, event: Event, step: StepCompleted) -> Step:
+def _handle_turn_completed(state: FleetEventState, event: Event, step: StepCompleted) -> FoldResult:
     """End a step of a conversation. The conversation ends if this is its only step, or if the step failed for good."""
     step_key = step_key_of(event)
     key = state.turns[step_key]
     spawned: list[FleetEvent] = []
-    if key in state.agents:
+    if key in state.sessions:
         state, key, spawned = _find_session(state, event)
-    agent = state.agents.get(key)
+    agent = state.sessions.get(key)
     # The state keeps the open steps in the spending; from here on, the conversation itself has what this one spent.
     spent = _step_usage(state, step_key)
     state = replace(state, turns={other: name for other, name in state.turns.items() if other != step_key})
@@ -415,10 +428,10 @@ def _handle_turn_completed(state: FleetEventState, event: Event, step: StepCompl
     return _without_session(state, key), spawned + end_events(agent, event, end, agent.spent)
 
 
-def _close_loop(state: FleetEventState, event: Event) -> Step:
+def _close_loop(state: FleetEventState, event: Event) -> FoldResult:
     """End the conversations that a loop started: no step outside of the loop can continue them."""
     prefix, events = f"{event.run_id}:{event.path}.", list[FleetEvent]()
-    for key, agent in [*state.agents.items()]:
+    for key, agent in [*state.sessions.items()]:
         if agent.is_conversation and not agent.open_steps and agent.name.startswith(prefix):
             events += end_events(agent, event, SessionEnd(), agent.spent)
             state = _without_session(state, key)
@@ -429,15 +442,15 @@ def _close_sessions(state: FleetEventState, event: Event, run: RunCompleted) -> 
     """End all sessions with the run. A session that is the run itself ends with the run's outcome."""
     events: list[FleetEvent] = []
     reason = run_end_reason(run)
-    for step_key, agent in state.agents.items():
+    for session_key, agent in state.sessions.items():
         if agent.is_conversation and not agent.open_steps:
             events += end_events(agent, event, SessionEnd(), agent.spent)
-        elif step_key != _RUN_KEY:
-            spent = _session_usage(state, step_key)
+        elif session_key != _RUN_KEY:
+            spent = _session_usage(state, session_key)
             events += termination_events(agent, event, spent, reason) if agent.spawned else []
         elif agent.spawned or not agent.resumed_attempt:
             events += [] if agent.spawned else [spawned_event(agent, event, state.host)]
-            events += end_events(agent, event, end_of_run(run), _session_usage(state, step_key))
+            events += end_events(agent, event, end_of_run(run), _session_usage(state, session_key))
     return events
 
 
@@ -446,29 +459,29 @@ def _step_usage(state: FleetEventState, step_key: str) -> UsageTotal:
     return step.before + step.reported
 
 
-def _session_usage(state: FleetEventState, step_key: str) -> UsageTotal:
+def _session_usage(state: FleetEventState, session_key: str) -> UsageTotal:
     """Return what a session has spent by its own messages; for a session that is the run itself, the run's total."""
-    if step_key == _RUN_KEY:
+    if session_key == _RUN_KEY:
         return state.spending.own
-    agent = state.agents[step_key]
+    agent = state.sessions[session_key]
     if not agent.is_conversation:
-        return _step_usage(state, step_key)
-    return sum((_step_usage(state, step) for step, key in state.turns.items() if key == step_key), agent.spent)
+        return _step_usage(state, session_key)
+    return sum((_step_usage(state, step) for step, key in state.turns.items() if key == session_key), agent.spent)
 
 
 # State.
 
 
-def _with_session(state: FleetEventState, step_key: str, agent: AgentSession) -> FleetEventState:
-    return replace(state, agents={**state.agents, step_key: agent})
+def _with_session(state: FleetEventState, session_key: str, agent: AgentSession) -> FleetEventState:
+    return replace(state, sessions={**state.sessions, session_key: agent})
 
 
-def _without_session(state: FleetEventState, step_key: str) -> FleetEventState:
+def _without_session(state: FleetEventState, session_key: str) -> FleetEventState:
     """Remove a session with its open calls and changed files."""
-    prefix = f"{state.agents[step_key].id} "
+    prefix = f"{state.sessions[session_key].id} "
     return replace(
         state,
-        agents={key: agent for key, agent in state.agents.items() if key != step_key},
+        sessions={key: agent for key, agent in state.sessions.items() if key != session_key},
         calls={key: at for key, at in state.calls.items() if not key.startswith(prefix)},
         files={key: None for key in state.files if not key.startswith(prefix)},
     )

@@ -39,8 +39,8 @@ class ThinkingFields(TypedDict):
 
     content: str
     """The text; empty if the provider withholds it."""
-    tokensUsed: int
-    """Tokens that are known to be thinking, so it may be 0."""
+    tokensUsed: int | None
+    """Tokens that are thinking; null if the provider does not count them separately."""
 
 
 class ToolCallFields(TypedDict):
@@ -111,8 +111,8 @@ class ErrorActionFields(TypedDict):
 class LimitFields(TypedDict):
     """A limit of a provider."""
 
-    type: Literal["requests", "tokens"]
-    """What is limited."""
+    type: Literal["requests", "tokens"] | None
+    """What is limited; null if the provider does not tell it, as with the limits of subscriptions."""
     current: float | None
     """What is used."""
     max: float | None

@@ -17,7 +17,7 @@ from shopfloor.errors import (
     RateLimited,
 )
 from shopfloor.log import Cost, Event, FailureDecision, Limit, Note, RunCompleted, StepCompleted, Usage
-from shopfloor.views.agent_event_types import (
+from shopfloor.views.agent_event_builders import (
     AgentSession,
     Metrics,
     action_of,
@@ -248,8 +248,10 @@ def _metrics(agent: AgentSession, event: Event, spent: UsageTotal, end: SessionE
     message_usage = None if spent == NO_USAGE else spent.usage
     # A partial sum would be read as the total.
     cost_usd = spent.cost_usd if spent.is_priced else None
+    # A resumed try has lasted since the attempt that started it, the session only since its own attempt.
+    duration_ms = None if agent.resumed_attempt else end.duration_ms
     return Metrics(
-        duration_ms=ms_between(agent.started_at, event.timestamp) if end.duration_ms is None else end.duration_ms,
+        duration_ms=ms_between(agent.started_at, event.timestamp) if duration_ms is None else duration_ms,
         usage=end.usage or message_usage,
         cost_usd=end.cost.usd if end.cost else cost_usd,
     )

@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import re
 from collections.abc import Iterable, Iterator
 from html import escape
 from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
+from shopfloor.control_characters import C0_CONTROLS, C1_CONTROLS, DEL, DIRECTION_CONTROLS, REPLACEMENT
 from shopfloor.limits import ARCHIVE_RESULT_BYTES
 from shopfloor.log import (
     AssistantMessage,
@@ -35,6 +35,7 @@ from shopfloor.log import (
 )
 from shopfloor.views.partial_messages import PartialMessages
 from shopfloor.views.row import RunRow
+from shopfloor.views.safe_markdown import fence, inline_code, safe_line, safe_markdown
 from shopfloor.views.stream import format_note
 from shopfloor.views.truncation import truncate_bytes
 
@@ -175,10 +176,8 @@ def _json(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
 
 
-_CONTROLS: Final = (*(code for code in range(32) if chr(code) not in "\n\t"), *range(0x7F, 0xA0))
-_DIRECTIONS: Final = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _SURROGATES: Final = range(0xD800, 0xE000)
-_HIDDEN: Final = dict.fromkeys((*_CONTROLS, *_DIRECTIONS, *_SURROGATES), "\ufffd")
+_HIDDEN: Final = dict.fromkeys((*C0_CONTROLS, DEL, *C1_CONTROLS, *DIRECTION_CONTROLS, *_SURROGATES), REPLACEMENT)
 """Characters that control a viewer or change the direction of text, and halves of characters."""
 
 
@@ -222,56 +221,18 @@ class MarkdownWriter:
     """Writes Markdown. Prose of the run stays Markdown, without HTML, images and odd links; the rest is code."""
 
     def head(self, row: RunRow) -> str:
-        facts = "\n".join(f"- **{name}**: {_inline_code(value)}" for name, value in facts_of(row))
-        return f"# {_markdown_line(_title_of(row))}\n\n{facts}\n"
+        facts = "\n".join(f"- **{name}**: {inline_code(value)}" for name, value in facts_of(row))
+        return f"# {safe_line(_title_of(row))}\n\n{facts}\n"
 
     def item(self, item: ExportItem) -> str:
         if item.kind == "step":
-            return f"\n## {_markdown_line(item.title)}\n"
-        title = f" {_inline_code(item.title)}" if item.title else ""
-        text = _markdown_prose(item.text) if item.kind in _PROSE else _fence(item.text)
+            return f"\n## {safe_line(item.title)}\n"
+        title = f" {inline_code(item.title)}" if item.title else ""
+        text = safe_markdown(item.text) if item.kind in _PROSE else fence(item.text)
         return f"\n**{_LABELS[item.kind]}**{title}\n\n{text}\n"
 
     def tail(self, note: str = "") -> str:
         return f"\n---\n\n{note}\n" if note else ""
-
-
-_CODE = re.compile(r"^```([\w+-]*)\n(.*?)\n```$", re.MULTILINE | re.DOTALL)
-_OTHER_LINK = re.compile(r"\]\((?!\s*(?:https?|mailto):)(?=\s*[^)\s/?#]{0,40}\s*:)", re.IGNORECASE)
-"""The beginning of a link that is neither relative nor of the web or of mail. Its colon may have a backslash."""
-
-
-def _markdown_prose(text: str) -> str:
-    """Return Markdown of a run with its code blocks kept, and everything that could act in a viewer made inert."""
-    parts: list[str] = []
-    end = 0
-    for match in _CODE.finditer(text):
-        parts += [_inert(text[end : match.start()]), _fence(match[2], match[1])]
-        end = match.end()
-    return "".join([*parts, _inert(text[end:])])
-
-
-def _inert(text: str) -> str:
-    text = text.replace("&", "&amp;").replace("<", "&lt;").replace("![", "!\\[")
-    # A fence or a definition of a link would change the meaning of what follows.
-    text = text.replace("```", "\\`\\`\\`").replace("~~~", "\\~\\~\\~").replace("]:", "]\\:")
-    return _OTHER_LINK.sub("]\\\\(", text)
-
-
-def _markdown_line(text: str) -> str:
-    return _inert(" ".join(text.split()))
-
-
-def _inline_code(text: str) -> str:
-    line = " ".join(text.split())
-    ticks = "`" * (max(map(len, re.findall("`+", line)), default=0) + 1)
-    return f"{ticks} {line} {ticks}" if "`" in line else f"`{line}`"
-
-
-def _fence(text: str, language: str = "") -> str:
-    """Return a code block whose fence is longer than any in the text."""
-    ticks = "`" * max(3, max(map(len, re.findall("`+", text)), default=0) + 1)
-    return f"{ticks}{language}\n{text}\n{ticks}"
 
 
 _STYLE: Final = """

@@ -77,10 +77,10 @@ class CurrentTask(TypedDict):
 class HostMetrics(TypedDict):
     """How busy a host's machine is."""
 
-    cpuUsage: float
-    """Percent."""
+    cpuUsage: float | None
+    """Percent of all processors, since the last heartbeat; null if it was not measured."""
     memoryUsage: float
-    """Percent."""
+    """Percent of the memory that the host may use."""
     diskUsage: float
     """Percent."""
     uptime: float
@@ -108,16 +108,16 @@ class TaskResult(TypedDict):
     tokensUsed: int | None
     """Tokens read and written."""
     cost: float | None
-    """US dollars."""
+    """US dollars, of the run and its sub-runs; null unless all of their tokens have a price."""
 
 
 class NextTask(TypedDict):
-    """The run that waits for this host."""
+    """The run that the host takes next."""
 
     taskId: str
     """The run."""
     queuePosition: int
-    """Its position in the queue, from 1."""
+    """Its position among the runs that this host takes next, from 1."""
 
 
 class OrphanedTask(TypedDict):
@@ -159,7 +159,9 @@ class WorkerHeartbeat(TypedDict):
     currentTask: NotRequired[CurrentTask]
     """The run that it has executed for longest."""
     currentTasks: NotRequired[list[CurrentTask]]
-    """All runs that it executes."""
+    """The runs that it executes, the oldest first; the beginning of the list if they are very many."""
+    currentTasksTotal: NotRequired[int]
+    """The number of all runs that it executes."""
     metrics: HostMetrics
     """How busy its machine is."""
 
@@ -204,7 +206,7 @@ class WorkerTaskCompleted(TypedDict):
     result: TaskResult
     """The result of the run."""
     nextTask: NotRequired[NextTask]
-    """The run that the host takes next."""
+    """The first queued run that this host can execute; another host may take it. Omitted by a host that drains."""
 
 
 class WorkerOffline(TypedDict):
@@ -221,7 +223,9 @@ class WorkerOffline(TypedDict):
     orphanedTask: NotRequired[OrphanedTask]
     """The run that it left behind; the first one if there are several."""
     orphanedTasks: NotRequired[list[OrphanedTask]]
-    """All runs that it left behind."""
+    """The runs that it left behind; the beginning of the list if they are very many."""
+    orphanedTasksTotal: NotRequired[int]
+    """The number of all runs that it left behind."""
 
 
 class WorkerScaling(TypedDict):
@@ -242,7 +246,7 @@ class WorkerScaling(TypedDict):
 # Providers.
 
 
-class LeftProvider(TypedDict):
+class PreviousProvider(TypedDict):
     """The provider that a run leaves."""
 
     providerId: str
@@ -251,7 +255,7 @@ class LeftProvider(TypedDict):
     """Why the run leaves it."""
 
 
-class TakenProvider(TypedDict):
+class NextProvider(TypedDict):
     """The provider that takes a run over."""
 
     providerId: str
@@ -299,7 +303,7 @@ class ProviderUnavailable(TypedDict):
     """The provider that is used instead."""
 
 
-_Fallback = TypedDict("_Fallback", {"from": LeftProvider})
+_Fallback = TypedDict("_Fallback", {"from": PreviousProvider})
 
 
 class ProviderFallback(_Fallback):
@@ -307,7 +311,7 @@ class ProviderFallback(_Fallback):
 
     taskId: str
     """The run."""
-    to: TakenProvider
+    to: NextProvider
     """The provider that takes over."""
     impact: FallbackImpact
     """What changes."""

@@ -15,11 +15,13 @@ from shopfloor.views.wait_state import APPROVAL, QUESTION
 
 NotificationKind = Literal["outcome", "question", "budget"]
 NOTIFICATION_KINDS: Final[tuple[NotificationKind, ...]] = ("outcome", "question", "budget")
+DEFAULT_NOTIFICATION_KINDS: Final[tuple[NotificationKind, ...]] = ("outcome", "question")
+"""Without `budget`: a run that spent its budget has an outcome with the same text."""
 _SOURCE: Final = "urn:shopfloor"
 
 
 class Notification(msgspec.Struct, frozen=True, kw_only=True):
-    """Something to tell, made from one event of a log."""
+    """One notification, made from one event of a log."""
 
     run_id: str
     seq: int
@@ -34,9 +36,9 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def notifications_of(row: RunRow, events: Sequence[Event]) -> list[Notification]:
-    """Return what to tell about the newest events of a run. `row` is the row after them.
+    """Return the notifications of the newest events of a run. `row` is the row after them.
 
-    The outcome of a sub-run is not told: its root has one.
+    The outcome of a sub-run gives none: its root has one.
     """
     found: list[Notification] = []
     for event in events:
@@ -62,7 +64,7 @@ def notifications_of(row: RunRow, events: Sequence[Event]) -> list[Notification]
 
 
 def outcome_notification(row: RunRow) -> Notification:
-    """Return what to tell about the outcome of a run that has ended. The outcome is the last event of its log."""
+    """Return the notification of the outcome of a run that has ended. The outcome is the last event of its log."""
     message = None if row.error_message is None else row.error_message[:REQUEST_TEXT_CHARS]
     error = {"code": row.error_code, "message": message} if row.error_code or message else None
     fields = {

@@ -18,7 +18,7 @@ from shopfloor.log import (
     ToolCall,
     format_timestamp,
 )
-from shopfloor.views.agent_event_types import is_rate_limit
+from shopfloor.views.agent_event_builders import is_rate_limit
 from shopfloor.views.agent_events import FleetEventState
 from shopfloor.views.wait_state import step_key_of
 
@@ -30,12 +30,13 @@ _MODEL_STEP: Final = "next-message"
 class ObservedLimit(msgspec.Struct, frozen=True, kw_only=True):
     """A limit of a provider, as a run met it."""
 
-    kind: Literal["requests", "tokens"]
+    kind: Literal["requests", "tokens"] | None
     name: str | None
     """The provider's name of the limit, for example `five_hour`."""
     current: float | None
-    """The used amount, of `max`, or of 1 if `max` is unknown."""
+    """The used amount, of `max`."""
     max: float | None
+    """1 if only the used fraction is known; None if nothing is known of the usage."""
     reset_at: str | None
     status: Literal["allowed", "warning", "rejected"] | None
     """Whether requests were still allowed."""
@@ -83,7 +84,7 @@ def provider_observations(
 def _session_provider(state: FleetEventState, event: Event) -> str | None:
     """Return the provider of the session or conversation that an event belongs to."""
     step_key = step_key_of(event)
-    agent = state.agents.get(state.turns.get(step_key, step_key))
+    agent = state.sessions.get(state.turns.get(step_key, step_key))
     return agent.provider if agent is not None else None
 
 
@@ -131,7 +132,7 @@ def _limit(limit: Limit, event: Event) -> ObservedLimit:
         kind=limit.kind,
         name=limit.window,
         current=limit.current,
-        max=limit.max,
+        max=limit.maximum,
         reset_at=limit.reset_at,
         status=limit.status,
         met_at=event.timestamp,

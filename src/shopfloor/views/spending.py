@@ -147,23 +147,23 @@ def _prefer_total(known: UsageTotal, usage: Usage | None, cost: Cost | None) -> 
     return UsageTotal(usage or known.usage, cost or known.cost, known.is_priced)
 
 
-def add_usage(one: Usage, other: Usage | None) -> Usage:
+def add_usage(left: Usage, right: Usage | None) -> Usage:
     """Return the sum of two usages."""
-    if other is None:
-        return one
+    if right is None:
+        return left
     return Usage(
-        input=one.input + other.input,
-        output=one.output + other.output,
-        cache_read=one.cache_read + other.cache_read,
-        cache_write=one.cache_write + other.cache_write,
-        reasoning=one.reasoning + other.reasoning,
+        input=left.input + right.input,
+        output=left.output + right.output,
+        cache_read=left.cache_read + right.cache_read,
+        cache_write=left.cache_write + right.cache_write,
+        reasoning=left.reasoning + right.reasoning,
     )
 
 
-def add_costs(one: Cost | None, other: Cost | None) -> Cost | None:
+def add_costs(left: Cost | None, right: Cost | None) -> Cost | None:
     """Return the sum of two costs, as far as they are known."""
-    if one is None or other is None:
-        return one or other
-    if one.usd is None or other.usd is None:
-        return one if other.usd is None else other
-    return replace(other, usd=one.usd + other.usd)
+    if left is None or right is None:
+        return left or right
+    if left.usd is None or right.usd is None:
+        return left if right.usd is None else right
+    return replace(right, usd=left.usd + right.usd)

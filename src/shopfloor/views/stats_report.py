@@ -90,7 +90,8 @@ class Tiles(msgspec.Struct, frozen=True, kw_only=True):
     oldest_queued_at: str | None
     """When the oldest queued run was queued; null if none is."""
     waiting: int
-    """Runs that wait for a person: for an answer, an approval or a client tool."""
+    """How much waits for a person, as `GET /api/waiting` lists it: unanswered questions, approvals and client tools,
+    failures that only a person can remove, runs whose worker changed, and interrupted runs that no server resumes."""
     longest_waiting_since: str | None
     """Since when the first of them has been waiting; null if none is."""
     failed_today: int
@@ -171,6 +172,8 @@ class FailureStats(msgspec.Struct, frozen=True, kw_only=True):
     """Failures with the same error code whose messages differ at most in ids and long numbers."""
 
     code: str
+    group: str
+    """The message without ids and long numbers: `error_group` of the list of runs."""
     message: str
     """The message of the newest of them."""
     total: int
@@ -339,6 +342,7 @@ def _failure(group: FailureGroup, lines: list[StatLine], newest: NewestFailure |
     names = sorted((name for name in workers if workers[name] > 0), key=lambda name: (-workers[name], name))
     return FailureStats(
         code=group[0] or UNKNOWN,
+        group=group[1],
         message=group[1] if newest is None else newest.message,
         total=sum(workers.values()),
         workers=names[:STATS_FAILURE_WORKERS],

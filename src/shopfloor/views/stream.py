@@ -28,6 +28,7 @@ from shopfloor.log import (
     decode,
     is_run_id,
 )
+from shopfloor.views.approvals import approval_question
 from shopfloor.views.notes import LOG_QUESTION
 from shopfloor.views.spending import SESSION_KINDS
 from shopfloor.views.stream_events import (
@@ -63,7 +64,6 @@ from shopfloor.views.wait_state import (
     QUESTION,
     RATE_LIMIT,
     WaitState,
-    approval_question,
     definition_wait_message,
     format_step_key,
     keep_newest,

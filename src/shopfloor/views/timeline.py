@@ -20,9 +20,10 @@ from shopfloor.log import (
     ToolCall,
     ToolResult,
 )
+from shopfloor.views.approvals import describe_approval
 from shopfloor.views.notes import UPDATE_SUMMARY
 from shopfloor.views.truncation import as_text, ms_between, truncate_bytes
-from shopfloor.views.wait_state import APPROVAL, NO_WAITS, WaitState, describe_approval, wait_state_step
+from shopfloor.views.wait_state import APPROVAL, NO_WAITS, WaitState, wait_state_step
 
 TimelineType = Literal["status", "tool_started", "tool_completed", "error"]
 # The input fields that describe a call best, in this order.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, Final, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -19,6 +19,7 @@ from shopfloor.log import (
     ToolCall,
     ToolResult,
 )
+from shopfloor.views.approvals import APPROVAL_OPTIONS, approval_question, describe_approval
 from shopfloor.views.truncation import as_text
 
 T = TypeVar("T")
@@ -26,8 +27,6 @@ QUESTION = "question"
 """The kind of a wait for a person's answer."""
 APPROVAL = "approval"
 """The kind of a wait for a person's permission to call a tool or to run a command; also the name of such a call."""
-APPROVAL_OPTIONS = ("approve", "approve for this run", "always approve", "deny")
-"""The answers to an approval."""
 RATE_LIMIT = "rate_limit"
 """The kind of a wait that ends by itself, at the time that the provider has announced."""
 DEFINITION_CHANGED = "definition_changed"
@@ -105,8 +104,12 @@ class WaitState(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def person_since(self) -> str | None:
         """Since when the first of the calls waits for which a person or a client has to act; None if there is none."""
-        waits = [at for call, at in self.since.items() if self.kinds.get(call) != RATE_LIMIT]
-        return min(waits, default=None)
+        return min((self.since[call] for call in self.person_calls), default=None)
+
+    @property
+    def person_calls(self) -> list[str]:
+        """The ids of the calls for which a person or a client has to act."""
+        return [call for call in self.since if self.kinds.get(call) != RATE_LIMIT]
 
     @property
     def hold_reason(self) -> str | None:
@@ -218,40 +221,6 @@ def _person_request(event: Event, call: ToolCall, kind: str) -> PersonRequest:
 
 def _shorten(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
-
-
-_APPROVAL_DETAILS: Final = ("command", "file_path", "notebook_path", "path", "url", "query")
-"""The fields of a call that say most about it, the first that the call has."""
-_APPROVAL_OMITTED: Final = frozenset({"variables", "old_string", "new_string", "description", "cwd"})
-"""The fields that are shown elsewhere, or that do not change what the call does."""
-
-
-def describe_approval(arguments: Any) -> str:
-    """Return what a person is asked to approve: the tool, and its command with the values in it, path or input."""
-    fields = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else {}
-    inner, name = _approval_detail(fields)
-    detail = as_text(fields.get("input")) if name is None else str(inner[name])
-    variables: Any = inner.get("variables")
-    values = cast("dict[str, Any]", variables) if isinstance(variables, dict) else {}
-    with_values = f" with {', '.join(f'{key}={as_text(value)}' for key, value in values.items())}" if values else ""
-    return f"approval of {fields.get('tool')}: {detail}{with_values}"
-
-
-def approval_question(arguments: Any) -> str:
-    """Return what a person is asked to approve, with the other fields of the call and the difference of an edit."""
-    fields = cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else {}
-    inner, name = _approval_detail(fields)
-    omitted = {name, *_APPROVAL_OMITTED}
-    others = {} if name is None else {key: value for key, value in inner.items() if key not in omitted}
-    lines = [describe_approval(fields), *(f"{key}: {as_text(value)}" for key, value in others.items())]
-    return "\n".join([*lines, *([str(fields["diff"])] if fields.get("diff") else [])])
-
-
-def _approval_detail(fields: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
-    """Return the input of a call to approve, and the name of the field that says most about it."""
-    tool_input: Any = fields.get("input")
-    inner = cast("dict[str, Any]", tool_input) if isinstance(tool_input, dict) else {}
-    return inner, next((name for name in _APPROVAL_DETAILS if inner.get(name)), None)
 
 
 def definition_wait_message(arguments: Any) -> str:

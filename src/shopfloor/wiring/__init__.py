@@ -2,7 +2,7 @@
 
 from shopfloor.adapters.local import local_process_name
 from shopfloor.wiring.engine import local_engine
-from shopfloor.wiring.hooks import add_run_hook, desktop_hook, run_hook_command
+from shopfloor.wiring.hooks import add_run_hook, desktop_hook, has_desktop_server, run_hook_command
 from shopfloor.wiring.hosts import run_host
 from shopfloor.wiring.in_process import open_api, open_client
 from shopfloor.wiring.plugins import (
@@ -41,6 +41,7 @@ __all__ = [
     "desktop_hook",
     "find_later_runs",
     "find_providers",
+    "has_desktop_server",
     "heartbeat_seconds",
     "hold_server_lock",
     "list_plugins",

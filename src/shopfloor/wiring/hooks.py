@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from shopfloor.limits import DESKTOP_MIN_SECONDS, DESKTOP_RETRY_SECONDS, HOOK_COMMAND_SECONDS
 from shopfloor.log import now
-from shopfloor.ports import Hook, Hooks
-from shopfloor.record import Storage
-from shopfloor.wiring.settings import load_settings
+from shopfloor.ports import Hook, Hooks, SendNotification
+from shopfloor.record import Storage, is_locked
+from shopfloor.wiring.settings import NotifyCommand, load_settings
 
 if TYPE_CHECKING:
     from shopfloor.views import Notification
 
 _DESKTOP_ID = "desktop"
+_DIGEST_CHARS = 8
 
 
 def settings_hooks(storage: Storage, *, notify_seconds: float | None) -> list[Hook]:
@@ -25,7 +29,7 @@ def settings_hooks(storage: Storage, *, notify_seconds: float | None) -> list[Ho
     """
     hooks = [
         Hook(
-            id=f"settings-{number}",
+            id=_settings_id(entry),
             origin="settings",
             created_at=now(),
             command=entry.command,
@@ -33,10 +37,15 @@ def settings_hooks(storage: Storage, *, notify_seconds: float | None) -> list[Ho
             kinds=entry.on,
             min_seconds=entry.min_seconds,
         )
-        for number, entry in enumerate(load_settings(storage.settings).notify, start=1)
+        for entry in load_settings(storage.settings).notify
     ]
     desktop = None if notify_seconds is None else desktop_hook(notify_seconds)
     return [*hooks, desktop] if desktop else hooks
+
+
+def _settings_id(entry: NotifyCommand) -> str:
+    """Return an id of what the entry says, not of its position: pending deliveries stay with their command."""
+    return f"settings-{hashlib.sha256(msgspec.json.encode(entry)).hexdigest()[:_DIGEST_CHARS]}"
 
 
 def desktop_hook(min_seconds: float = DESKTOP_MIN_SECONDS) -> Hook | None:
@@ -66,12 +75,26 @@ async def update_own_hooks(hooks: Hooks, own: list[Hook]) -> None:
         await hooks.add(hook)
 
 
-async def deliver_notifications(hooks: Hooks) -> None:
+async def remove_desktop_hook(hooks: Hooks) -> None:
+    """Remove the hook of the desktop, if there is one. Its pending deliveries would be shown too late."""
+    await hooks.remove(_DESKTOP_ID)
+
+
+async def has_desktop_server(storage: Storage) -> bool:
+    """Return whether a server is running on this storage that shows notifications on its desktop."""
+    from shopfloor.wiring.storage import local_backend
+
+    if not is_locked(storage.server_lock):
+        return False
+    async with local_backend(storage) as backend:
+        return any(status.hook.id == _DESKTOP_ID for status in await backend.hooks.all())
+
+
+async def deliver_notifications(hooks: Hooks, send: SendNotification) -> None:
     """Deliver notifications until cancelled."""
-    from shopfloor.adapters.local import NotificationSender
     from shopfloor.engine import HookDelivery
 
-    await HookDelivery(hooks, NotificationSender()).run()
+    await HookDelivery(hooks, send).run()
 
 
 async def add_run_hook(storage: Storage, run_id: str, command: str) -> None:

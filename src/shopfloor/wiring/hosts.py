@@ -21,7 +21,6 @@ from shopfloor.ports import DrainRequest, HostFacts, HostResources
 from shopfloor.record import Storage, require_private_folder
 from shopfloor.version import __version__
 from shopfloor.wiring.engine import local_engine
-from shopfloor.wiring.providers import find_providers
 from shopfloor.wiring.settings import WorkerSettings
 from shopfloor.wiring.storage import StorageBackend, local_backend
 
@@ -78,12 +77,19 @@ async def open_host(
             find_disabled=lambda: monitor.disabled,
             other_offers=lambda: registered.other_offers if registered is not None else (),
         ) as engine:
-            registered = RegisteredHost(own.id, ports, engine, facts, heartbeat_seconds=heartbeat_seconds)
+            registered = RegisteredHost(
+                own.id,
+                ports,
+                engine,
+                facts,
+                heartbeat_seconds=heartbeat_seconds,
+                usable_providers=lambda: monitor.usable,
+            )
             takeover = Takeover(own.id, backend.host_registry, backend.hosts, backend.store, backend.bus)
             try:
                 yield OpenHost(engine, registered, takeover, monitor)
             finally:
-                await registered.leave()
+                await registered.record_stop()
 
 
 async def prepare_runs(backend: StorageBackend, host: OpenHost) -> None:
@@ -91,6 +97,8 @@ async def prepare_runs(backend: StorageBackend, host: OpenHost) -> None:
     from shopfloor.engine import finish_deletions, requeue_abandoned
 
     engine = host.engine
+    # Before any run is taken over or dispatched: both depend on what the other hosts have.
+    await host.registered.refresh_other_offers()
     await finish_deletions(engine.ports)
     await requeue_abandoned(engine.ports, engine.resumption, excluded=await host.takeover.check())
     await backend.queue.restore_queued_rows()
@@ -117,7 +125,7 @@ async def maintain_storage(
     return await maintain_until_lost(backend.store, engine.scheduler, maintenance)
 
 
-def quick_capabilities() -> tuple[str, ...]:
+def find_usable_providers() -> tuple[str, ...]:
     """Return the providers that are installed and have credentials, without starting their programs."""
     from shopfloor.adapters.providers import API_KEYS, PROVIDER_NAMES, provider
 
@@ -125,14 +133,6 @@ def quick_capabilities() -> tuple[str, ...]:
     agents = [provider(name) for name in PROVIDER_NAMES]
     found = [agent.name for agent in agents if shutil.which(agent.program) and agent.login(env, home) is not None]
     return (*found, *(name for name, variable in API_KEYS.items() if env.get(variable)))
-
-
-def capabilities() -> tuple[str, ...]:
-    """Return the usable providers. Blocks for a second or two: each program is started."""
-    return tuple(info.name for info in find_providers() if info.usable)
-
-
-FIND_CAPABILITIES = (quick_capabilities, capabilities)
 
 
 async def run_host(
@@ -181,7 +181,7 @@ async def run_host(
 
             tasks.start_soon(engine.scheduler.run)
             tasks.start_soon(maintain)
-            tasks.start_soon(registered.run, FIND_CAPABILITIES)
+            tasks.start_soon(registered.run, find_usable_providers)
             tasks.start_soon(host.monitor.run)
             tasks.start_soon(handle_signals)
             on_started(registered)

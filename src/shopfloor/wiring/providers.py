@@ -70,14 +70,14 @@ class LocalOffer:
         return replace(self._offer, disabled=disabled) if disabled else self._offer
 
 
-def find_providers(asks: bool = False) -> list[ProviderInfo]:  # noqa: FBT001, FBT002 - passed as a function
+def find_providers(asks_providers: bool = False) -> list[ProviderInfo]:  # noqa: FBT001, FBT002 - passed as a function
     """Return the providers that this machine has. Blocks for a second or two: each program is run for its version.
 
-    With `asks`, those with credentials are asked whether they answer, if that costs nothing.
+    With `asks_providers`, those with credentials are asked whether they answer, if that costs nothing.
     """
     from shopfloor.adapters.providers import discover_providers
 
-    return discover_providers(os.environ, Path.home(), asks=asks)
+    return discover_providers(os.environ, Path.home(), asks_providers=asks_providers)
 
 
 def stop_probes() -> None:

@@ -17,9 +17,10 @@ from shopfloor.adapters.local import LocalAudit, LocalTokens
 from shopfloor.error_factories import storage_error
 from shopfloor.errors import ResourceLimit, ServerRunning, ShopfloorError
 from shopfloor.record import Storage, open_for_append, require_private_folder, try_lock, write_private
-from shopfloor.wiring.hooks import deliver_notifications, settings_hooks, update_own_hooks
-from shopfloor.wiring.hosts import FIND_CAPABILITIES, maintain_storage, open_host, prepare_runs
+from shopfloor.wiring.hooks import deliver_notifications, remove_desktop_hook, settings_hooks, update_own_hooks
+from shopfloor.wiring.hosts import find_usable_providers, maintain_storage, open_host, prepare_runs
 from shopfloor.wiring.mcp import mount_mcp
+from shopfloor.wiring.server_links import accepted_hosts, is_shared, public_url
 from shopfloor.wiring.settings import WorkerSettings, heartbeat_seconds
 from shopfloor.wiring.storage import local_backend, open_projects
 
@@ -76,26 +77,6 @@ def _running_server_hint(storage: Storage) -> str:
     return f"{location}, or choose another storage with --storage"
 
 
-def public_url(host: str, url: str) -> str | None:
-    """Return the URL with the address of this machine in its network, if the server listens on all interfaces."""
-    if host not in _WILDCARDS:
-        return None
-    import socket
-
-    family, elsewhere = (socket.AF_INET6, "2001:db8::1") if ":" in host else (socket.AF_INET, "192.0.2.1")
-    try:
-        with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            # Connecting sends nothing: it only chooses the interface for an address outside.
-            probe.connect((elsewhere, 9))
-            found = str(probe.getsockname()[0])
-    except OSError:
-        return None
-    return f"http://{f'[{found}]' if ':' in found else found}:{url.rpartition(':')[2]}"
-
-
-_WILDCARDS = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - recognized, not listened on
-
-
 async def _warm_up(*parts: Callable[[], None]) -> None:
     """Run slow parts of the start in a thread, one after the other.
 
@@ -136,6 +117,7 @@ async def serve_storage(
     """
     import anyio
 
+    from shopfloor.adapters.local import NotificationSender
     from shopfloor.client import Address
     from shopfloor.server import create_app, load_connection_limits, serve
 
@@ -149,10 +131,10 @@ async def serve_storage(
         def publish_address(url: str) -> None:
             # Without a pid for a server in a thread: `shopfloor down` must not end the program around it.
             pid = os.getpid() if threading.current_thread() is threading.main_thread() else None
-            address = Address(url, token, pid, public_url(host, url))
+            address = Address(url, token, pid, public_url(host, url, allowed_hosts), is_shared(host))
             write_private(storage.server_address, msgspec.json.encode(address))
             # Warm up and register only now, so that the first response does not have to wait for it.
-            tasks.start_soon(own.registered.run, FIND_CAPABILITIES)
+            tasks.start_soon(own.registered.run, find_usable_providers)
             tasks.start_soon(_warm_up, partial(on_started, address, engine.catalog), engine.warm_up)
             engine.plugins.start_all()
             tasks.start_soon(own.monitor.run)
@@ -160,6 +142,7 @@ async def serve_storage(
         async with (
             local_backend(storage, is_server=True) as backend,
             open_host(backend, workers, heartbeat_seconds=heartbeat_seconds()) as own,
+            NotificationSender() as send,
         ):
             engine = own.engine
             token = await backend.access.admin_token()
@@ -173,12 +156,14 @@ async def serve_storage(
 
                 tasks.start_soon(engine.scheduler.run)
                 tasks.start_soon(maintain)
-                tasks.start_soon(deliver_notifications, backend.hooks)
-                services = backend.services(engine, monitor=own.monitor, allowed_hosts=allowed_hosts)
+                tasks.start_soon(deliver_notifications, backend.hooks, send)
+                accepted = accepted_hosts(host, allowed_hosts)
+                services = backend.services(engine, monitor=own.monitor, send_notification=send, allowed_hosts=accepted)
                 app = create_app(services, mounted=[mount_mcp()])
                 await serve(app, host, port, publish_address, limits, on_signal=engine.scheduler.watchdog.request_stop)
                 tasks.cancel_scope.cancel()
             if lost:
                 raise lost[0]
+            await remove_desktop_hook(backend.hooks)
             # Also list what the last runs wrote while they were stopped.
             await backend.ingest.catch_up()

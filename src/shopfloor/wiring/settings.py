@@ -13,7 +13,7 @@ import msgspec
 from shopfloor.decoding import convert
 from shopfloor.errors import UsageError
 from shopfloor.limits import DISK_LOW_WATER_BYTES, HOST_HEARTBEAT_SECONDS, HOST_SLOTS, SETTINGS_BYTES
-from shopfloor.views import NOTIFICATION_KINDS, NotificationKind
+from shopfloor.views import DEFAULT_NOTIFICATION_KINDS, NotificationKind
 
 
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +63,7 @@ class NotifyCommand(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """A command that is notified of runs, in the settings file."""
 
     command: Annotated[str, msgspec.Meta(min_length=1)]
-    on: tuple[NotificationKind, ...] = NOTIFICATION_KINDS
+    on: tuple[NotificationKind, ...] = DEFAULT_NOTIFICATION_KINDS
     min_seconds: Annotated[float, msgspec.Meta(ge=0)] = 0
 
 

@@ -22,7 +22,7 @@ from shopfloor.adapters.local import (
     LocalTokens,
 )
 from shopfloor.engine import StoragePorts
-from shopfloor.limits import CLIENT_WAIT_SECONDS, CONTINUED_RUNS, EXECUTE_GRACE_SECONDS, PROVIDER_CHECK_SECONDS
+from shopfloor.limits import CLIENT_WAIT_SECONDS, EXECUTE_GRACE_SECONDS, PROVIDER_CHECK_SECONDS
 from shopfloor.log import Delta, Masking
 from shopfloor.ports import (
     Bus,
@@ -35,6 +35,7 @@ from shopfloor.ports import (
     Projects,
     ProviderHealth,
     Queue,
+    SendNotification,
     Store,
     Tokens,
     Watchers,
@@ -113,11 +114,12 @@ class StorageBackend(StoragePorts, frozen=True, kw_only=True):
         *,
         monitor: ProviderMonitor | None = None,
         offers: Offers = tuple,
+        send_notification: SendNotification | None = None,
         allowed_hosts: tuple[str, ...] = (),
     ) -> Services:
         """Return what the HTTP API needs. Without `engine`, the API is read-only, and `offers` are those of hosts.
 
-        `monitor` are the running checks of providers, if this process checks them.
+        `monitor` are the running checks of providers, if this process checks them. `send_notification` tests hooks.
         """
         from shopfloor.adapters.local import NotificationSender
         from shopfloor.engine import delete_run
@@ -144,7 +146,7 @@ class StorageBackend(StoragePorts, frozen=True, kw_only=True):
             plugins=engine.plugins.all if engine else None,
             fleet=FleetFeed(self.fleet_events, self.bus),
             hooks=self.hooks,
-            send_notification=NotificationSender(),
+            send_notification=send_notification or NotificationSender(),
             hosts=HostDirectory(self.host_registry, self.hosts, self.store),
             page_folder=PAGE_FOLDER,
             allowed_hosts=allowed_hosts,
@@ -160,22 +162,11 @@ class StorageBackend(StoragePorts, frozen=True, kw_only=True):
 def find_later_runs(storage: Storage, run_id: str) -> list[tuple[str, str]]:
     """Return the runs based on a run, newest first, each with its kind; none if the database cannot be read.
 
-    Reads the file directly, for commands that show a log without starting an engine.
+    For commands that show a log without starting an engine.
     """
-    import sqlite3
-    from contextlib import closing
+    from shopfloor.adapters.sqlite import find_later_runs as find_in_database
 
-    query = (
-        "SELECT id, json_extract(based_on, '$.kind') FROM worker_runs WHERE based_on IS NOT NULL"
-        " AND json_extract(based_on, '$.run_id') = ? ORDER BY num DESC LIMIT ?"
-    )
-    if not storage.database.exists():
-        return []
-    try:
-        with closing(sqlite3.connect(f"{storage.database.as_uri()}?mode=ro", uri=True)) as connection:
-            return connection.execute(query, (run_id, CONTINUED_RUNS)).fetchall()
-    except (sqlite3.Error, ValueError):
-        return []
+    return [(later.run_id, later.kind) for later in find_in_database(storage.database, run_id)]
 
 
 @asynccontextmanager

@@ -16,6 +16,7 @@ from shopfloor.limits import AGENT_DIFF_CHARS, FLEET_EVENT_FACTS
 from shopfloor.log import (
     AssistantMessage,
     Awaits,
+    BasedOn,
     Cost,
     Event,
     FailureDecision,
@@ -229,8 +230,8 @@ def test_each_part_of_thinking_is_a_fleet_event():
         assistant_message(text("c")),
     )
     assert [payload["thinking"] for _, payload in fleet_events] == [
-        {"content": "a", "tokensUsed": 0},
-        {"content": "b", "tokensUsed": 0},
+        {"content": "a", "tokensUsed": None},
+        {"content": "b", "tokensUsed": None},
     ]
 
 
@@ -414,13 +415,35 @@ def test_conversations_that_are_too_many_to_remember_end_one_by_one():
 
 def test_the_calls_of_a_model_are_its_own_and_waits_are_not():
     call, result = tool_call(fidelity="router"), tool_result(fidelity="router")
-    wait = ToolCall(
-        name="rate_limit", call_id="w", input=None, output=None, fidelity="router", awaits=Awaits(kind="rate_limit")
-    )
-    waited = ToolResult(name="rate_limit", call_id="w", input=None, output=None, fidelity="router")
-    steps = [(one, {"path": "ask"}) for one in (call, result, wait, waited)]
-    events = fleet_events_of(RUN, turn(), *steps)
-    assert types(events) == ["agent.spawned", "agent.tool_call", "agent.tool_result", "agent.rate_limited"]
+    waits = [one for kind in ("approval", "rate_limit") for one in wait(kind)]
+    steps = [(one, {"path": "ask"}) for one in (*waits, call, result)]
+    events = fleet_events_of(RUN, turn(session_id="ask:0"), *steps, turn_end())
+    assert types(events) == [
+        "agent.spawned",
+        "agent.rate_limited",
+        "agent.tool_call",
+        "agent.tool_result",
+        "agent.completed",
+    ]
+    assert events[2].payload["tool"]["name"] == "Bash"
+    assert events[-1].payload["metrics"]["toolCalls"] == 1
+
+
+def wait(kind: Any) -> tuple[ToolCall, ToolResult]:
+    """Return the call by which the engine waits, and its result."""
+    engine_call: dict[str, Any] = {"name": kind, "call_id": f"{kind}-1", "input": None, "fidelity": "router"}
+    return ToolCall(**engine_call, output=None, awaits=Awaits(kind=kind)), ToolResult(**engine_call, output="approve")
+
+
+def test_what_a_fork_copied_has_its_fleet_events_in_the_earlier_run():
+    copies = [turn("a"), (tool_call(fidelity="router"), {"path": "a"}), turn_end("a"), turn("b"), reply("b")]
+    based_on = BasedOn(run_id=PARENT_ID, kind="fork", seq=9, events=len(copies))
+    fork = msgspec.structs.replace(RUN, based_on=based_on)
+    # The copying continues in the next attempt.
+    again = RunStarted(name="w", kind="worker", attempt=2, host="local-9")
+    events = fleet_events_of(fork, *copies[:2], again, *copies[2:], reply("b"), turn_end("b"), run_completed())
+    assert types(events) == ["agent.spawned", "agent.completed"]
+    assert events[-1].payload["metrics"]["toolCalls"] == 0
 
 
 # Readiness
@@ -527,7 +550,7 @@ def test_a_limit_that_is_reached_is_waited_for():
 
 @pytest.mark.req("FE-19")
 def test_a_near_limit_is_reported_without_a_wait():
-    near = Limit(status="warning", current=80, max=100, reset_at=format_timestamp(60_000))
+    near = Limit(kind="requests", status="warning", current=80, max=100, reset_at=format_timestamp(60_000))
     [(name, payload)] = in_session(note_message("limit", limit=near))
     assert name == "agent.rate_limited"
     assert payload["limit"] == {"type": "requests", "current": 80, "max": 100, "resetAt": format_timestamp(60_000)}
@@ -542,7 +565,7 @@ def test_an_allowed_limit_is_not_reported():
 def test_a_rate_limited_call_is_a_limit_and_no_error():
     [(name, payload)] = in_session(note_message("retry", code="rate_limit_error", try_=1, retry_after=1.5))
     assert name == "agent.rate_limited"
-    assert payload["limit"] == {"type": "requests", "current": None, "max": None, "resetAt": None}
+    assert payload["limit"] == {"type": None, "current": None, "max": None, "resetAt": None}
     assert payload["action"] == {"type": "wait", "waitSeconds": 1.5}
 
 
@@ -585,7 +608,7 @@ def test_a_step_that_waits_for_its_provider_is_limited_until_the_reset():
     assert [name for name, _ in fleet_events] == ["agent.rate_limited", "agent.rate_limited", "agent.completed"]
     assert [payload["action"]["waitSeconds"] for _, payload in fleet_events[:2]] == [57, 55]
     assert fleet_events[0][1]["limit"] == {
-        "type": "requests",
+        "type": None,
         "current": None,
         "max": None,
         "resetAt": format_timestamp(60_000),
@@ -831,7 +854,8 @@ def test_a_session_that_the_next_attempt_resumes_is_a_new_session():
         next_attempt(3),
         tool_call("2"),
         tool_result("1"),
-        step_completed(result={"exit_code": 0}),
+        # The time since the first attempt.
+        step_completed(result={"exit_code": 0}, duration_ms=6000),
     )
     assert types(fleet_events) == [
         *("agent.spawned", "agent.tool_call", "agent.terminated"),
@@ -1202,7 +1226,7 @@ def test_unknown_events_are_skipped():
     ]
     state, fleet_events = fold(strange)
     assert types(fleet_events) == ["agent.spawned"]
-    assert list(state.agents) == ["build"]
+    assert list(state.sessions) == ["build"]
 
 
 def test_blocks_of_a_later_version_are_skipped():
@@ -1224,9 +1248,9 @@ def test_sessions_calls_and_files_that_stay_open_are_remembered_up_to_a_bound():
         files = [FileChange(path=f"/srv/demo/{number}", action="create")]
         for event in log((STEP, index), (tool_call(), index), (tool_result("other", files=files), index)):
             state, _ = fleet_event_step(state, event)
-    assert len(state.agents) == len(state.calls) == len(state.files) == FLEET_EVENT_FACTS
-    assert "build-9" not in state.agents
-    assert "build-10" in state.agents
+    assert len(state.sessions) == len(state.calls) == len(state.files) == FLEET_EVENT_FACTS
+    assert "build-9" not in state.sessions
+    assert "build-10" in state.sessions
     assert len(msgspec.json.encode(state)) < FLEET_EVENT_FACTS * 1000
 
 
@@ -1235,7 +1259,7 @@ def test_many_files_of_one_event_are_counted_and_not_all_remembered():
     state, fleet_events = fold(log(RUN, STEP, tool_result(files=[*files, files[0]])))
     assert len(fleet_events) == 2 + len(files) + 1
     assert len(state.files) == FLEET_EVENT_FACTS
-    assert state.agents["build"].files == len(files)
+    assert state.sessions["build"].files == len(files)
 
 
 def test_a_long_session_leaves_nothing_behind():

@@ -35,7 +35,7 @@ PAYLOADS: dict[str, list[dict[str, Any]]] = {
         for mode in ("subscription", "api", "local", None)
     ],
     "agent.ready": [{**SESSION, "initialization": {"duration": 5, "contextLoaded": True, "contextTokens": None}}],
-    "agent.thinking": [{**AGENT, "thinking": {"content": "hm", "tokensUsed": 0}}],
+    "agent.thinking": [{**AGENT, "thinking": {"content": "hm", "tokensUsed": tokens}} for tokens in (7, None)],
     "agent.tool_call": [{**AGENT, "tool": {"name": "Bash", "input": {"command": "ls"}, "startedAt": TIMESTAMP}}],
     "agent.tool_result": [
         {**AGENT, "tool": {"name": "Bash", "duration": 5, "success": True, "output": ["x"]}},

@@ -141,8 +141,8 @@ export interface paths {
          *
          *     Spending belongs to the day, the model and the provider that spent it, and each run counts its own. An agent's
          *     session counts on the day it ended, for the model of its newest message. A run is counted on the day it started, a
-         *     failure on the day the run ended. The sums are kept for all runs, for `worker` and for
-         *     `roots`; with any other filter they are computed from the runs that match, which must be at most 20,000.
+         *     failure on the day the run ended. The sums are kept for all runs, for `worker` and for `roots`; with any other
+         *     filter they are computed from the runs that match and were open in the range, which must be at most 100,000.
          */
         get: operations["get_stats"];
         put?: never;
@@ -355,26 +355,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/plugins": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * List plugins
-         * @description List the plugins, their state, and why one cannot be used. A plugin with the capability `worker` is a worker.
-         */
-        get: operations["list_plugins"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/runs/{run_id}/resume": {
         parameters: {
             query?: never;
@@ -455,26 +435,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/workers": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * List catalogue
-         * @description List the workers that this server can run, with their inputs.
-         */
-        get: operations["list_catalogue"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/runs/{run_id}/pin": {
         parameters: {
             query?: never;
@@ -510,6 +470,46 @@ export interface paths {
          * @description Delete a run that has ended, and its sub-runs. Deleting a failed run needs `force`.
          */
         delete: operations["delete_run"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/plugins": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List plugins
+         * @description List the plugins, their state, and why one cannot be used. A plugin with the capability `worker` is a worker.
+         */
+        get: operations["list_plugins"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/workers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List catalogue
+         * @description List the workers that this server can run, with their inputs.
+         */
+        get: operations["list_catalogue"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -915,7 +915,7 @@ export interface paths {
         post?: never;
         /**
          * Remove hook
-         * @description Remove a webhook, and what it was not told yet. Needs the role admin.
+         * @description Remove a webhook, and its pending deliveries. Needs the role admin.
          */
         delete: operations["remove_hook"];
         options?: never;
@@ -1362,7 +1362,7 @@ export interface components {
         WaitingList: {
             /** @description The longest wait first. */
             items: components["schemas"]["WaitingItem"][];
-            /** @description The number of items. */
+            /** @description The number of all that waits. `items` has those of at most 500 runs of each kind, which wait longest. */
             total: number;
         };
         /**
@@ -1564,6 +1564,8 @@ export interface components {
             id: string;
             worker: string;
             origin: string | null;
+            /** @default null */
+            folder?: string | null;
             pattern: string;
             run_id: string;
             created_at: string;
@@ -1779,8 +1781,7 @@ export interface components {
          * @description A limit of a provider, as a run met it.
          */
         ObservedLimit: {
-            /** @enum {unknown} */
-            kind: "requests" | "tokens";
+            kind: ("requests" | "tokens") | null;
             name: string | null;
             current: number | null;
             max: number | null;
@@ -1919,7 +1920,7 @@ export interface components {
          * @description How busy a host's machine is.
          */
         HostMetrics: {
-            cpu_percent: number;
+            cpu_percent: number | null;
             memory_percent: number;
             disk_percent: number;
             uptime_seconds: number;
@@ -2060,6 +2061,7 @@ export interface components {
          */
         FailureStats: {
             code: string;
+            group: string;
             message: string;
             total: number;
             workers: string[];
@@ -2364,10 +2366,10 @@ export interface components {
             idempotency_key?: string | null;
         };
         /**
-         * DrainOrder
+         * DrainParameters
          * @description How to drain a host.
          */
-        DrainOrder: {
+        DrainParameters: {
             /**
              * @description After this time, other hosts resume the runs that it still has. Null: they may end there.
              * @default null
@@ -2398,7 +2400,7 @@ export interface components {
             /** @description Where to send events: an http or https address. */
             url: string;
             /**
-             * @description What to send; by default everything.
+             * @description What to send; by default `outcome` and `question`.
              * @default []
              */
             kinds?: ("budget" | "outcome" | "question")[];
@@ -2456,6 +2458,10 @@ export interface components {
             priority?: number;
             /** @default null */
             requires?: components["schemas"]["Requirements"] | null;
+            /** @default null */
+            labels?: {
+                [key: string]: string;
+            } | null;
             /** @default null */
             executor?: "caller" | null;
             /** @default false */
@@ -2676,8 +2682,8 @@ export interface components {
          * @description A limit of the provider, as the agent reported it.
          */
         Limit: {
-            /** @enum {unknown} */
-            kind?: "requests" | "tokens";
+            /** @default null */
+            kind?: ("requests" | "tokens") | null;
             /** @enum {unknown} */
             status?: "allowed" | "rejected" | "warning";
             /** @default null */
@@ -3211,6 +3217,14 @@ export interface operations {
                 provider?: string | null;
                 /** @description Only runs that ended with this error code. */
                 error?: string | null;
+                /** @description Only runs that failed with a message of this group: a message without ids and long numbers, as `GET /api/stats` has it in `failures[].group`. */
+                error_group?: string | null;
+                /** @description Only runs that ended after this time (RFC 3339). */
+                ended_since?: string | null;
+                /** @description Only runs that ended before this time (RFC 3339). */
+                ended_until?: string | null;
+                /** @description Only runs whose id begins with these characters. */
+                id_prefix?: string | null;
                 /** @description Only runs that cost at least this, in US dollars, with their sub-runs. */
                 min_cost?: number | null;
                 /** @description Only runs whose cost is known and at most this, with their sub-runs. */
@@ -3283,6 +3297,14 @@ export interface operations {
                 provider?: string | null;
                 /** @description Only runs that ended with this error code. */
                 error?: string | null;
+                /** @description Only runs that failed with a message of this group: a message without ids and long numbers, as `GET /api/stats` has it in `failures[].group`. */
+                error_group?: string | null;
+                /** @description Only runs that ended after this time (RFC 3339). */
+                ended_since?: string | null;
+                /** @description Only runs that ended before this time (RFC 3339). */
+                ended_until?: string | null;
+                /** @description Only runs whose id begins with these characters. */
+                id_prefix?: string | null;
                 /** @description Only runs that cost at least this, in US dollars, with their sub-runs. */
                 min_cost?: number | null;
                 /** @description Only runs whose cost is known and at most this, with their sub-runs. */
@@ -3482,6 +3504,14 @@ export interface operations {
                 provider?: string | null;
                 /** @description Only runs that ended with this error code. */
                 error?: string | null;
+                /** @description Only runs that failed with a message of this group: a message without ids and long numbers, as `GET /api/stats` has it in `failures[].group`. */
+                error_group?: string | null;
+                /** @description Only runs that ended after this time (RFC 3339). */
+                ended_since?: string | null;
+                /** @description Only runs that ended before this time (RFC 3339). */
+                ended_until?: string | null;
+                /** @description Only runs whose id begins with these characters. */
+                id_prefix?: string | null;
                 /** @description Only runs that cost at least this, in US dollars, with their sub-runs. */
                 min_cost?: number | null;
                 /** @description Only runs whose cost is known and at most this, with their sub-runs. */
@@ -3878,35 +3908,6 @@ export interface operations {
             };
         };
     };
-    list_plugins: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description The plugins, and the state of each. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["PluginList"];
-                };
-            };
-            /** @description An error. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ProblemAnswer"];
-                };
-            };
-        };
-    };
     resume_run: {
         parameters: {
             query?: never;
@@ -4047,35 +4048,6 @@ export interface operations {
             };
         };
     };
-    list_catalogue: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description The workers, by their slugs. */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Catalogue"];
-                };
-            };
-            /** @description An error. */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ProblemAnswer"];
-                };
-            };
-        };
-    };
     pin_run: {
         parameters: {
             query?: never;
@@ -4134,6 +4106,64 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Deleted"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    list_plugins: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The plugins, and the state of each. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PluginList"];
+                };
+            };
+            /** @description An error. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProblemAnswer"];
+                };
+            };
+        };
+    };
+    list_catalogue: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The workers, by their slugs. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Catalogue"];
                 };
             };
             /** @description An error. */
@@ -4463,6 +4493,8 @@ export interface operations {
             query?: {
                 /** @description Only events of this stream. */
                 stream?: ("agent" | "provider" | "worker") | null;
+                /** @description Only events of this type, such as `agent.error`. */
+                type?: string | null;
                 /** @description Only events of this provider. */
                 provider?: string | null;
                 /** @description Only events of this run. */
@@ -4505,6 +4537,8 @@ export interface operations {
             query?: {
                 /** @description Only events of this stream. */
                 stream?: ("agent" | "provider" | "worker") | null;
+                /** @description Only events of this type, such as `agent.error`. */
+                type?: string | null;
                 /** @description Only events of this provider. */
                 provider?: string | null;
                 /** @description Only events of this run. */
@@ -4588,7 +4622,7 @@ export interface operations {
         };
         requestBody?: {
             content: {
-                "application/json": components["schemas"]["DrainOrder"];
+                "application/json": components["schemas"]["DrainParameters"];
             };
         };
         responses: {

@@ -3,10 +3,11 @@
  * sequences removed.
  */
 import Anser from "anser";
+import { BLACK, contrast, MIN_CONTRAST, PAGE, readable, type Rgb, rgbOf, WHITE } from "./contrast";
 
 export interface Span {
   readonly text: string;
-  /** CSS colors: a variable of the theme for the sixteen named colors, otherwise the color itself. */
+  /** CSS colors: a variable of the theme for the sixteen named colors, otherwise a color that can be read. */
   readonly color: string | null;
   readonly background: string | null;
   readonly bold: boolean;
@@ -15,6 +16,10 @@ export interface Span {
   readonly underline: boolean;
   readonly strikethrough: boolean;
 }
+
+/** One of the sixteen colors that the theme has a variable for, by its name, or any other color. */
+type Color = string | Rgb;
+const cssOf = (color: Color) => (typeof color === "string" ? `var(--${color})` : `rgb(${color.join(", ")})`);
 
 /** With more spans, the rest has no colors: the page has to render each span. */
 const MAX_SPANS = 4_000;
@@ -90,12 +95,12 @@ function plain(text: string): Span {
 
 function spanOf(piece: Anser.AnserJsonEntry): Span {
   const has = (name: Anser.AnserJsonEntry["decorations"][number]) => piece.decorations.includes(name);
+  const color = colorOf(piece.fg, piece.fg_truecolor);
   const background = colorOf(piece.bg, piece.bg_truecolor);
   return {
     text: piece.content,
-    ...(background === null
-      ? { color: colorOf(piece.fg, piece.fg_truecolor), background }
-      : onBackground(piece, background)),
+    color: background === null ? onPage(color, has("dim")) : onBackground(color, background),
+    background: background && cssOf(background),
     bold: has("bold"),
     dim: has("dim"),
     italic: has("italic"),
@@ -104,33 +109,42 @@ function spanOf(piece: Anser.AnserJsonEntry): Span {
   };
 }
 
+/** Return the color of text on the page. Dim text without a color has that of captions: it can still be read. */
+function onPage(color: Color | null, isDim: boolean): string | null {
+  if (color === null) return isDim ? "var(--text-3)" : null;
+  if (typeof color === "string") return cssOf(color);
+  const [light, dark] = [readable(color, PAGE.light), readable(color, PAGE.dark)];
+  return light === dark ? cssOf(color) : `light-dark(${cssOf(light)}, ${cssOf(dark)})`;
+}
+
 /**
- * Colors of text on a background. The sixteen named colors are made to be read on the page's background, so that a
- * background in one of them takes text in the color of the page.
+ * Return the color of text on a background. The sixteen named colors are made to be read on the page's background, so
+ * that a background in one of them takes text in the color of the page. Text that cannot be read on another background
+ * is black or white.
  */
-function onBackground(piece: Anser.AnserJsonEntry, background: string): Pick<Span, "color" | "background"> {
-  const isNamed = background.startsWith("var(");
-  return { color: isNamed ? "var(--bg-sunken)" : colorOf(piece.fg, piece.fg_truecolor), background };
+function onBackground(color: Color | null, background: Color): string {
+  if (typeof background === "string") return "var(--bg-sunken)";
+  if (color !== null && typeof color !== "string" && contrast(color, background) >= MIN_CONTRAST) return cssOf(color);
+  return cssOf(contrast(BLACK, background) >= contrast(WHITE, background) ? BLACK : WHITE);
 }
 
 const NAMES = ["black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"];
 
-function colorOf(name: string | null, rgb: string | null): string | null {
+function colorOf(name: string | null, rgb: string | null): Color | null {
   if (!name) return null;
-  if (name === "ansi-truecolor") return rgb ? `rgb(${rgb})` : null;
+  if (name === "ansi-truecolor") return rgb ? rgbOf(rgb) : null;
   const number = /^ansi-palette-(\d+)$/.exec(name)?.[1];
-  if (number === undefined) return `var(--${name})`;
+  if (number === undefined) return name;
   return paletteColor(Number(number));
 }
 
 /** Return a color of the 256-color palette: sixteen named colors, a cube of six by six by six, and grays. */
-function paletteColor(number: number): string {
-  if (number < 16) return `var(--ansi-${number < 8 ? "" : "bright-"}${NAMES[number % 8] ?? "white"})`;
+function paletteColor(number: number): Color {
+  if (number < 16) return `ansi-${number < 8 ? "" : "bright-"}${NAMES[number % 8] ?? "white"}`;
   if (number >= 232) {
     const gray = 8 + (number - 232) * 10;
-    return `rgb(${gray}, ${gray}, ${gray})`;
+    return [gray, gray, gray];
   }
   const level = (step: number) => (step === 0 ? 0 : 55 + step * 40);
-  const [red, green, blue] = [Math.floor((number - 16) / 36), Math.floor((number - 16) / 6) % 6, (number - 16) % 6];
-  return `rgb(${level(red)}, ${level(green)}, ${level(blue)})`;
+  return [level(Math.floor((number - 16) / 36)), level(Math.floor((number - 16) / 6) % 6), level((number - 16) % 6)];
 }

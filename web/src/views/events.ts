@@ -2,7 +2,7 @@
  * Checks on single events and blocks: whether the page can read them, and whether another event shows the same content.
  */
 import type { Block, EventOf, LogEvent, Page } from "@/api";
-import { isRecord } from "./json";
+import { isRecord, isText } from "./json";
 import type { Message, MessageRow } from "./rowTypes";
 
 type TextBlock = Extract<Block, { type: "text" }>;
@@ -27,7 +27,9 @@ export function isReadable(event: LogEvent): boolean {
   if (event.type === "message.user" || event.type === "message.assistant") {
     return Array.isArray(event.payload.blocks) && event.payload.blocks.every(isRecord);
   }
-  if (event.type === "tool.call" || event.type === "tool.result") return typeof event.payload.call_id === "string";
+  if (event.type === "tool.call" || event.type === "tool.result")
+    return isText(event.payload.call_id) && isText(event.payload.name);
+  if (event.type.startsWith("step.")) return isText(event.payload.name) && isText(event.payload.kind);
   return true;
 }
 

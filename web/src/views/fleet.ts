@@ -160,7 +160,7 @@ export function limitView(limit: ProviderLimit, now: number, clock: (at: string)
     return { name, percent: null, text: `reset ${clock(resetAt)}`, tone: "quiet" };
   const fraction = current === null || !max ? null : Math.max(0, current / max);
   const percent = fraction === null ? null : Math.min(100, Math.round(fraction * 100));
-  const isMet = percent === null ? status === "rejected" || status === null : percent >= 100;
+  const isMet = status === "rejected" || (percent === null ? status === null : percent >= 100);
   const used = isMet
     ? `met ${clock(limit.met_at)}`
     : percent === null

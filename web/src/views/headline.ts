@@ -32,8 +32,10 @@ export function headline(input: unknown): string {
 }
 
 function descriptionIn(input: Record<string, unknown>): string {
+  // Workers write the names of their inputs in capitals.
+  const fields = new Map(Object.entries(input).map(([name, value]) => [name.toLowerCase(), value]));
   for (const name of DESCRIBING_FIELDS) {
-    const value = input[name];
+    const value = input[name] ?? fields.get(name.toLowerCase());
     if (isText(value) && value.trim()) return withLocation(name, withoutShell(value), input);
     // A command as a list of words.
     if (Array.isArray(value) && value.length && value.every(isText)) return withoutShell(value.join(" "));

@@ -63,3 +63,6 @@ export function splitBlocks(text: string): string[] {
 export function safeLink(address: string | undefined): string | undefined {
   return address !== undefined && /^(https?:\/\/|mailto:)/i.test(address) ? address : undefined;
 }
+
+/** Remove the marks of Markdown that would stand in the way on one line. */
+export const withoutMarks = (text: string) => text.replace(/\*\*|__|`|^#+\s/gm, "");

@@ -69,6 +69,10 @@ export interface Piece {
   readonly text: string;
 }
 
+/** The last event that a row stands for: a call and its result are one row. The request for a call comes before it. */
+export const lastSeqOf = ({ seq, events }: Row): number =>
+  events.reduce((last, event) => Math.max(last, event.seq), seq);
+
 export function isSameRow(a: Row, b: Row): boolean {
   return (
     a.kind === b.kind &&

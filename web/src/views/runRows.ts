@@ -132,7 +132,7 @@ function activityText({ activity, name }: Run): string | null {
 }
 
 /** Whether the card shows how long the run has taken, and not how long ago it started. */
-export const showsElapsed = (run: Run) => run.status === "running";
+export const showsElapsed = (run: Run) => run.status === "running" && !run.interrupted;
 
 /** Return the next run in a direction; null at the ends. */
 export function nextRun(rows: readonly Row[], from: number, step: 1 | -1): RunRow | null {

@@ -18,6 +18,10 @@ export function tasksOf(name: string, input: unknown): readonly Task[] | null {
   return tasks.every((task) => task !== null) ? tasks : null;
 }
 
+/** How many of the tasks are done: `1 of 3`. */
+export const progressText = (tasks: readonly Task[]): string =>
+  `${tasks.filter((task) => task.state === "done").length} of ${tasks.length}`;
+
 function taskOf(item: unknown): Task | null {
   if (!isRecord(item)) return null;
   const text = item["content"] ?? item["text"] ?? item["step"] ?? item["description"] ?? item["title"];

@@ -60,6 +60,9 @@ export function itemsOf(
 ): TimelineItem[] {
   const items: TimelineItem[] = [];
   const open = new Map<number, Draft<CallItem>>();
+  /** Calls of agents whose sub-run has not started yet, and the last event of such calls and sub-runs in a row. */
+  const starting: number[] = [];
+  let lastAgentSeq = 0;
   const cancelledBy = new Set(
     rows.flatMap(({ event_type, data, seq }) =>
       event_type === "error" && isCancellation(reason, data.message, data.code) ? [seq] : [],
@@ -87,6 +90,10 @@ export function itemsOf(
           error: null,
         };
         open.set(seq, call);
+        if (isAgentTool(call.name)) {
+          starting.push(seq);
+          lastAgentSeq = seq;
+        }
         items.push(call);
         break;
       }
@@ -95,6 +102,7 @@ export function itemsOf(
         const end = endOf(row, reason);
         if (call) {
           open.delete(call.seq);
+          if (starting.includes(call.seq)) starting.splice(starting.indexOf(call.seq), 1);
           Object.assign(call, end, { lastSeq: seq });
         } else
           items.push({
@@ -115,11 +123,15 @@ export function itemsOf(
           isCancellation: isCancellation(reason, data.message, data.code),
         });
         break;
-      case "status":
-        // The call of an agent and its sub-run are one item.
-        if (!isAgentTool(open.get(seq - 1)?.name ?? ""))
-          items.push(stepItem(base, textOf(data.status) || "status", spans.get(seq), cancelledBy));
+      case "status": {
+        const span = spans.get(seq);
+        // The call of an agent and its sub-run are one item. An agent may call several before the first starts.
+        if (starting.length > 0 && (span ? span.kind === "run" : lastAgentSeq === seq - 1)) {
+          starting.shift();
+          lastAgentSeq = seq;
+        } else items.push(stepItem(base, textOf(data.status) || "status", span, cancelledBy));
         break;
+      }
     }
     previousSeq = seq;
   }
@@ -166,13 +178,24 @@ function endOf({ data }: TimelineRow, reason: string | null): Pick<CallItem, "en
   };
 }
 
-/** Return the events of what failed, in order: calls, or else errors of steps and of the run. */
+/** Return the events of what failed, in order: calls, and errors of steps and of the run that no failed call explains. */
 export function failuresOf(rows: readonly TimelineRow[], reason: string | null): number[] {
   const items = itemsOf(rows, reason);
-  const calls = items.filter((item) => item.kind === "call" && item.ending === "failed");
-  const errors = items.filter((item) => item.kind === "error" && !item.isCancellation);
-  return (calls.length ? calls : errors).map((item) => item.seq);
+  const callErrors = items.flatMap((item) => (item.kind === "call" && item.ending === "failed" ? [item.error] : []));
+  const isExplained = (text: string) =>
+    callErrors.some((error) => error === oneLine(text) || (isCut(error) && oneLine(text).startsWith(error)));
+  return items
+    .filter((item) =>
+      item.kind === "call"
+        ? item.ending === "failed"
+        : item.kind === "error" && !item.isCancellation && !isExplained(item.text),
+    )
+    .map((item) => item.seq);
 }
+
+/** The rows of a timeline have only the beginning of the error of a call. */
+const CUT_CHARS = 180;
+const isCut = (error: string | null): error is string => error !== null && error.length >= CUT_CHARS;
 
 /** Return the index of the item of an event: its own, the one it belongs to, or else the last one before. */
 export function indexOfEvent(items: readonly TimelineItem[], seq: number): number {

@@ -28,16 +28,16 @@ export const runActionsOf = ({ actions }: WaitingItem): RunAction[] => actions.f
 export type CallItem = WaitingItem & { call_id: string };
 export const isCallItem = (item: WaitingItem): item is CallItem => item.call_id !== null;
 
-/**
- * Return the call that an item stands for. The call of the run's details has the whole input; before they are loaded, the
- * text of the item is shown.
- */
-export function callOf(item: CallItem, known: readonly PendingCall[] | undefined): PendingCall {
-  const { run_id, call_id, kind, text, options, until } = item;
-  const found = known?.find((call) => keyOf(call) === keyOf(item));
-  if (found) return { ...found, answered: false };
+/** Return the call of the run's details that an item stands for: it has the whole input. */
+export function knownCall(item: CallItem, calls: readonly PendingCall[] = []): PendingCall | undefined {
+  const found = calls.find((call) => keyOf(call) === keyOf(item));
+  return found && { ...found, answered: false };
+}
+
+/** Return the call that an item stands for, as far as the item tells. */
+export function callOf({ run_id, call_id, kind, text, options, until, worker }: CallItem): PendingCall {
   const input = kind === "client_tool" ? text : { question: text, options: options ?? [] };
-  return { run_id, call_id, kind, name: item.worker, input, until, answered: false };
+  return { run_id, call_id, kind, name: worker, input, until, answered: false };
 }
 
 /** Return the key of the item after this one, or of the first. */

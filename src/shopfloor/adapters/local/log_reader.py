@@ -76,6 +76,13 @@ class LocalLogReader:
     async def has_active_host(self, run_id: str, host: str | None) -> bool:
         return has_active_host(self._storage.log_path(run_id), host)
 
+    async def without_host(self, hosts: Mapping[str, str | None]) -> set[str]:
+        def work() -> set[str]:
+            log_path = self._storage.log_path
+            return {run_id for run_id, host in hosts.items() if not has_active_host(log_path(run_id), host)}
+
+        return await anyio.to_thread.run_sync(work) if hosts else set()
+
     async def batches(self, run_id: str, *, after: int = 0) -> AsyncIterator[list[Entry]]:
         with self._cursor(run_id, after) as cursor:
             while items := await anyio.to_thread.run_sync(cursor.poll):

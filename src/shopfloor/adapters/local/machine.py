@@ -11,7 +11,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from shopfloor.ports import HostLocation, HostMetrics, HostResources
 
@@ -20,17 +20,25 @@ ReadFile = Callable[[str], str | None]
 
 _NAMESPACE: Final = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 _HOSTNAME: Final = "/etc/hostname"
+_HOSTS: Final = "/etc/hosts"
 _DOCKER: Final = "/.dockerenv"
 _CGROUP: Final = "/proc/self/cgroup"
 _MOUNTS: Final = "/proc/self/mountinfo"
 _CLOUD_INIT: Final = "/run/cloud-init/instance-data.json"
 _DMI: Final = "/sys/class/dmi/id/"
 _CGROUP_MEMORY: Final = "/sys/fs/cgroup/memory.max"
+_CGROUP_MEMORY_USED: Final = "/sys/fs/cgroup/memory.current"
+_CGROUP_MEMORY_STAT: Final = "/sys/fs/cgroup/memory.stat"
 _CGROUP_CPU: Final = "/sys/fs/cgroup/cpu.max"
 _GPUS: Final = "/proc/driver/nvidia/gpus"
 _CONTAINER_IN_CGROUP: Final = re.compile(r"docker[-/]([0-9a-f]{64})")
+_SHORT_CONTAINER: Final = re.compile(r"[0-9a-f]{12}")
+"""The name that Docker gives to a container's machine, unless another one is set."""
+_POD_HOSTS: Final = "# Kubernetes-managed hosts file."
+"""The first line of a pod's file of hosts. A pod in the network of its node has another one, and the node's name."""
 _CONTAINER_IN_MOUNTS: Final = re.compile(r"/docker/containers/([0-9a-f]{64})/")
 _INSTANCE: Final = re.compile(r"i-[0-9a-f]{8,17}")
+_CACHED_FILES: Final = re.compile(r"^inactive_file (\d+)$", re.MULTILINE)
 _MEGABYTE: Final = 1_000_000
 _GIGABYTE: Final = 1_000_000_000
 
@@ -40,11 +48,14 @@ def find_location(env: Mapping[str, str], read: ReadFile) -> HostLocation:
     hostname = env.get("HOSTNAME") or _strip(read(_HOSTNAME))
     if env.get("KUBERNETES_SERVICE_HOST"):
         namespace = env.get("POD_NAMESPACE") or _strip(read(_NAMESPACE))
-        return HostLocation(type="kubernetes", namespace=namespace, pod=env.get("POD_NAME") or hostname)
+        has_own_name = (read(_HOSTS) or "").startswith(_POD_HOSTS)
+        pod = env.get("POD_NAME") or (hostname if has_own_name else None)
+        return HostLocation(type="kubernetes", namespace=namespace, pod=pod)
     in_cgroup = _CONTAINER_IN_CGROUP.search(read(_CGROUP) or "")
     if in_cgroup or read(_DOCKER) is not None:
         container = in_cgroup or _CONTAINER_IN_MOUNTS.search(read(_MOUNTS) or "")
-        return HostLocation(type="docker", container=container[1] if container else hostname)
+        short = hostname if _SHORT_CONTAINER.fullmatch(hostname or "") else None
+        return HostLocation(type="docker", container=container[1] if container else short)
     return _find_instance(env, read) or HostLocation(type="local")
 
 
@@ -117,13 +128,13 @@ class LocalMachine:
 
         return HostMetrics(
             cpu_percent=self._measure_processors(),
-            memory_percent=_percent(psutil.virtual_memory().percent),
+            memory_percent=memory_percent(psutil.virtual_memory(), read_file),
             disk_percent=_percent(psutil.disk_usage(str(self._folder)).percent),
             uptime_seconds=round(time.monotonic() - self._started, 3),
         )
 
-    def _measure_processors(self) -> float:
-        """Return how busy the processors were since the last call, in percent.
+    def _measure_processors(self) -> float | None:
+        """Return how busy the processors were since the last call, in percent; None if that was not measured.
 
         Not `psutil.cpu_percent`: it remembers its last call per thread, and returns 0 in a thread that is new.
         """
@@ -135,8 +146,28 @@ class LocalMachine:
         busy = total - times["idle"] - times.get("iowait", 0.0)
         previous, self._processor_times = self._processor_times, (busy, total)
         if previous is None or total <= previous[1]:
-            return 0.0
+            return None
         return _percent(round((busy - previous[0]) / (total - previous[1]) * 100, 1))
+
+
+class Memory(Protocol):
+    """The memory of a machine, in bytes."""
+
+    @property
+    def total(self) -> int: ...
+
+    @property
+    def percent(self) -> float: ...
+
+
+def memory_percent(machine: Memory, read: ReadFile) -> float:
+    """Return how much of the memory that a process may use is used: of its container if that has a limit."""
+    limit, used = _number(read(_CGROUP_MEMORY)), _number(read(_CGROUP_MEMORY_USED))
+    if not 0 < limit < machine.total or used == math.inf:
+        return _percent(machine.percent)
+    # The kernel drops cached files when a process needs the memory.
+    cached = _CACHED_FILES.search(read(_CGROUP_MEMORY_STAT) or "")
+    return _percent(round((used - (int(cached[1]) if cached else 0)) / limit * 100, 1))
 
 
 def usable_cores(count: int, cpu_max: str | None) -> int:

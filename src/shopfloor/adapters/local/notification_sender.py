@@ -12,9 +12,10 @@ import signal
 import subprocess
 import sys
 import time
-from typing import Final
+from typing import TYPE_CHECKING, Final, Self
 
 import anyio
+import anyio.to_thread
 import msgspec
 
 from shopfloor.adapters.limits import HOOK_TIMEOUT_SECONDS
@@ -22,6 +23,9 @@ from shopfloor.limits import HOOK_COMMAND_SECONDS
 from shopfloor.ports import Hook
 from shopfloor.version import __version__
 from shopfloor.views import notification_environment
+
+if TYPE_CHECKING:
+    from httpx import AsyncClient
 
 MEDIA_TYPE: Final = "application/cloudevents+json"
 _FIRST_SUCCESS, _FIRST_REDIRECT = 200, 300
@@ -47,7 +51,7 @@ def desktop_command() -> str | None:
 
 
 class NotificationSender:
-    """Implements `SendNotification`."""
+    """Implements `SendNotification`. As a context manager it closes its HTTP client."""
 
     def __init__(
         self,
@@ -60,6 +64,37 @@ class NotificationSender:
         self._command_seconds = command_seconds
         self._output = None if shows_output else subprocess.DEVNULL
         """Where the output of commands goes: stderr of this process, or nowhere."""
+        self._client: AsyncClient | None = None
+        self._client_lock = anyio.Lock()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._client is not None:
+            await self._client.aclose()
+
+    async def _open_client(self) -> AsyncClient:
+        async with self._client_lock:
+            if self._client is None:
+                # Loading certificates takes long: do it once, and not on the event loop.
+                self._client = await anyio.to_thread.run_sync(self._create_client)
+            return self._client
+
+    def _create_client(self) -> AsyncClient:
+        from http.cookiejar import CookieJar, DefaultCookiePolicy
+
+        import httpx
+
+        return httpx.AsyncClient(
+            timeout=self._timeout_seconds,
+            follow_redirects=False,
+            trust_env=False,
+            # Nothing of a delivery is kept for the next one: no connection, which the receiver may close meanwhile,
+            # and no cookie.
+            limits=httpx.Limits(max_keepalive_connections=0),
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
+        )
 
     async def __call__(self, hook: Hook, event_id: str, body: bytes) -> str | None:
         if hook.url is not None:
@@ -67,6 +102,7 @@ class NotificationSender:
         return await self._execute(hook.command or "", hook.cwd, body)
 
     async def _post(self, url: str, secret: str, event_id: str, body: bytes) -> str | None:
+        client = await self._open_client()
         import httpx
 
         timestamp = int(time.time())
@@ -79,11 +115,8 @@ class NotificationSender:
         }
         try:
             with anyio.fail_after(self._timeout_seconds):
-                async with (
-                    httpx.AsyncClient(timeout=self._timeout_seconds, follow_redirects=False, trust_env=False) as http,
-                    # The body of the answer is not read: it may be endless.
-                    http.stream("POST", url, content=body, headers=headers) as response,
-                ):
+                # The body of the answer is not read: it may be endless.
+                async with client.stream("POST", url, content=body, headers=headers) as response:
                     status = response.status_code
         except TimeoutError:
             return f"no answer within {self._timeout_seconds:g} s"

@@ -18,7 +18,7 @@ class _StoredDelivery(msgspec.Struct):
 
 
 class MemoryHooks:
-    """Implements `Hooks`. A `MemoryStore` calls `insert` with what its rows tell."""
+    """Implements `Hooks`. A `MemoryStore` calls `insert` with the notifications of its changes."""
 
     def __init__(self) -> None:
         self._hooks: dict[str, HookStatus] = {}
@@ -49,6 +49,14 @@ class MemoryHooks:
         return [
             msgspec.structs.replace(status, pending=len(self._of(hook_id))) for hook_id, status in self._hooks.items()
         ]
+
+    def delete_run(self, run_id: str) -> None:
+        """Delete the hooks of one run, and the deliveries about it of all hooks."""
+        for hook_id in [hook_id for hook_id, status in self._hooks.items() if status.hook.run_id == run_id]:
+            self._remove(hook_id)
+        for stored in [*self._deliveries.values()]:
+            if stored.delivery.event_id.startswith(f"{run_id}."):
+                del self._deliveries[stored.delivery.number]
 
     def insert(self, notifications: Sequence[Notification]) -> None:
         """Store a delivery for each hook that wants a notification."""
@@ -101,14 +109,18 @@ class MemoryHooks:
             msgspec.structs.replace(stored.delivery, hook=hooks[stored.delivery.hook.id].hook) for stored in due[:limit]
         ]
 
-    async def complete(self, delivery: Delivery, *, at: str, error: str | None = None, until: str = "") -> None:
+    async def complete(self, delivery: Delivery, *, at: str, error: str | None = None) -> None:
         self._finish(delivery, delivered=error is None, dropped=error is not None)
-        for stored in self._of(delivery.hook.id):
-            if stored.delivery.expires_at < until:
-                self._finish(stored.delivery, dropped=1)
         self._note(delivery, at, error)
         if delivery.hook.origin == "run":
-            await self.remove(delivery.hook.id)
+            self._remove(delivery.hook.id)
+
+    async def drop_expired(self, hook: Hook, before: str) -> None:
+        expired = [stored.delivery for stored in self._of(hook.id) if stored.delivery.expires_at < before]
+        for delivery in expired:
+            self._finish(delivery, dropped=1)
+        if expired and hook.origin == "run":
+            self._remove(hook.id)
 
     async def postpone(self, delivery: Delivery, *, at: str, until: str, error: str) -> None:
         if (stored := self._deliveries.get(delivery.number)) is not None:

@@ -199,6 +199,9 @@ class MemoryLogReader:
     async def has_active_host(self, run_id: str, host: str | None) -> bool:
         return await self.has_writer(run_id) or self._is_accepting(host)
 
+    async def without_host(self, hosts: Mapping[str, str | None]) -> set[str]:
+        return {run_id for run_id, host in hosts.items() if not await self.has_active_host(run_id, host)}
+
     def _is_accepting(self, host: str | None) -> bool:
         found = None if host is None else self._storage.hosts.get(host)
         return found is not None and not found.is_draining

@@ -9,7 +9,7 @@ import msgspec
 
 from shopfloor.adapters.memory.store import MemoryStore
 from shopfloor.errors import ConflictError
-from shopfloor.limits import CONTINUED_RUNS
+from shopfloor.limits import QUEUE_GROUPS
 from shopfloor.log import Requirements
 from shopfloor.ports import (
     NO_REQUIREMENTS,
@@ -17,9 +17,9 @@ from shopfloor.ports import (
     HostOffer,
     QueuedRun,
     QueueGroup,
-    RunFilter,
     ViewUpdate,
     disabled_providers,
+    queue_groups_exceeded,
     session_continued,
 )
 from shopfloor.views import queued_row
@@ -33,6 +33,10 @@ class _Claim(msgspec.Struct):
 
 def _required(claim: _Claim) -> Requirements:
     return claim.queued.started.requires or NO_REQUIREMENTS
+
+
+def _encode_requirements(queued: QueuedRun) -> bytes:
+    return msgspec.json.encode(queued.started.requires or NO_REQUIREMENTS, order="deterministic")
 
 
 class MemoryQueue:
@@ -61,10 +65,13 @@ class MemoryQueue:
             raise ConflictError(f"run {queued_run.run_id} already exists", hint="use a new id for each run")
         if queued_run.is_only_reply and started.based_on is not None:
             earlier = started.based_on.run_id
-            page = await self._store.list_runs(RunFilter(based_on=earlier), limit=CONTINUED_RUNS)
-            replies = [item.row.id for item in page.items if item.row.based_on and item.row.based_on.kind == "reply"]
+            replies = [later.run_id for later in await self._store.later_runs(earlier) if later.kind == "reply"]
             if replies:
                 raise session_continued(earlier, replies[0])
+        if host is None and started.requires is not None:
+            groups = {_encode_requirements(claim.queued) for claim in self._unclaimed()}
+            if len(groups | {_encode_requirements(queued_run)}) > max(len(groups), QUEUE_GROUPS):
+                raise queue_groups_exceeded()
         if key is not None:
             self._keys[key] = (queued_run.run_id, requested)
         self._runs[queued_run.run_id] = _Claim(queued_run, host)
@@ -80,8 +87,7 @@ class MemoryQueue:
     async def groups(self, *, limit: int) -> list[QueueGroup]:
         groups: dict[bytes, list[QueuedRun]] = {}
         for claim in self._unclaimed():
-            key = msgspec.json.encode(_required(claim), order="deterministic")
-            groups.setdefault(key, []).append(claim.queued)
+            groups.setdefault(_encode_requirements(claim.queued), []).append(claim.queued)
         return [
             QueueGroup(
                 requires=runs[0].started.requires,
@@ -113,8 +119,8 @@ class MemoryQueue:
         claim = self._runs.get(run_id)
         return None if claim is None else claim.queued
 
-    async def next_unclaimed(self, offer: HostOffer) -> str | None:
-        return next((claim.queued.run_id for claim in self._claimable(offer)), None)
+    async def next_unclaimed(self, offer: HostOffer, *, limit: int) -> list[str]:
+        return [claim.queued.run_id for claim in self._claimable(offer)[:limit]]
 
     async def mark_started(self, run_ids: Sequence[str]) -> None:
         for run_id in run_ids:

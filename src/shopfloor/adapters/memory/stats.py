@@ -33,18 +33,16 @@ RunStats = tuple[RunRow, list[tuple[str, bool, StatChange]]]
 _METRICS = (STARTED, ENDED, FAILURE, TOOL, TOOL_FAILED, SPENDING)
 
 
-def compute_stats(
-    runs: Sequence[RunStats], wanted: RunFilter, days: StatsDays, failed: Sequence[RunRow]
-) -> StoredStats:
-    """Return the sums for statistics of these runs, which match the filter. `failed` are those that need a person."""
+def compute_stats(runs: Sequence[RunStats], wanted: RunFilter, days: StatsDays, waits: Sequence[str]) -> StoredStats:
+    """Return the sums for statistics of these runs, which match the filter.
+
+    `waits`: since when each of their calls and failures waits for a person.
+    """
     if not has_sums(wanted):
         runs = [(row, changes) for row, changes in runs if _is_in_range(row, days)]
-        failed = [row for row in failed if _is_in_range(row, days)]
         check_run_count(len(runs), days)
     lines = {metric: _lines(runs, metric, days.starts, wanted) for metric in _METRICS}
     rows = [row for row, _ in runs]
-    since = [*(row.waiting_since for row in rows), *(row.needs_person_since for row in failed)]
-    waits = [at for at in since if at is not None]
     queued = [row.started_at for row in rows if row.status == "queued"]
     first, end = time_of(days.starts[0]), time_of(days.starts[-1])
     wants_roots = wanted.roots is None and wanted.parent_run_id is None

@@ -16,10 +16,12 @@ from shopfloor.adapters.memory.hooks import MemoryHooks
 from shopfloor.adapters.memory.stats import compute_stats
 from shopfloor.decoding import decode_json
 from shopfloor.errors import InvalidParameter, ShopfloorError
+from shopfloor.limits import CONTINUED_RUNS
 from shopfloor.ports import (
     ANSWER_ID_PREFIX,
     Channel,
     ControlMessage,
+    LaterRun,
     OpenRun,
     ProviderRecord,
     RunFilter,
@@ -30,9 +32,11 @@ from shopfloor.ports import (
     TimelineItem,
     ViewState,
     ViewUpdate,
+    WaitingRuns,
     observe,
 )
 from shopfloor.views import (
+    FAILURE,
     RunRow,
     RunState,
     StatChange,
@@ -125,12 +129,45 @@ class MemoryStore:
 
     def _matching(self, wanted: RunFilter) -> list[_StoredRun]:
         search = None if wanted.search is None else _parse_search(wanted.search)
-        after = wanted.needs_person_after
-        return [
-            run
-            for run in self._runs.values()
-            if _matches_filter(run, wanted, search) and (after is None or self._needs_person(run.row, after))
+        return [run for run in self._runs.values() if _matches_filter(run, wanted, search)]
+
+    async def waiting(self, *, failed_after: str, limit: int) -> WaitingRuns:
+        runs = [*self._runs.values()]
+        pending = sorted(
+            (run for run in runs if self._unanswered(run.row)),
+            key=lambda run: (run.row.waiting_since or "", run.number),
+        )
+        failed = sorted(
+            (run for run in runs if self._needs_person(run.row, failed_after)),
+            key=lambda run: (run.row.needs_person_since or "", run.number),
+        )
+        return WaitingRuns(
+            pending=[self._item(run, msgspec.structs.replace(run.row, result=None)) for run in pending[:limit]],
+            failed=[self._item(run, msgspec.structs.replace(run.row, result=None)) for run in failed[:limit]],
+            calls=sum(len(self._unanswered(run.row)) for run in pending),
+            failures=len(failed),
+        )
+
+    def _unanswered(self, row: RunRow) -> list[str]:
+        """Return since when each of the calls waits that a person or a client has not answered."""
+        if row.waiting_since is None:
+            return []
+        answered = self._answered_call_ids(row)
+        return [row.waits.since[call] for call in row.waits.person_calls if call not in answered]
+
+    async def open_roots(self, wanted: RunFilter) -> list[OpenRun]:
+        waiting = {row.root_run_id or row.id for run in self._runs.values() if self._unanswered(row := run.row)}
+        rows = [
+            run.row
+            for run in sorted(self._matching(wanted), key=_sort_key("oldest", is_search=False)[0])
+            if run.row.status in ("running", "waiting") and run.row.parent_run_id is None
         ]
+        return [OpenRun(row.id, row.host) for row in rows if (row.root_run_id or row.id) not in waiting]
+
+    async def later_runs(self, run_id: str) -> list[LaterRun]:
+        rows = [run.row for run in sorted(self._runs.values(), key=lambda run: -run.number)]
+        found = [(row.id, row.based_on) for row in rows if row.based_on is not None and row.based_on.run_id == run_id]
+        return [LaterRun(later, based_on.kind) for later, based_on in found[:CONTINUED_RUNS]]
 
     async def count_by_status(self, wanted: RunFilter) -> dict[str, int]:
         matches = self._matching(msgspec.structs.replace(wanted, statuses=None))
@@ -139,7 +176,9 @@ class MemoryStore:
     async def stats(self, wanted: RunFilter, days: StatsDays) -> StoredStats:
         matches, after = self._matching(wanted), days.needs_person_after
         failed = [run.row for run in matches if after is not None and self._needs_person(run.row, after)]
-        return compute_stats([(run.row, run.stats) for run in matches], wanted, days, failed)
+        waits = [at for run in matches for at in self._unanswered(run.row)]
+        waits += [row.needs_person_since for row in failed if row.needs_person_since is not None]
+        return compute_stats([(run.row, run.stats) for run in matches], wanted, days, waits)
 
     def ancestors(self, run_id: str) -> tuple[str, ...]:
         """Return the runs above a run, the parent first."""
@@ -249,6 +288,7 @@ class MemoryStore:
         self._runs.pop(run_id, None)
         self._fleet_positions.pop(run_id, None)
         self.fleet_events.delete_run(run_id)
+        self.hooks.delete_run(run_id)
         self._pinned.discard(run_id)
         self._dismissed.discard(run_id)
 
@@ -363,17 +403,24 @@ def _matches_filter(run: _StoredRun, wanted: RunFilter, search: _Search | None) 
         and (wanted.parent_run_id is None or row.parent_run_id == wanted.parent_run_id)
         and (wanted.roots is None or (row.parent_run_id is None) is wanted.roots)
         and (wanted.name is None or row.name == wanted.name)
-        and (wanted.based_on is None or (row.based_on is not None and row.based_on.run_id == wanted.based_on))
+        and (wanted.id_prefix is None or row.id.startswith(wanted.id_prefix))
         and (wanted.started_after is None or row.started_at > wanted.started_after)
         and (wanted.started_before is None or row.started_at < wanted.started_before)
+        and (wanted.ended_after is None or (row.completed_at or "") > wanted.ended_after)
+        and (wanted.ended_before is None or (row.completed_at is not None and row.completed_at < wanted.ended_before))
         and (wanted.model is None or row.model == wanted.model)
         and (wanted.provider is None or row.provider == wanted.provider)
         and (wanted.error_code is None or row.error_code == wanted.error_code)
-        and (wanted.has_pending_call is None or row.waiting_since is not None)
+        and (wanted.open_on_host is None or (row.host == wanted.open_on_host and not row.is_ended))
+        and (wanted.error_group is None or any(_is_failure(stat, wanted.error_group) for _, _, stat in run.stats))
         and _is_between(row.spending.tree.cost_usd, wanted.min_cost_usd, wanted.max_cost_usd)
         and _is_between(row.duration_ms, wanted.min_duration_ms, wanted.max_duration_ms)
         and (search is None or search.matches(run))
     )
+
+
+def _is_failure(change: StatChange, group: str) -> bool:
+    return change.metric == FAILURE and change.detail == group
 
 
 def _is_between(value: float | None, lowest: float | None, highest: float | None) -> bool:

@@ -107,19 +107,20 @@ def provider(name: str) -> Provider:
 
 
 def discover_providers(
-    env: Mapping[str, str], home: Path, *, asks: bool = False, timeout_seconds: float | None = None
+    env: Mapping[str, str], home: Path, *, asks_providers: bool = False, timeout_seconds: float | None = None
 ) -> list[ProviderInfo]:
     """Return all providers: agents in the order of PROVIDER_NAMES, then APIs.
 
-    Starts each program to ask for its version, all at the same time, because each takes about a second. With `asks`,
-    programs and APIs that have credentials are also asked whether they accept them, if that costs nothing. Each program
-    has `timeout_seconds` for an answer, by default AGENT_VERSION_SECONDS or PROVIDER_STATUS_SECONDS.
+    Starts each program to ask for its version, all at the same time, because each takes about a second. With
+    `asks_providers`, programs and APIs that have credentials are also asked whether they accept them, if that costs
+    nothing. Each program has `timeout_seconds` for an answer, by default AGENT_VERSION_SECONDS or
+    PROVIDER_STATUS_SECONDS.
     """
 
     def inspect(name: str) -> ProviderInfo:
         if name in API_KEYS:
-            return _api_info(name, env, asks=asks)
-        return _agent_info(provider(name), env, home, probes, asks=asks)
+            return _api_info(name, env, asks_providers=asks_providers)
+        return _agent_info(provider(name), env, home, probes, asks_providers=asks_providers)
 
     names = (*PROVIDER_NAMES, *API_KEYS)
     with _Probes(env, timeout_seconds).opened() as probes, ThreadPoolExecutor(len(names)) as threads:
@@ -193,12 +194,14 @@ def kill_probed_programs() -> None:
         probes.kill()
 
 
-def _agent_info(agent: Provider, env: Mapping[str, str], home: Path, probes: _Probes, *, asks: bool) -> ProviderInfo:
+def _agent_info(
+    agent: Provider, env: Mapping[str, str], home: Path, probes: _Probes, *, asks_providers: bool
+) -> ProviderInfo:
     path = shutil.which(agent.program, path=env.get("PATH"))
     version, problem = _probe_version(path, probes) if path else (None, None)
     login, answers = agent.login(env, home), None
     # A login by variable is not the program's own, and its command knows nothing of that.
-    if asks and path and version and login and Path(login).is_absolute() and agent.name in _LOGIN_STATUS:
+    if asks_providers and path and version and login and Path(login).is_absolute() and agent.name in _LOGIN_STATUS:
         arguments, oldest = _LOGIN_STATUS[agent.name]
         if _version_numbers(version) >= oldest:
             answers, problem = _ask_program([path, *arguments], probes)
@@ -259,10 +262,10 @@ def _first_line(output: str) -> str:
     return next((line.strip() for line in output.splitlines() if line.strip()), "nothing")[:200]
 
 
-def _api_info(name: str, env: Mapping[str, str], *, asks: bool) -> ProviderInfo:
+def _api_info(name: str, env: Mapping[str, str], *, asks_providers: bool) -> ProviderInfo:
     variable = API_KEYS[name]
     login = variable if env.get(variable) else None
-    answers, problem = _ask_api(name, env) if asks and login else (None, None)
+    answers, problem = _ask_api(name, env) if asks_providers and login else (None, None)
     return ProviderInfo(
         name=name,
         kind="api",

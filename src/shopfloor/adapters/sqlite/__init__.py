@@ -6,7 +6,7 @@ from shopfloor.adapters.sqlite.host_registry import SqliteHostRegistry
 from shopfloor.adapters.sqlite.intake import StorageLogLookup
 from shopfloor.adapters.sqlite.provider_health import SqliteProviderHealth
 from shopfloor.adapters.sqlite.queue import SqliteQueue
-from shopfloor.adapters.sqlite.store import SqliteStore
+from shopfloor.adapters.sqlite.store import SqliteStore, find_later_runs
 
 __all__ = [
     "SqliteFleetEvents",
@@ -16,4 +16,5 @@ __all__ = [
     "SqliteQueue",
     "SqliteStore",
     "StorageLogLookup",
+    "find_later_runs",
 ]

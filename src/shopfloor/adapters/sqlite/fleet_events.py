@@ -7,6 +7,8 @@ from itertools import groupby
 from sqlite3 import Connection
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from shopfloor.adapters.limits import FLEET_CHUNK_BYTES, FLEET_TRIM_PARTS
 from shopfloor.adapters.sqlite.queries import placeholders
 from shopfloor.ports import FleetEventPage, FleetFilter, StoredFleetEvent
@@ -74,13 +76,15 @@ def _chunk_key(event: FleetEvent) -> tuple[EventStream, str | None, str | None]:
     return event.stream, event.provider, event.run_id
 
 
-def _events_of(row: Row) -> list[StoredFleetEvent]:
+def _events_of(row: Row, wanted: FleetFilter) -> list[StoredFleetEvent]:
+    """Return the events of a row that matches; of the filter, only the type differs within a row."""
     _, first, stream, provider, run_id, events = row
     # JSON has no line breaks between or inside its values, so each line is an event.
-    return [
+    found = [
         StoredFleetEvent(cursor, stream, run_id, provider, body)
         for cursor, body in enumerate(events.split(b"\n"), first)
     ]
+    return found if wanted.type is None else [event for event in found if event.type == wanted.type]
 
 
 class SqliteFleetEvents:
@@ -122,9 +126,9 @@ def _read(connection: Connection, wanted: FleetFilter, after: int, until: int | 
     conditions, parameters = _conditions(wanted)
     query = f"SELECT {_COLUMNS} FROM fleet_events WHERE last > ? AND first <= ?{conditions} ORDER BY last LIMIT ?"
     events: list[StoredFleetEvent] = []
-    # At most `limit` rows: each has at least one event, except those outside of the range.
-    for row in connection.execute(query, (after, end, *parameters, limit + 2)):
-        events += [event for event in _events_of(row) if after < event.cursor <= end]
+    # Each row has at least one event, except those outside of the range.
+    for row in connection.execute(query, (after, end, *parameters, _row_limit(wanted, limit + 2))):
+        events += [event for event in _events_of(row, wanted) if after < event.cursor <= end]
         if len(events) >= limit:
             return FleetEventPage(events[:limit], events[limit - 1].cursor, has_gap)
     return FleetEventPage(events, max(after, end), has_gap)
@@ -135,11 +139,16 @@ def _newest(connection: Connection, wanted: FleetFilter, limit: int) -> FleetEve
     conditions, parameters = _conditions(wanted)
     events: list[StoredFleetEvent] = []
     query = f"SELECT {_COLUMNS} FROM fleet_events WHERE last > 0{conditions} ORDER BY last DESC LIMIT ?"
-    for row in connection.execute(query, (*parameters, limit)):
-        events = _events_of(row) + events
+    for row in connection.execute(query, (*parameters, _row_limit(wanted, limit))):
+        events = _events_of(row, wanted) + events
         if len(events) >= limit:
             break
     return FleetEventPage(events[-limit:], newest)
+
+
+def _row_limit(wanted: FleetFilter, rows: int) -> int:
+    """Return how many rows have enough events; without a limit (-1) if a row may have no event of the type."""
+    return rows if wanted.type is None else -1
 
 
 def _conditions(wanted: FleetFilter) -> tuple[str, list[Any]]:
@@ -148,6 +157,10 @@ def _conditions(wanted: FleetFilter) -> tuple[str, list[Any]]:
         if value is not None:
             text += f" AND {column} = ?"
             parameters.append(value)
+    if wanted.type is not None:
+        # Excludes most rows without such an event. Those that only mention the type are excluded event by event.
+        text += " AND instr(events, ?)"
+        parameters.append(msgspec.json.encode(wanted.type))
     if wanted.run_id is not None:
         text += f" AND run_id IN ({_TREE})" if wanted.tree else " AND run_id = ?"
         parameters.append(wanted.run_id)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from sqlite3 import Connection
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from shopfloor.adapters.limits import HOOK_PENDING_MAX
+from shopfloor.adapters.sqlite.intake import IntakeLine, hook_line, removed_hook_line
 from shopfloor.adapters.sqlite.queries import placeholders
 from shopfloor.decoding import json_decoder
 from shopfloor.log import now
@@ -24,6 +25,21 @@ _ALL: Final = (
     "SELECT body, (SELECT count(*) FROM deliveries WHERE hook_id = hooks.id), delivered, dropped, last_error, last_at"
     " FROM hooks ORDER BY num"
 )
+_UPSERT: Final = "INSERT INTO hooks (id, body) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET body = excluded.body"
+_DELETE: Final = "DELETE FROM hooks WHERE id = ?"
+_KEPT: Final = "FROM hooks WHERE json_extract(CAST(body AS TEXT), '$.origin') IN ('api', 'run')"
+"""The hooks that the intake has too. Each server makes the others anew when it starts."""
+COUNT_KEPT_HOOKS: Final = f"SELECT count(*) {_KEPT}"
+_DELETE_OF_RUN: Final = (
+    "DELETE FROM deliveries WHERE num IN (SELECT pending.num FROM hooks CROSS JOIN deliveries AS pending"
+    # The id of an event starts with the run and a dot. The join searches the index of each hook.
+    " ON pending.hook_id = hooks.id AND pending.event_id >= ?1 || '.' AND pending.event_id < ?1 || '/')"
+)
+DELETE_HOOKS_OF_RUN: Final = (
+    "DELETE FROM hooks WHERE json_extract(CAST(body AS TEXT), '$.run_id') = ?1",
+    _DELETE_OF_RUN,
+)
+"""Delete the hooks of one run, and the deliveries about it of all hooks."""
 _INSERT: Final = (
     "INSERT INTO deliveries (hook_id, event_id, body, next_at, expires_at) VALUES (?, ?, ?, ?, ?)"
     " ON CONFLICT (hook_id, event_id) DO NOTHING"
@@ -69,7 +85,22 @@ def _enqueue(connection: Connection, hook: Hook, notifications: Sequence[Notific
             if dropped:
                 connection.execute("UPDATE hooks SET dropped = dropped + ? WHERE id = ?", (dropped, hook.id))
         elif hook.origin == "run":
-            connection.execute("DELETE FROM hooks WHERE id = ?", (hook.id,))
+            # Without a line in the intake: if the database is lost, this is repeated.
+            connection.execute(_DELETE, (hook.id,))
+
+
+def kept_hook_lines(connection: Connection) -> Iterator[bytes]:
+    """Iterate over the intake lines of the hooks that have one."""
+    for (body,) in connection.execute(f"SELECT body {_KEPT} ORDER BY num"):
+        yield hook_line(body)
+
+
+def restore_hook(connection: Connection, line: IntakeLine) -> None:
+    """Add or remove the hook of an intake line, if it has one."""
+    if line.hook is not None:
+        connection.execute(_UPSERT, (line.hook.id, _encode(line.hook)))
+    if line.removed_hook is not None:
+        connection.execute(_DELETE, (line.removed_hook,))
 
 
 class SqliteHooks:
@@ -82,15 +113,21 @@ class SqliteHooks:
         def job(connection: Connection) -> None:
             found = connection.execute("SELECT body FROM hooks WHERE id = ?", (hook.id,)).fetchone()
             kept = msgspec.structs.replace(hook, created_at=_decode(found[0]).created_at) if found else hook
-            text = "INSERT INTO hooks (id, body) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET body = excluded.body"
-            connection.execute(text, (kept.id, _encode(kept)))
+            body = _encode(kept)
+            connection.execute(_UPSERT, (kept.id, body))
+            if hook.origin in {"api", "run"}:
+                self._store.intake.add(hook_line(body))
 
         await self._store.write(job)
 
     async def remove(self, hook_id: str) -> bool:
-        return await self._store.write(
-            lambda connection: bool(connection.execute("DELETE FROM hooks WHERE id = ?", (hook_id,)).rowcount)
-        )
+        return await self._store.write(lambda connection: self._delete(connection, hook_id))
+
+    def _delete(self, connection: Connection, hook_id: str) -> bool:
+        if not connection.execute(_DELETE, (hook_id,)).rowcount:
+            return False
+        self._store.intake.add(removed_hook_line(hook_id))
+        return True
 
     async def all(self) -> list[HookStatus]:
         def job(connection: Connection) -> list[HookStatus]:
@@ -128,22 +165,28 @@ class SqliteHooks:
 
         return await self._store.read(job)
 
-    async def complete(self, delivery: Delivery, *, at: str, error: str | None = None, until: str = "") -> None:
+    async def complete(self, delivery: Delivery, *, at: str, error: str | None = None) -> None:
         hook = delivery.hook
 
         def job(connection: Connection) -> None:
             connection.execute("DELETE FROM deliveries WHERE num = ?", (delivery.number,))
-            dropped = int(error is not None)
-            if until:
-                text = "DELETE FROM deliveries WHERE hook_id = ? AND expires_at < ?"
-                dropped += connection.execute(text, (hook.id, until)).rowcount
             text = (
                 "UPDATE hooks SET delivered = delivered + ?, dropped = dropped + ?, last_error = ?, last_at = ?"
                 " WHERE id = ?"
             )
-            connection.execute(text, (int(error is None), dropped, error, at, hook.id))
+            connection.execute(text, (int(error is None), int(error is not None), error, at, hook.id))
             if hook.origin == "run":
-                connection.execute("DELETE FROM hooks WHERE id = ?", (hook.id,))
+                self._delete(connection, hook.id)
+
+        await self._store.write(job)
+
+    async def drop_expired(self, hook: Hook, before: str) -> None:
+        def job(connection: Connection) -> None:
+            text = "DELETE FROM deliveries WHERE hook_id = ? AND expires_at < ?"
+            dropped = connection.execute(text, (hook.id, before)).rowcount
+            connection.execute("UPDATE hooks SET dropped = dropped + ? WHERE id = ?", (dropped, hook.id))
+            if dropped and hook.origin == "run":
+                self._delete(connection, hook.id)
 
         await self._store.write(job)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from sqlite3 import Connection
 from typing import TYPE_CHECKING, Any, Final
@@ -16,7 +17,8 @@ from shopfloor.views import FleetEvent
 if TYPE_CHECKING:
     from shopfloor.adapters.sqlite.store import SqliteStore
 
-_COLUMNS: Final = "record, drain, loss, offline_at"
+_log = logging.getLogger("shopfloor.fleet")
+_COLUMNS: Final = "id, record, drain, loss, offline_at"
 _SAVE: Final = "INSERT INTO hosts (id, record) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET record = excluded.record"
 _DRAIN: Final = "UPDATE hosts SET drain = ? WHERE id = ? AND loss IS NULL"
 _LOSS: Final = "UPDATE hosts SET loss = ? WHERE id = ? AND loss IS NULL"
@@ -41,6 +43,8 @@ class SqliteHostRegistry:
 
     def __init__(self, store: SqliteStore) -> None:
         self._store = store
+        self._skipped: set[str] = set()
+        """The hosts whose record cannot be read, each of which is logged once."""
 
     async def save(self, record: HostRecord, events: Sequence[FleetEvent] = ()) -> None:
         def job(connection: Connection) -> None:
@@ -52,12 +56,12 @@ class SqliteHostRegistry:
     async def find(self, host: str) -> HostRecord | None:
         query = f"SELECT {_COLUMNS} FROM hosts WHERE id = ?"
         found = await self._store.read(lambda connection: connection.execute(query, (host,)).fetchone())
-        return None if found is None else _build_record(found)
+        return None if found is None else self._build_record(found)
 
     async def all(self) -> list[HostRecord]:
         query = f"SELECT {_COLUMNS} FROM hosts ORDER BY num"
         found = await self._store.read(lambda connection: connection.execute(query).fetchall())
-        return [_build_record(row) for row in found]
+        return [record for row in found if (record := self._build_record(row)) is not None]
 
     async def request_drain(self, host: str, request: DrainRequest | None) -> bool:
         body = None if request is None else _encode(request)
@@ -86,12 +90,18 @@ class SqliteHostRegistry:
     def _insert(self, connection: Connection, events: Sequence[FleetEvent]) -> None:
         insert_fleet_events(connection, events, self._store.fleet_events_kept)
 
-
-def _build_record(row: tuple[Any, ...]) -> HostRecord:
-    record, drain, loss, offline_at = row
-    return msgspec.structs.replace(
-        _decode(record),
-        drain=None if drain is None else _decode_drain(drain),
-        loss=None if loss is None else _decode_loss(loss),
-        offline_at=offline_at,
-    )
+    def _build_record(self, row: tuple[Any, ...]) -> HostRecord | None:
+        """Return the record of a host; None if it cannot be decoded, so that the other hosts go on."""
+        host, record, drain, loss, offline_at = row
+        try:
+            return msgspec.structs.replace(
+                _decode(record),
+                drain=None if drain is None else _decode_drain(drain),
+                loss=None if loss is None else _decode_loss(loss),
+                offline_at=offline_at,
+            )
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            if host not in self._skipped:
+                self._skipped.add(host)
+                _log.warning("the record of the host %s cannot be read and is skipped: %s", host, error)
+            return None

@@ -1,7 +1,7 @@
-"""The intake: acknowledged dispatches and control messages that no log has yet, in a file beside the database.
+"""The intake: acknowledged requests that no log has, in a file beside the database.
 
-If the database is lost, `shopfloor rebuild` restores every acknowledged dispatch, control message and mark (a pin or a
-dismissal) from this file; `LogLookup` tells which of them the logs already have. See docs/adr/0017-intake.md.
+If the database is lost, `shopfloor rebuild` restores every acknowledged dispatch, control message, hook and mark (a
+pin or a dismissal) from this file; `LogLookup` tells which of them the logs already have. See docs/adr/0017-intake.md.
 
 Lines are appended and the file is compacted only inside a write transaction of the database, whose lock excludes other
 processes. The first line names the file. The database stores the name of the file whose lines it has: a database with
@@ -27,7 +27,7 @@ from shopfloor.decoding import json_decoder
 from shopfloor.error_factories import storage_error
 from shopfloor.errors import FileMissing, InvalidEvent, StorageError
 from shopfloor.log import Payload, RunCompleted, RunStarted, ToolResult, UnknownPayload, decode
-from shopfloor.ports import ControlMessage, QueuedRun
+from shopfloor.ports import ControlMessage, Hook, QueuedRun
 from shopfloor.record import Storage, force_to_disk, open_for_append, read, write_private
 
 Mark = Literal["pin", "unpin", "dismiss"]
@@ -98,6 +98,8 @@ class IntakeLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     unpin: str | None = None
     dismiss: str | None = None
     """The id of a failed run that no longer waits for a person."""
+    hook: Hook | None = None
+    removed_hook: str | None = None
 
     @property
     def mark(self) -> tuple[Mark, str] | None:
@@ -131,6 +133,16 @@ def message_line(body: bytes) -> bytes:
 def mark_line(mark: Mark, run_id: str) -> bytes:
     """Return the line that marks a run."""
     return _encode({mark: run_id}) + b"\n"
+
+
+def hook_line(body: bytes) -> bytes:
+    """Return the line of an encoded hook."""
+    return b'{"hook":' + body + b"}\n"
+
+
+def removed_hook_line(hook_id: str) -> bytes:
+    """Return the line that removes a hook."""
+    return _encode(IntakeLine(removed_hook=hook_id)) + b"\n"
 
 
 class Intake:
@@ -255,14 +267,16 @@ class Intake:
         return None if first is None else first.intake
 
     def lines(self) -> list[IntakeLine]:
-        """Return the dispatches, messages and marks of runs that are not deleted. Skips torn and unreadable lines."""
+        """Return the dispatches, messages, marks and hooks without those of deleted runs. Skips unreadable lines."""
         data = self._read_bytes()
         lines = list(_decode_lines(data[: data.rfind(b"\n") + 1].split(b"\n")))
-        last_deleted = {line.deleted: number for number, line in enumerate(lines) if line.deleted}
+        last_deleted: dict[str | None, int] = {
+            line.deleted: number for number, line in enumerate(lines) if line.deleted
+        }
         return [
             line
             for number, line in enumerate(lines)
-            if (run_id := _run_id_of(line)) is not None and last_deleted.get(run_id, -1) < number
+            if line.intake is None and line.deleted is None and last_deleted.get(_run_id_of(line), -1) < number
         ]
 
     def _read_bytes(self, limit: int = -1) -> bytes:
@@ -300,6 +314,8 @@ def _run_id_of(line: IntakeLine) -> str | None:
         return line.dispatch.run_id
     if line.message is not None:
         return line.message.run_id
+    if line.hook is not None:
+        return line.hook.run_id
     return None if line.mark is None else line.mark[1]
 
 

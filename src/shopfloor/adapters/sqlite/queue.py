@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain, groupby
 from typing import Any, Final, NamedTuple, TypeVar
@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from shopfloor.adapters.sqlite.database import run_each
+from shopfloor.adapters.sqlite.hooks import COUNT_KEPT_HOOKS, kept_hook_lines, restore_hook
 from shopfloor.adapters.sqlite.intake import (
     EmptyLogLookup,
     IntakeLine,
@@ -28,6 +29,7 @@ from shopfloor.adapters.sqlite.search import UPSERT_TASK, task_text
 from shopfloor.adapters.sqlite.store import SqliteStore
 from shopfloor.decoding import json_decoder
 from shopfloor.errors import ConflictError
+from shopfloor.limits import QUEUE_GROUPS
 from shopfloor.log import Requirements, RunStarted
 from shopfloor.ports import (
     NO_REQUIREMENTS,
@@ -36,6 +38,7 @@ from shopfloor.ports import (
     QueuedRun,
     QueueGroup,
     disabled_providers,
+    queue_groups_exceeded,
     session_continued,
 )
 from shopfloor.views import queued_row
@@ -73,11 +76,12 @@ _GROUPS: Final = (
     " SELECT (SELECT min(needs) FROM dispatches WHERE host IS NULL AND needs > found.needs) FROM found"
     " WHERE found.needs IS NOT NULL) SELECT needs FROM found WHERE needs IS NOT NULL"
 )
+_GROUP_COUNT: Final = f"SELECT count(*) FROM ({_GROUPS})"
+_GROUP_EXISTS: Final = "SELECT 1 FROM dispatches WHERE host IS NULL AND needs = ? LIMIT 1"
 _GROUP_HEAD: Final = "SELECT rank, num FROM dispatches WHERE host IS NULL AND needs = ? ORDER BY rank, num LIMIT ?"
 _SELECT_NUMBERS: Final = "SELECT num, body FROM dispatches WHERE num IN "
 _CLAIM: Final = "UPDATE dispatches SET host = ? WHERE num IN "
 _GROUP_TOTAL: Final = "SELECT count(*), min(num) FROM dispatches WHERE host IS NULL AND needs = ?"
-_SELECT_RUN_ID: Final = "SELECT run_id FROM dispatches WHERE num = ?"
 _CLAIM_ONE: Final = "UPDATE dispatches SET host = ? WHERE host IS ? AND run_id = ?"
 _SELECT_ONE: Final = "SELECT body FROM dispatches WHERE run_id = ?"
 _DELETE_STARTED: Final = "DELETE FROM dispatches WHERE run_id IN "
@@ -93,7 +97,7 @@ _SELECT_MARK: Final = "SELECT value FROM settings WHERE name = 'intake'"
 _UPSERT_MARK: Final = "INSERT OR REPLACE INTO settings (name, value) VALUES ('intake', ?)"
 _COUNT: Final = (
     "SELECT (SELECT count(*) FROM dispatches) + (SELECT count(*) FROM orders)"
-    " + (SELECT count(*) FROM pins) + (SELECT count(*) FROM dismissals)"
+    f" + (SELECT count(*) FROM pins) + (SELECT count(*) FROM dismissals) + ({COUNT_KEPT_HOOKS})"
 )
 _ANY_RUN: Final = "SELECT 1 FROM worker_runs LIMIT 1"
 _MARKED: Final = "SELECT 'pin', worker_id FROM pins UNION ALL SELECT 'dismiss', worker_id FROM dismissals"
@@ -157,10 +161,9 @@ class SqliteQueue:
         found = await self._read(lambda database: database.execute(_SELECT_ONE, (run_id,)).fetchone())
         return None if found is None else _decode_queued(found[0])
 
-    async def next_unclaimed(self, offer: HostOffer) -> str | None:
-        def job(database: sqlite3.Connection) -> str | None:
-            numbers = _claimable(database, offer, 1)
-            return database.execute(_SELECT_RUN_ID, numbers).fetchone()[0] if numbers else None
+    async def next_unclaimed(self, offer: HostOffer, *, limit: int) -> list[str]:
+        def job(database: sqlite3.Connection) -> list[str]:
+            return [queued.run_id for queued in _queued_runs(database, _claimable(database, offer, limit))]
 
         return await self._read(job)
 
@@ -277,6 +280,8 @@ def _recover(database: sqlite3.Connection, lines: Sequence[IntakeLine], log_look
         if line.mark is not None and line.mark[1] not in deleted_run_ids:
             mark, run_id = line.mark
             database.execute(MARK_STATEMENTS[mark], (run_id,))
+        if line.hook is None or line.hook.run_id not in deleted_run_ids:
+            restore_hook(database, line)
         if (entry := line.dispatch or line.message) is None or entry.run_id in deleted_run_ids or log_lookup.has(entry):
             continue
         if isinstance(entry, ControlMessage):
@@ -300,6 +305,7 @@ def _live_lines(database: sqlite3.Connection) -> Iterator[bytes]:
         yield message_line(body)
     for mark, run_id in database.execute(_MARKED):
         yield mark_line(mark, run_id)
+    yield from kept_hook_lines(database)
 
 
 class _PreparedRun(NamedTuple):
@@ -347,7 +353,7 @@ def _encode_needs(required: Requirements | None) -> str:
     return "" if required is None else msgspec.json.encode(required, order="deterministic").decode()
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=QUEUE_GROUPS)
 def _decode_needs(needs: str) -> Requirements:
     return _decode_requirements(needs) if needs else NO_REQUIREMENTS
 
@@ -396,14 +402,22 @@ def _previous_dispatch(database: sqlite3.Connection, run: _PreparedRun) -> str |
 
 
 def _insert_dispatches(database: sqlite3.Connection, runs: list[_PreparedRun]) -> list[str | ConflictError]:
-    inserted = _insert_runs(database, runs)
+    refused = _groups_without_room(database, {run.needs: None for run in runs if run.needs and run.host is None})
+    accepted = [run for run in runs if run.host is not None or run.needs not in refused]
+    inserted = _insert_runs(database, accepted)
     if inserted:
         rows = [run.dispatch for run in inserted]
         database.execute(_INSERT_DISPATCHES + _row_placeholders(rows), _flatten(rows))
         keys = [(run.key, run.run_id, run.request_hash) for run in inserted if run.key is not None]
         database.executemany(_INSERT_KEY, keys)
-    new = {id(run) for run in inserted}
-    return [run.run_id if id(run) in new else _run_exists(run.run_id) for run in runs]
+    results = {id(run): _run_exists(run.run_id) for run in accepted} | {id(run): run.run_id for run in inserted}
+    return [results.get(id(run)) or queue_groups_exceeded() for run in runs]
+
+
+def _groups_without_room(database: sqlite3.Connection, groups: Iterable[str]) -> set[str]:
+    """Return those of the groups that the queue neither has nor may have in addition."""
+    new = [needs for needs in groups if database.execute(_GROUP_EXISTS, (needs,)).fetchone() is None]
+    return set(new[max(0, QUEUE_GROUPS - database.execute(_GROUP_COUNT).fetchone()[0]) :] if new else ())
 
 
 def _insert_runs(database: sqlite3.Connection, runs: list[_PreparedRun]) -> list[_PreparedRun]:

@@ -7,8 +7,6 @@ whole hours from UTC.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from sqlite3 import Connection
@@ -18,15 +16,13 @@ import msgspec
 
 from shopfloor.adapters.limits import SORTED_RUNS, STATS_TOP_RUNS
 from shopfloor.adapters.sqlite.queries import (
-    HAS_PENDING_CALL,
     ORDERS,
     Condition,
     conditions,
-    count_query,
-    needs_person_condition,
     placeholders,
     where_clause,
 )
+from shopfloor.adapters.sqlite.waiting import count_calls, count_failures, matching
 from shopfloor.adapters.stats import check_run_count, has_sums, time_of, time_range
 from shopfloor.limits import PREVIEW_CHARS
 from shopfloor.ports import RunFilter, RunOrder, StatsDays, ViewUpdate
@@ -61,6 +57,8 @@ _GROUPED_BY: Final = {
     TOOL_FAILED: ("label",),
 }
 """The columns of each metric that statistics show."""
+_TODAY: Final = (ENDED, SPENDING)
+"""The metrics that tiles show of today."""
 _WITHOUT_DAYS: Final = (TOOL, TOOL_FAILED)
 _SUMS: Final = "CAST(total(amount) AS INTEGER), CAST(total(tokens) AS INTEGER), CAST(total(unpriced) AS INTEGER)"
 _NEWEST_FAILURE: Final = (
@@ -143,22 +141,20 @@ class _Selection(NamedTuple):
 
 def read_stats(connection: Connection, run_filter: RunFilter, days: StatsDays) -> StoredStats:
     """Return the sums for statistics. With a search, call `find_runs` in the same transaction first."""
+    # Before the runs out of the range are removed: what waits is counted whenever it began.
+    waiting, waiting_since = _count_waiting(connection, run_filter, days)
     selection = _select(connection, run_filter, days)
-    lines = {metric: _lines(connection, selection, metric, days.starts) for metric in _GROUPED_BY}
+    lines = _lines(connection, selection, tuple(_GROUPED_BY), days.starts)
+    is_last_day = days.today == tuple(days.starts[-2:])
     runs = sum(line.amount for line in lines[STARTED])
-    queued, oldest_queued_at = _count_and_oldest(connection, selection, ("status = 'queued'", ()), "started_at")
-    waiting, waiting_since = _count_and_oldest(connection, selection, HAS_PENDING_CALL, "waiting_since")
-    if days.needs_person_after is not None:
-        failed, failed_since = _count_and_oldest(
-            connection, selection, needs_person_condition(days.needs_person_after), "needs_person_since"
-        )
-        waiting += failed
-        waiting_since = min((at for at in (waiting_since, failed_since) if at is not None), default=None)
+    queued, oldest_queued_at = _count_open(connection, selection, "queued")
     return StoredStats(
         lines=lines,
-        today={metric: _lines(connection, selection, metric, days.today) for metric in (ENDED, SPENDING)},
+        today={metric: _of_day(lines[metric], len(days.starts) - 2) for metric in _TODAY}
+        if is_last_day
+        else _lines(connection, selection, _TODAY, days.today),
         unpriced_today=_count_unpriced(connection, selection, days.today),
-        running=_count(connection, selection, "running"),
+        running=_count_open(connection, selection, "running")[0],
         queued=queued,
         oldest_queued_at=oldest_queued_at,
         waiting=waiting,
@@ -184,28 +180,36 @@ def _select(connection: Connection, run_filter: RunFilter, days: StatsDays) -> _
 def _collect_runs(connection: Connection, run_filter: RunFilter, days: StatsDays) -> None:
     """Insert the matching runs into `found`. Raises `InvalidParameter` if there are too many."""
     first, end = time_range(days)
-    is_in_range: list[Condition] = [
-        ("worker_runs.started_at < ?", (end,)),
-        ("(worker_runs.completed_at IS NULL OR worker_runs.completed_at >= ?)", (first,)),
-    ]
-    where, parameters = where_clause([*conditions(run_filter), *is_in_range])
+    filters: list[Condition] = [*conditions(run_filter, by_index=False), ("+worker_runs.started_at < ?", (end,))]
     if run_filter.search is not None:
+        has_ended = "(worker_runs.completed_at IS NULL OR worker_runs.completed_at >= ?)"
+        where, parameters = where_clause([*filters, (has_ended, (first,))])
         connection.execute(f"DELETE FROM temp.found WHERE num NOT IN (SELECT num FROM worker_runs{where})", parameters)
     else:
-        connection.execute(
-            f"INSERT INTO temp.found SELECT num FROM worker_runs{where} LIMIT {days.max_runs + 1}", parameters
-        )
+        # Runs that ended in the range, by the index that has all columns of filters, and those that have not ended.
+        ended = where_clause([("worker_runs.completed_at >= ?", (first,)), *filters])
+        unended = where_clause([("worker_runs.completed_at IS NULL", ()), *filters])
+        for where, parameters in (unended, ended):
+            connection.execute(
+                f"INSERT INTO temp.found SELECT num FROM worker_runs{where} LIMIT {days.max_runs + 1}", parameters
+            )
     check_run_count(connection.execute("SELECT count(*) FROM temp.found").fetchone()[0], days)
 
 
-def _lines(connection: Connection, selection: _Selection, metric: str, starts: Sequence[int]) -> list[StatLine]:
-    """Return the sums of a metric, per day if statistics show its days."""
+def _lines(
+    connection: Connection, selection: _Selection, metrics: Sequence[str], starts: Sequence[int]
+) -> dict[str, list[StatLine]]:
+    """Return the sums of metrics, per day if statistics show its days."""
+    if selection.in_found:
+        return _lines_of_found(connection, selection, metrics, starts)
+    return {metric: _lines_of_sums(connection, selection, metric, starts) for metric in metrics}
+
+
+def _lines_of_sums(connection: Connection, selection: _Selection, metric: str, starts: Sequence[int]) -> list[StatLine]:
     if metric in _WITHOUT_DAYS:
         starts = (starts[0], starts[-1])
     columns = _GROUPED_BY[metric]
     selected = ", ".join(name if name in columns else "''" for name in ("worker", "label", "detail"))
-    if selection.in_found:
-        return _lines_of_found(connection, selection, metric, starts, selected)
     grouped = ", ".join(["day", *columns])
     lines: list[StatLine] = []
     # A query each, not a union: SQLite would copy the rows of a union before it adds them up.
@@ -214,6 +218,10 @@ def _lines(connection: Connection, selection: _Selection, metric: str, starts: S
         found = connection.execute(f"SELECT day, {selected}, {_SUMS} FROM ({query}) GROUP BY {grouped}", parameters)
         lines += [StatLine(*line) for line in found]
     return lines
+
+
+def _of_day(lines: list[StatLine], day: int) -> list[StatLine]:
+    return [msgspec.structs.replace(line, day=0) for line in lines if line.day == day]
 
 
 _Part = tuple[int, int]
@@ -262,46 +270,57 @@ def _up_to(name: str, quarter: int) -> str:
 
 
 def _lines_of_found(
-    connection: Connection, selection: _Selection, metric: str, starts: Sequence[int], selected: str
-) -> list[StatLine]:
-    filters: list[Condition] = [("metric = ?", (metric,)), ("quarter >= ? AND quarter < ?", (starts[0], starts[-1]))]
-    if metric == SPENDING:
-        # The other models and providers of a run are not meant.
-        filters += [
-            (f"{column} = ?", (value,))
-            for column, value in (("label", selection.run_filter.model), ("detail", selection.run_filter.provider))
-            if value is not None
-        ]
+    connection: Connection, selection: _Selection, metrics: Sequence[str], starts: Sequence[int]
+) -> dict[str, list[StatLine]]:
+    """Return the sums of metrics of the runs in `found`, in one pass over what happened in them."""
+    filters: list[Condition] = [
+        (f"metric IN {placeholders(metrics)}", metrics),
+        ("quarter >= ? AND quarter < ?", (starts[0], starts[-1])),
+    ]
+    # Count only the filtered model's or provider's spending.
+    filters += [
+        (f"(metric <> '{SPENDING}' OR {column} = ?)", (value,))
+        for column, value in (("label", selection.run_filter.model), ("detail", selection.run_filter.provider))
+        if value is not None
+    ]
     where, parameters = where_clause(filters)
     rows = connection.execute(
-        f"SELECT quarter, {selected}, {_SUMS} FROM temp.found CROSS JOIN run_stats ON run_stats.num = found.num{where}"
-        " GROUP BY 1, 2, 3, 4",
+        f"SELECT metric, {_day_of(starts)}, worker, label, detail, {_SUMS}"
+        f" FROM temp.found CROSS JOIN run_stats ON run_stats.num = found.num{where} GROUP BY 1, 2, 3, 4, 5",
         parameters,
     )
-    sums: dict[tuple[Any, ...], list[int]] = defaultdict(lambda: [0, 0, 0])
-    for quarter, worker, label, detail, *amounts in rows:
-        line = sums[bisect_right(starts, quarter) - 1, worker, label, detail]
-        for place, amount in enumerate(amounts):
-            line[place] += amount
-    return [StatLine(*key, *amounts) for key, amounts in sums.items()]
+    lines: dict[str, list[StatLine]] = {metric: [] for metric in metrics}
+    for metric, *line in rows:
+        lines[metric].append(StatLine(*line))
+    return lines
 
 
-def _count(connection: Connection, selection: _Selection, status: str) -> int:
-    if not selection.in_found:
-        counted = msgspec.structs.replace(selection.run_filter, statuses=(status,))
-        return connection.execute(*count_query(counted)).fetchone()[0]
-    return _count_and_oldest(connection, selection, ("status = ?", (status,)), "started_at")[0]
+def _day_of(starts: Sequence[int], first: int = 0) -> str:
+    """Return the expression for the number of the day of a quarter: a binary search among the starts of the days."""
+    days = len(starts) - 1
+    if days == 1:
+        return str(first)
+    half = days // 2
+    later = _day_of(starts[half:], first + half)
+    return f"CASE WHEN quarter < {int(starts[half])} THEN {_day_of(starts[: half + 1], first)} ELSE {later} END"
 
 
-def _count_and_oldest(
-    connection: Connection, selection: _Selection, condition: Condition, time_column: str
-) -> tuple[int, str | None]:
-    """Return how many runs have a state, and the oldest time in a column of theirs."""
-    source = "temp.found CROSS JOIN worker_runs USING (num)" if selection.in_found else "worker_runs"
-    # Few runs have the state, and its index finds them.
-    filters = [] if selection.in_found else conditions(selection.run_filter, by_index=False)
-    where, parameters = where_clause([condition, *filters])
-    return connection.execute(f"SELECT count(*), min({time_column}) FROM {source}{where}", parameters).fetchone()
+def _count_open(connection: Connection, selection: _Selection, status: str) -> tuple[int, str | None]:
+    """Return how many runs have the status, which few runs have, and the start of the first."""
+    filters = (
+        _among_found(selection, "+num") if selection.in_found else conditions(selection.run_filter, by_index=False)
+    )
+    where, values = where_clause([("status = ?", (status,)), *filters])
+    return connection.execute(f"SELECT count(*), min(started_at) FROM worker_runs{where}", values).fetchone()
+
+
+def _count_waiting(connection: Connection, run_filter: RunFilter, days: StatsDays) -> tuple[int, str | None]:
+    """Return how many calls and failures of matching runs wait for a person, and since when the first does."""
+    filters = matching(run_filter)
+    counts = [count_calls(connection, filters)]
+    if days.needs_person_after is not None:
+        counts.append(count_failures(connection, days.needs_person_after, filters))
+    return sum(count for count, _ in counts), min((since for _, since in counts if since is not None), default=None)
 
 
 def _count_unpriced(connection: Connection, selection: _Selection, today: tuple[int, int]) -> int:
@@ -311,12 +330,13 @@ def _count_unpriced(connection: Connection, selection: _Selection, today: tuple[
         ("unpriced > 0", ()),
         *selection.filters,
     ]
-    where, parameters = where_clause([*filters, *_among_found(selection)])
+    where, parameters = where_clause([*filters, *_among_found(selection, "+num")])
     return connection.execute(f"SELECT count(DISTINCT num) FROM run_stats{where}", parameters).fetchone()[0]
 
 
-def _among_found(selection: _Selection) -> list[Condition]:
-    return [("num IN (SELECT num FROM temp.found)", ())] if selection.in_found else []
+def _among_found(selection: _Selection, number: str) -> list[Condition]:
+    """Return the condition that the run with a number is selected. With a `+`, the number is not looked up first."""
+    return [(f"{number} IN (SELECT num FROM temp.found)", ())] if selection.in_found else []
 
 
 def _newest_failures(
@@ -328,8 +348,8 @@ def _newest_failures(
         group = line.label, line.detail
         last_days[group] = max(last_days.get(group, 0), line.day)
     found: dict[FailureGroup, NewestFailure] = {}
-    filters = [*selection.filters, *_among_found(selection)]
-    condition = "".join(f" AND run_stats.{text}" for text, _ in filters)
+    filters = [*selection.filters, *_among_found(selection, "+run_stats.num")]
+    condition = "".join(f" AND {text}" for text, _ in filters)
     values = [value for _, parameters in filters for value in parameters]
     for group in most_frequent_failures(lines):
         day = last_days[group]
@@ -361,7 +381,7 @@ def _top_runs(
         filters.append((f"{column}parent_run_id IS NULL", ()))
     if not selection.in_found:
         filters += conditions(run_filter, by_index=not by_index)
-    where, parameters = where_clause([*filters, *_among_found(selection)])
+    where, parameters = where_clause([*filters, *_among_found(selection, "num")])
     found = connection.execute(
         f"SELECT id, task, name, status, cost_usd, duration_ms FROM worker_runs{where}"
         f" ORDER BY {ORDERS[order].clause(by_index=by_index)} LIMIT {STATS_TOP_RUNS}",

@@ -211,7 +211,7 @@ class AgentProcess:
                     await self._process_reports(reports)
                     for report in reports:
                         if isinstance(report, PermissionRequest):
-                            tasks.start_soon(permissions.answer, report)
+                            permissions.start(report, tasks)
                         elif isinstance(report, PermissionWithdrawn):
                             permissions.withdraw(report.request_id)
                         elif isinstance(report, PromptAnswered):

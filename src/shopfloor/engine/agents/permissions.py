@@ -6,6 +6,8 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 
 import anyio
+import anyio.lowlevel
+from anyio.abc import TaskGroup
 
 from shopfloor.engine.approvals import ApprovalGate
 from shopfloor.engine.attempt import Attempt
@@ -13,6 +15,8 @@ from shopfloor.engine.replay_state import StepKey
 from shopfloor.engine.workers.approval_patterns import matching_patterns
 from shopfloor.errors import ShopfloorError
 from shopfloor.ports import Child, Launch, PermissionRequest
+
+_Encoder = Callable[[PermissionRequest, str | None], bytes]
 
 
 class AgentPermissions:
@@ -39,16 +43,25 @@ class AgentPermissions:
         self._scopes: dict[str, anyio.CancelScope] = {}
         """The requests that have no answer yet, by their ids."""
 
-    async def answer(self, request: PermissionRequest) -> None:
-        """Decide whether the agent may call a tool, if need be by asking a person, and tell the agent."""
-        encode = self._launch.answer_permission
-        if encode is None:
-            return
+    def start(self, request: PermissionRequest, tasks: TaskGroup) -> None:
+        """Start to decide whether the agent may call a tool. From now on, the request can be withdrawn."""
+        if self._launch.answer_permission is not None:
+            scope = self._scopes[request.request_id] = anyio.CancelScope()
+            tasks.start_soon(self._answer, request, scope, self._launch.answer_permission)
+
+    async def _answer(self, request: PermissionRequest, scope: anyio.CancelScope, encode: _Encoder) -> None:
+        """Decide, if need be by asking a person, and tell the agent."""
         try:
-            with anyio.CancelScope() as self._scopes[request.request_id]:
+            denial: str | None = None
+            with scope:
+                # A request that was withdrawn before this task began is not asked.
+                await anyio.lowlevel.checkpoint()
                 denial = await self._find_denial(request)
+            self._scopes.pop(request.request_id, None)
+            if not scope.cancel_called:
+                # Outside of the scope: a withdrawal must not cut the line off.
                 await self._child.write(encode(request, denial))
-            if self._scopes.pop(request.request_id).cancelled_caught and self._gate is not None:
+            elif self._gate is not None:
                 await self._gate.withdraw(_call_key(request))
         except ShopfloorError as error:
             self._fail(error)

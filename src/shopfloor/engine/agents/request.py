@@ -11,7 +11,7 @@ import msgspec
 from shopfloor.decoding import convert
 from shopfloor.engine.agents.transcriber import Prices
 from shopfloor.engine.replay_state import read_replay_state
-from shopfloor.engine.workers.approval_patterns import COMMAND_TOOL, tool_part
+from shopfloor.engine.workers.approval_patterns import tool_part
 from shopfloor.engine.workers.definition import (
     BUILTIN_TOOL_NAMES,
     Agent,
@@ -37,6 +37,7 @@ from shopfloor.ports import (
     Provider,
     ProviderHealth,
 )
+from shopfloor.views import COMMAND_TOOL
 
 
 class AgentOptions(msgspec.Struct, frozen=True, kw_only=True):

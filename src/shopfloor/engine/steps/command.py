@@ -21,9 +21,9 @@ from shopfloor.engine.steps.shell_process import (
     failure_reason,
     graceful_stop,
 )
-from shopfloor.engine.workers.approval_patterns import COMMAND_TOOL
 from shopfloor.errors import ApprovalDenied, StepFailed
 from shopfloor.ports import Exit, Processes
+from shopfloor.views import COMMAND_TOOL
 
 if TYPE_CHECKING:
     from shopfloor.engine.workers.definition import Retry

@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
+from itertools import chain
 from posixpath import normpath
 from typing import Any, Final, cast
 
+from shopfloor.engine.workers.command_words import find_commands
+from shopfloor.engine.workers.shell import PASS_TO_SHELL, SHELLS, WRAPPERS
 from shopfloor.errors import InvalidInput
 from shopfloor.limits import APPROVAL_WORDS, FILTER_MAX_CHARS
-from shopfloor.views import as_text
+from shopfloor.views import COMMAND_FIELD, MAIN_FIELD_TOOLS, PATH_FIELDS, as_text, main_field
 
-COMMAND_TOOL: Final = "command"
-"""The name under which patterns address the command steps of a worker."""
 _PATTERN: Final = re.compile(r"(?P<tool>[^\s()]+)(?:\((?P<text>.+)\))?", re.DOTALL)
-_COMMAND_FIELD: Final = "command"
-_PATH_FIELDS: Final = ("file_path", "notebook_path", "path")
-_TEXT_FIELDS: Final = (_COMMAND_FIELD, *_PATH_FIELDS, "url", "query")
-"""The fields of an input that a pattern's text is compared to, the first that the input has."""
 _PREFIX_SUFFIX: Final = ":*"
 """How Claude Code ends a pattern of commands that begin with the text before it."""
-_SHELL_SEPARATORS: Final = re.compile(r"&&|\|\||\$\(|[;|&\n()`{}]")
-_SHELL_QUOTES: Final = re.compile(r"\\\n|[\\'\"]")
-_SHELL_PREFIX: Final = re.compile(r"if|then|elif|else|while|until|do|!|[A-Za-z_]\w*\+?=.*", re.DOTALL)
+_SEPARATORS: Final = re.compile(r"&&|\|\||\$\(|[;|&\n()`{}]")
+_QUOTES: Final = re.compile(r"\\\n|[\\'\"]")
+_PREFIX: Final = re.compile(r"if|then|elif|else|while|until|do|!|[A-Za-z_]\w*(\[[^]]*\])?\+?=.*", re.DOTALL)
 """A word after which a command begins: a reserved word or an assignment."""
-_SHELL_WRAPPERS: Final = frozenset(
-    ("bash", "builtin", "command", "dash", "doas", "env", "eval", "exec", "find", "nice", "nohup", "setsid", "sh")
-) | {"stdbuf", "sudo", "time", "timeout", "watch", "xargs", "zsh"}
-"""Programs whose arguments are a command, after options of their own."""
+_SCRIPT: Final = re.compile(r"[\s;&|<>`]|\$\(")
+"""What makes a word a script that a shell would read."""
+COMMAND_WRAPPERS: Final = SHELLS | WRAPPERS | PASS_TO_SHELL | {"coproc", "eval", "trap"}
+"""Programs and builtins whose arguments are a command or a script, after options and arguments of their own."""
 
 
 def check_patterns(patterns: Iterable[str]) -> None:
@@ -61,44 +58,69 @@ def _matches(pattern: str, tool: str, tool_input: Any) -> bool:
     texts = {wanted}
     if wanted.endswith(_PREFIX_SUFFIX):
         texts |= {wanted.removesuffix(_PREFIX_SUFFIX), f"{wanted.removesuffix(_PREFIX_SUFFIX)} *"}
-    return any(fnmatchcase(text, wanted) for text in _texts(tool_input) for wanted in texts)
+    return any(fnmatchcase(text, wanted) for text in _texts(tool, tool_input) for wanted in texts)
 
 
-def _texts(tool_input: Any) -> list[str]:
-    """Return the texts of an input that a pattern is compared to."""
-    fields = cast("dict[str, Any]", tool_input) if isinstance(tool_input, dict) else {}
-    name = next((name for name in _TEXT_FIELDS if isinstance(fields.get(name), str)), None)
+def _texts(tool: str, tool_input: Any) -> Iterator[str]:
+    """Yield the texts of a call that a pattern is compared to."""
+    name = main_field(tool_input)
+    if name is None or tool not in MAIN_FIELD_TOOLS:
+        yield as_text(tool_input)
     if name is None:
-        return [as_text(tool_input)]
-    text = str(fields[name]).strip()
-    if name == _COMMAND_FIELD:
-        return _command_texts(_expand(text, fields.get("variables")))
-    return [text, *_path_texts(text)] if name in _PATH_FIELDS else [text]
+        return
+    text = str(tool_input[name]).strip()
+    yield text
+    if name == COMMAND_FIELD:
+        variables: Any = tool_input.get("variables")
+        yield from _command_texts(text, cast("dict[str, Any]", variables) if isinstance(variables, dict) else {})
+    elif name in PATH_FIELDS:
+        yield from _path_texts(text)
 
 
-def _expand(command: str, variables: Any) -> str:
-    """Return a command of a worker with the values that it gets as variables (`shell.py`)."""
-    if isinstance(variables, dict):
-        for name, value in cast("dict[str, Any]", variables).items():
-            command = command.replace(f"${{{name}}}", str(value))
-    return command
+def _expand(text: str, variables: dict[str, Any]) -> str:
+    """Return the text of a worker's command with the values that it gets as variables (`shell.py`)."""
+    for name, value in variables.items():
+        text = text.replace(f"${{{name}}}", str(value))
+    return text
 
 
-def _command_texts(command: str) -> list[str]:
-    """Return a shell command as a whole and part by part, as it is written and without quotes.
+def _command_texts(command: str, variables: dict[str, Any]) -> Iterator[str]:
+    """Yield a shell command as a whole and part by part, as it is written and without quotes.
 
     So `git push*` also finds `cd x && git push`, `sudo git push` and `sh -c 'git push'`.
     """
-    texts = [command, *(part.strip() for part in _SHELL_SEPARATORS.split(command))]
-    for part in _SHELL_SEPARATORS.split(_SHELL_QUOTES.sub("", command)):
-        words = part.split()
-        first = next((n for n, word in enumerate(words) if not _SHELL_PREFIX.fullmatch(word)), len(words))
-        is_wrapped = first < len(words) and _program(words[first]) in _SHELL_WRAPPERS
-        texts.append(" ".join(words))
-        for start in range(first, min(len(words), first + (APPROVAL_WORDS if is_wrapped else 1))):
-            rest = " ".join(words[start + 1 :])
-            texts += [f"{words[start]} {rest}".strip(), f"{_program(words[start])} {rest}".strip()]
-    return [text for text in texts if text]
+    scripts = [command]
+    for script in scripts:
+        expanded = _expand(script, variables)
+        yield expanded
+        yield from (part.strip() for part in _SEPARATORS.split(expanded))
+        # Quotes inside of values mean nothing, so the values come after the words. What the words hide, because a
+        # construct was misread, is found without regard for quotes.
+        commands = ([_expand(word, variables) for word in words] for words in find_commands(script))
+        unquoted = (part.split() for part in _SEPARATORS.split(_QUOTES.sub("", expanded)))
+        for words in chain(commands, unquoted):
+            first = next((n for n, word in enumerate(words) if not _PREFIX.fullmatch(word)), len(words))
+            yield " ".join(words)
+            yield from _texts_from(words, first)
+            if first < len(words) and _program(words[first]) in COMMAND_WRAPPERS:
+                for start in range(first + 1, min(len(words), first + APPROVAL_WORDS)):
+                    for text in _texts_from(words, start):
+                        # Programs such as `xargs` add arguments, so that `rm *` finds `xargs rm`.
+                        yield from (text, f"{text} ")
+                    _add_script(scripts, words[start])
+
+
+def _texts_from(words: list[str], start: int) -> Iterator[str]:
+    """Yield the command that begins at this word, with the name of its program and with its path."""
+    for program in dict.fromkeys((*words[start : start + 1], *map(_program, words[start : start + 1]))):
+        yield " ".join((program, *words[start + 1 :]))
+
+
+def _add_script(scripts: list[str], word: str) -> None:
+    """Add the argument of a program that starts others, if the argument may be a script."""
+    script = word.partition("=")[2] if word.startswith("-") and "=" in word else word
+    if _SCRIPT.search(script) and script not in scripts and len(scripts) < APPROVAL_WORDS:
+        scripts.append(script)
 
 
 def _program(word: str) -> str:

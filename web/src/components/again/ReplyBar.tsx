@@ -1,6 +1,7 @@
 import { useState } from "react";
 import type { RunDetail } from "@/api";
 import { Button } from "@/components/ui/Button";
+import { isEnter } from "@/components/ui/isEnter";
 import { ErrorMessage } from "@/components/ui/ErrorMessage";
 import { isActive } from "@/views/detail";
 import { useReply } from "./useAgain";
@@ -21,14 +22,14 @@ export function ReplyBar({ run }: { run: RunDetail }) {
   return (
     <form
       data-reply
-      className="shrink-0 border-t border-border bg-bg-side"
+      className="min-h-11 shrink-0 border-t border-border bg-bg-side"
       onSubmit={(event) => {
         event.preventDefault();
         send();
       }}
     >
       {error && <ErrorMessage error={error} />}
-      <div className="flex min-h-11 items-end gap-2 px-3 py-[6px]">
+      <div className="flex items-end gap-2 px-3 py-[6px]">
         <textarea
           aria-label="Reply"
           placeholder="Reply: what should the agent do next?"
@@ -36,7 +37,7 @@ export function ReplyBar({ run }: { run: RunDetail }) {
           value={text}
           onChange={(event) => setText(event.target.value)}
           onKeyDown={(event) => {
-            if (event.key !== "Enter" || event.shiftKey || event.nativeEvent.isComposing) return;
+            if (!isEnter(event) || event.shiftKey) return;
             event.preventDefault();
             send();
           }}

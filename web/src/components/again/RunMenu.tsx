@@ -25,12 +25,18 @@ export function RunMenu({ run, again }: { run: RunDetail; again: Again | null })
       menuRef.current?.showPopover();
       menuRef.current?.querySelector<HTMLElement>("a")?.focus();
     },
-    ...(again && {
-      r: (event) => event.repeat || again.rerun(),
-      R: () => setDialog("edit"),
-      F: (event) => event.repeat || fork(),
-    }),
   });
+  // Only while the column of the run is active: these start runs, which may cost money.
+  useShortcuts(
+    "detail",
+    again
+      ? {
+          r: (event) => event.repeat || again.rerun(),
+          R: () => setDialog("edit"),
+          F: (event) => event.repeat || fork(),
+        }
+      : {},
+  );
   const label = again ? "Rerun" : "Export";
   return (
     <>

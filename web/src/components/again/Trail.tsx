@@ -1,25 +1,23 @@
 import { Fragment } from "react";
 import type { RunDetail } from "@/api";
+import { Fact } from "@/components/detail/Fact";
 import { RunLink } from "@/components/detail/links";
 
 const EARLIER = { rerun: "Rerun of", reply: "Reply to", fork: "Fork of" } as const;
 const LATER = { rerun: "rerun", reply: "reply", fork: "fork" } as const;
 
 /** The run that this one repeats, continues or forks, and the runs that do this with it. Nothing for most runs. */
-export function Trail({ run }: { run: RunDetail }) {
-  const { based_on: earlier, continued_by: later } = run;
-  if (earlier === null && later.length === 0) return null;
+export function Trail({ run: { based_on: earlier, continued_by: later } }: { run: RunDetail }) {
   return (
-    <p className="text-12 text-text-2">
+    <>
       {earlier !== null && (
-        <>
+        <Fact>
           {EARLIER[earlier.kind]} <RunLink id={earlier.run_id}>{earlier.run_id.slice(0, 8)}</RunLink>
           {earlier.seq !== null && ` at event ${earlier.seq}`}
-        </>
+        </Fact>
       )}
-      {earlier !== null && later.length > 0 && " · "}
       {later.length > 0 && (
-        <>
+        <Fact>
           Then{" "}
           {later.map(({ run_id, kind }, n) => (
             <Fragment key={run_id}>
@@ -27,8 +25,8 @@ export function Trail({ run }: { run: RunDetail }) {
               {LATER[kind]} <RunLink id={run_id}>{run_id.slice(0, 8)}</RunLink>
             </Fragment>
           ))}
-        </>
+        </Fact>
       )}
-    </p>
+    </>
   );
 }

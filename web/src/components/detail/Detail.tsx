@@ -19,7 +19,6 @@ import { useDocumentTitle } from "@/documentTitle";
 import { isActive, titleOf } from "@/views/detail";
 import { Header } from "./Header";
 import { BackToRuns } from "./links";
-import { Notes } from "./Notes";
 import { Panes } from "./Panes";
 
 const NOT_FOUND = 404;
@@ -74,7 +73,6 @@ function RunView({ run, event, problem }: { run: RunDetail; event: number | unde
       <Header run={run} again={again} />
       {problem}
       <PendingCalls calls={run.awaits} runId={run.id} />
-      <Notes run={run} />
       {isMissing && (
         <p role="status" className="shrink-0 border-t border-border px-5 py-1.5 text-12 text-text-2">
           This run has no event {event}.

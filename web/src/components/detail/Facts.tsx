@@ -1,8 +1,9 @@
-import type { ReactNode } from "react";
 import type { RunDetail } from "@/api";
 import { StatusBadge } from "@/components/ui/Badge";
 import { TimeAgo } from "@/components/ui/Time";
 import { clientText, waitText } from "@/views/detail";
+import { Trail } from "@/components/again/Trail";
+import { Fact } from "./Fact";
 import { OwnerLink, RunLink } from "./links";
 
 /** A line of short facts about a run, as far as they are known and have room: the most important first. */
@@ -24,6 +25,7 @@ export function Facts({ run }: { run: RunDetail }) {
               <RunLink id={run.parent_run_id}>Parent run</RunLink>
             </Fact>
           )}
+          <Trail run={run} />
           <Fact title="Worker type">{run.worker_type}</Fact>
           {run.name !== run.worker_type && <Fact title="Worker">{run.name}</Fact>}
           {run.provider !== null && run.provider !== run.worker_type && <Fact title="Provider">{run.provider}</Fact>}
@@ -63,16 +65,5 @@ export function Facts({ run }: { run: RunDetail }) {
         {run.id.slice(0, 8)}
       </span>
     </div>
-  );
-}
-
-function Fact({ title, children }: { title?: string | undefined; children: ReactNode }) {
-  return (
-    <li
-      title={title}
-      className="max-w-64 truncate before:inline-block before:w-3.5 before:text-center before:text-n-7 before:content-['·']"
-    >
-      {children}
-    </li>
   );
 }

@@ -1,14 +1,14 @@
 import { useQuery } from "@tanstack/react-query";
 import clsx from "clsx";
-import { type ReactNode, useState } from "react";
+import type { ReactNode } from "react";
 import { type RunDetail, spansQuery } from "@/api";
 import { Duration } from "@/components/ui/Time";
 import { formatCount, formatMoney, tokenShares, totalTokens } from "@/views/amounts";
-import { isActive, usageText } from "@/views/detail";
+import { usageText } from "@/views/detail";
 
 const UNKNOWN = "–";
 
-/** The numbers of a run, each in a place of its own: they change while the run is active, and nothing else moves. */
+/** The numbers of a run, each in a column of fixed width: they change while the run is active, and nothing else moves. */
 export function Figures({ run }: { run: RunDetail }) {
   // The timeline fetches the spans; here they are only read.
   const spans = useQuery({ ...spansQuery(run.id), enabled: false }).data;
@@ -21,20 +21,20 @@ export function Figures({ run }: { run: RunDetail }) {
     >
       <Cost run={run} />
       <Tokens run={run} />
-      <Figure name="Time" className="min-w-24">
+      <Figure name="Time" className="w-18">
         <b title="Duration">
-          {run.status === "queued" ? (
+          {run.status === "queued" || run.interrupted ? (
             UNKNOWN
           ) : (
             <Duration from={run.started_at} to={run.completed_at} ms={run.duration_ms} />
           )}
         </b>
       </Figure>
-      <Figure name="Calls" className="min-w-14">
+      <Figure name="Calls" className="w-20">
         <b>{run.tool_calls.toLocaleString("en")}</b>
         {failed > 0 && <span className="text-failed-text">{failed.toLocaleString("en")} failed</span>}
       </Figure>
-      <Figure name="Files" className="min-w-14">
+      <Figure name="Files" className="w-26">
         <b>{spans?.files_changed ?? UNKNOWN}</b>
         {spans && spans.files_changed > 0 && (
           <span title="Lines added and removed, as far as the agent reports them">
@@ -57,7 +57,7 @@ function Cost({ run }: { run: RunDetail }) {
   const tree = run.children > 0 && run.tree_cost_usd !== null ? formatMoney(run.tree_cost_usd) : null;
   const own = hasOwn ? formatMoney(run.cost_usd) : null;
   return (
-    <Figure name="Cost" className="min-w-16">
+    <Figure name="Cost" className={run.children > 0 ? "w-44" : "w-16"}>
       <b title="Cost of this run">{own ?? tree ?? UNKNOWN}</b>
       {tree !== null && (
         <span title="Cost including all runs that it called">
@@ -69,18 +69,12 @@ function Cost({ run }: { run: RunDetail }) {
 }
 
 function Tokens({ run }: { run: RunDetail }) {
-  const [wasActive] = useState(isActive(run.status));
   const own = totalTokens(run.usage);
   const usage = own > 0 ? run.usage : run.tree_usage;
   const total = totalTokens(usage);
   const shares = tokenShares(usage);
   return (
-    // The numbers of an active run appear later: their place is kept.
-    <Figure
-      name="Tokens"
-      className={clsx("min-w-20", wasActive && "wide:min-w-[270px]")}
-      title={total > 0 ? usageText(run) : undefined}
-    >
+    <Figure name="Tokens" className="w-44 wide:w-[270px]" title={total > 0 ? usageText(run) : undefined}>
       <b>{total > 0 ? formatCount(total) : UNKNOWN}</b>
       {total > 0 && (
         <>
@@ -111,7 +105,7 @@ function Figure({ name, className, title, children }: FigureProps) {
     <div
       title={title}
       className={clsx(
-        "mr-5 shrink-0 border-r border-border py-2 pr-5 last:mr-0 last:border-0 last:pr-0 max-wide:mr-3.5 max-wide:pr-3.5",
+        "mr-4 box-content shrink-0 overflow-hidden border-r border-border py-2 pr-4 last:border-0 max-wide:mr-2.5 max-wide:pr-2.5",
         className,
       )}
     >

@@ -2,7 +2,6 @@ import clsx from "clsx";
 import { useRef, useState } from "react";
 import type { RunDetail } from "@/api";
 import type { Again } from "@/components/again/useAgain";
-import { Trail } from "@/components/again/Trail";
 import { StatusSign } from "@/components/ui/Badge";
 import { Icon } from "@/components/ui/Icon";
 import { Actions } from "./Actions";
@@ -20,13 +19,12 @@ export function Header({ run, again }: { run: RunDetail; again: Again | null }) 
           <BackToRuns />
         </span>
         <span aria-hidden className="flex h-7 items-center">
-          <StatusSign status={run.status} />
+          <StatusSign status={run.status} interrupted={run.interrupted} />
         </span>
         <Task task={run.task || run.name} />
         <Actions run={run} again={again} />
       </div>
       <Facts run={run} />
-      <Trail run={run} />
       <Figures run={run} />
     </header>
   );

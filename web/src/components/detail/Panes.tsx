@@ -16,6 +16,7 @@ import { isActive } from "@/views/detail";
 import { isSingleStep } from "@/components/transcript/labels";
 import { FailureButtons, useFailures } from "./failures";
 import { ResultLine } from "./Result";
+import { Notes } from "./Notes";
 import { ViewSync } from "./viewSync";
 
 type Tab = "transcript" | "timeline";
@@ -38,7 +39,8 @@ export function Panes({ run, event, onFork }: PanesProps) {
   const [wasActive] = useState(isRunActive);
   const [sync] = useState(() => new ViewSync());
   // Without messages, tool calls and sub-runs there is nothing to show beside the timeline.
-  const hasTranscript = isRunActive || run.has_transcript || run.tool_calls > 0 || run.children > 0;
+  // Once shown, the transcript stays.
+  const hasTranscript = wasActive || isRunActive || run.has_transcript || run.tool_calls > 0 || run.children > 0;
   const [selectedTab, setTab] = useState<Tab>("transcript");
   const tab = hasTranscript ? selectedTab : "timeline";
   const [bar, setBar] = useState<HTMLElement | null>(null);
@@ -59,16 +61,23 @@ export function Panes({ run, event, onFork }: PanesProps) {
   );
   const onEvent = useCallback((seq: number | undefined) => changeAddress({ event: seq }, true), [changeAddress]);
   const failures = useFailures(run, event, goToEvent);
-  // A failed run opens at its failure.
-  const [opensAt] = useState(run.status === "failed" && event === undefined && searchText === undefined);
-  const target = event ?? (opensAt ? failures.first : undefined);
+  // A failed run opens at the failure that ended it. The reader is taken there once.
+  const [opensAtFailure] = useState(run.status === "failed" && event === undefined && searchText === undefined);
+  const [failureSeq, setFailureSeq] = useState<number>();
+  if (opensAtFailure && failureSeq === undefined && failures.last !== undefined) setFailureSeq(failures.last);
+  const target = event ?? failureSeq;
 
   return (
     <>
       <ResultLine
         run={run}
         isOpenAtFirst={!wasActive && !isSingleStep(run) && run.status !== "failed"}
-        failures={<FailureButtons failures={failures} />}
+        aside={
+          <>
+            <Notes run={run} />
+            <FailureButtons failures={failures} />
+          </>
+        }
       />
       <div className="flex h-[38px] shrink-0 items-center gap-0.5 border-b border-border px-3 max-md:px-2">
         {hasTranscript && (

@@ -9,6 +9,7 @@ import { Markdown } from "@/components/ui/Markdown";
 import { formatBytes } from "@/views/amounts";
 import { isActive, viewOfResult, waitText } from "@/views/detail";
 import { oneLine } from "@/views/json";
+import { withoutMarks } from "@/views/markdown";
 import { LINK_CLASS } from "./links";
 
 /** How many lines of a command's output are shown at first. */
@@ -20,17 +21,17 @@ interface Props {
   run: RunDetail;
   /** Whether the run had ended when the page opened it, and its transcript does not end with the result. */
   isOpenAtFirst: boolean;
-  /** How many failures there are, and the buttons that go to them. */
-  failures: ReactNode;
+  /** What is at the right of the line. */
+  aside: ReactNode;
 }
 
 /**
  * One line above the transcript: what an active run does, later its result or its error. It has the same height before
  * and after, so that nothing moves when the run ends.
  */
-export function ResultLine({ run, isOpenAtFirst, failures }: Props) {
+export function ResultLine({ run, isOpenAtFirst, aside }: Props) {
   const [isOpen, setIsOpen] = useState(isOpenAtFirst);
-  if (isActive(run.status)) return <ActivityLine run={run}>{failures}</ActivityLine>;
+  if (isActive(run.status)) return <ActivityLine run={run}>{aside}</ActivityLine>;
   const isFailed = run.status === "failed";
   return (
     <section aria-label="Result" className={clsx("shrink-0", isOpen && "border-b border-border")}>
@@ -63,7 +64,7 @@ export function ResultLine({ run, isOpenAtFirst, failures }: Props) {
             <span className="font-mono text-11 text-failed-text max-md:hidden">{run.error.code}</span>
           )}
         </button>
-        {failures}
+        {aside}
         {run.result !== null && <CopyButton text={run.result} icon="file" label="Copy" title="Copy the result" />}
       </div>
       {isOpen && <ResultBody run={run} />}
@@ -81,9 +82,6 @@ function previewOf({ status, error, result, kind, artifacts }: RunDetail): strin
   return oneLine(withoutMarks(text.slice(0, PREVIEW_CHARS * 4)), PREVIEW_CHARS) + names;
 }
 
-/** Remove the marks of Markdown that would stand in the way on one line. */
-const withoutMarks = (text: string) => text.replace(/\*\*|__|`|^#+\s/gm, "");
-
 function ActivityLine({ run, children }: { run: RunDetail; children: ReactNode }) {
   const activity =
     run.status === "queued"
@@ -93,7 +91,7 @@ function ActivityLine({ run, children }: { run: RunDetail; children: ReactNode }
         : (run.queue_reason ?? run.summary ?? "");
   return (
     <div className={clsx(LINE_CLASS, "bg-bg-side text-text-2")}>
-      <StatusSign status={run.status} className="size-3.5" />
+      <StatusSign status={run.status} interrupted={run.interrupted} className="size-3.5" />
       <span className="font-medium capitalize">{run.interrupted ? "interrupted" : run.status}</span>
       <span className="min-w-0 flex-1 truncate">{activity}</span>
       {children}

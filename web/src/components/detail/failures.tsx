@@ -10,15 +10,16 @@ export interface Failures {
   readonly count: number;
   /** The number of the failure that the address names, from 1; 0 if it names none. */
   readonly position: number;
-  /** The event of the failure that a failed run opens at; undefined if nothing failed, or until it is known. */
-  readonly first: number | undefined;
+  /** The event of the failure that ended a failed run; undefined if nothing failed, or until it is known. */
+  readonly last: number | undefined;
   readonly go: (step: 1 | -1) => void;
 }
 
 /** The failures of a run, and keys that go from one to the next. */
 export function useFailures(run: RunDetail, event: number | undefined, goTo: (seq: number) => void): Failures {
   // The timeline fetches the rows; here they are only read.
-  const rows = useQuery({ ...timelineQuery(run.id), enabled: false }).data?.rows;
+  const timeline = useQuery({ ...timelineQuery(run.id), enabled: false }).data;
+  const rows = timeline?.rows;
   const reason = cancelReason(run);
   const seqs = useMemo(() => failuresOf(rows ?? [], reason), [rows, reason]);
   const go = (step: 1 | -1) => {
@@ -32,13 +33,22 @@ export function useFailures(run: RunDetail, event: number | undefined, goTo: (se
   return {
     count: seqs.length,
     position: event === undefined ? 0 : seqs.indexOf(event) + 1,
-    // What made the run fail is the last failure.
-    first: seqs.at(-1),
+    last: timeline && lastFailure(run, timeline, seqs),
     go,
   };
 }
 
-/** How many calls failed, and buttons that go to them. */
+/** Return the last failure of an ended run. In a timeline that is not loaded to its end, it is at the end of the run. */
+function lastFailure(
+  run: RunDetail,
+  { rows, more: hasMore }: { rows: readonly unknown[]; more: boolean },
+  seqs: readonly number[],
+): number | undefined {
+  if (hasMore) return run.last_seq;
+  return rows.length < run.event_count ? undefined : seqs.at(-1);
+}
+
+/** How many failures there are, and buttons that go to them. */
 export function FailureButtons({ failures: { count, position, go } }: { failures: Failures }) {
   if (count === 0) return null;
   return (

@@ -5,9 +5,11 @@
 export interface VisibleRange {
   readonly first: number;
   readonly last: number;
+  /** Whether the transcript is at its end, and follows it while the run adds events. */
+  readonly isAtEnd: boolean;
 }
 
-const NOTHING: VisibleRange = { first: 0, last: 0 };
+const NOTHING: VisibleRange = { first: 0, last: 0, isAtEnd: true };
 
 export class ViewSync {
   /** The events that the transcript shows now. */
@@ -26,13 +28,14 @@ export class ViewSync {
   getVisible = () => this.visible;
 
   /** Set what the transcript shows. Listeners are called at most once per frame: the timeline renders for it. */
-  setVisible(first: number, last: number): void {
-    this.#next = { first, last };
+  setVisible(next: VisibleRange): void {
+    this.#next = next;
     if (this.#isScheduled) return;
     this.#isScheduled = true;
     requestAnimationFrame(() => {
       this.#isScheduled = false;
-      if (this.#next.first === this.visible.first && this.#next.last === this.visible.last) return;
+      const { first, last, isAtEnd } = this.visible;
+      if (this.#next.first === first && this.#next.last === last && this.#next.isAtEnd === isAtEnd) return;
       this.visible = this.#next;
       for (const listener of this.#listeners) listener();
     });

@@ -165,7 +165,7 @@ function HostRow({ host, name, isOpen, onToggle, canAct, roving }: HostRowProps)
         )}
       </td>
       <td data-label="CPU">
-        {metrics ? (
+        {metrics && metrics.cpu_percent !== null ? (
           <span className="figure">
             <Sparkline
               values={host.cpu_history}

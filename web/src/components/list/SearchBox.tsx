@@ -1,5 +1,6 @@
 import { useEffect, useEffectEvent, useRef, useState } from "react";
 import { Icon } from "@/components/ui/Icon";
+import { isEnter } from "@/components/ui/isEnter";
 import { useShortcuts } from "@/shortcuts";
 import { useChangeAddress, useAddress } from "@/useAddress";
 
@@ -57,7 +58,7 @@ export function SearchBox({ onEnter }: { onEnter: () => void }) {
             event.preventDefault();
             submit();
             fieldRef.current?.blur();
-          } else if (event.key === "Enter" || event.key === "ArrowDown") {
+          } else if (isEnter(event) || (event.key === "ArrowDown" && !event.nativeEvent.isComposing)) {
             event.preventDefault();
             submit();
             onEnter();

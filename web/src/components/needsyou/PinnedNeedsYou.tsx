@@ -4,9 +4,10 @@ import type { WaitingItem } from "@/api";
 import { RunLink } from "@/components/charts/RunLink";
 import { useRoving } from "@/components/charts/useRoving";
 import { Icon } from "@/components/ui/Icon";
+import { useFocusKeeper } from "@/components/ui/useFocusKeeper";
 import { Age } from "@/components/ui/Time";
 import { isNarrowScreen } from "@/screen";
-import { useShortcuts } from "@/shortcuts";
+import { enterZone, useShortcuts } from "@/shortcuts";
 import { useIsOverview } from "@/useAddress";
 import { isCallItem, keyOf, nextKey, summaryOf } from "@/views/waiting";
 import { ItemBody, KindIcon } from "./NeedsYouItem";
@@ -48,6 +49,8 @@ function Items({ items }: { items: readonly WaitingItem[] }) {
   // Null: the user has closed all items.
   const [openedKey, setOpenedKey] = useState<string | null>();
   const listRef = useRef<HTMLUListElement>(null);
+  const boxRef = useRef<HTMLDivElement>(null);
+  useFocusKeeper(boxRef);
   const roving = useRoving(items.map(keyOf));
   const isKnown = openedKey === null || items.some((item) => keyOf(item) === openedKey);
   // Where the list is alone, the first question is open.
@@ -55,6 +58,8 @@ function Items({ items }: { items: readonly WaitingItem[] }) {
   useShortcuts("page", {
     w: () => {
       const key = nextKey(items, openKey ?? undefined);
+      // The keys of the item work in the column that it is in.
+      enterZone("list");
       setIsFolded(false);
       setOpenedKey(key);
       // After the item is rendered.
@@ -66,7 +71,7 @@ function Items({ items }: { items: readonly WaitingItem[] }) {
     },
   });
   return (
-    <>
+    <div ref={boxRef}>
       <button
         type="button"
         aria-expanded={!isFolded}
@@ -96,7 +101,7 @@ function Items({ items }: { items: readonly WaitingItem[] }) {
           ))}
         </ul>
       )}
-    </>
+    </div>
   );
 }
 
@@ -153,7 +158,7 @@ function PinnedItem({ item, stop, isOpen, onToggle }: ItemProps) {
       </button>
       {isOpen && (
         <div className="pr-3 pl-3.5">
-          <ItemBody item={item} isMarked />
+          <ItemBody item={item} keyZone="list" />
         </div>
       )}
     </li>

@@ -6,6 +6,8 @@ import { Message } from "@/components/plugins/PluginState";
 import { Button, type ButtonVariant } from "@/components/ui/Button";
 import { useCanAct } from "@/useCanAct";
 import { type RunAction, runActionsOf } from "@/views/waiting";
+import type { Zone } from "@/views/shortcutKeys";
+import { NumberKey } from "./NumberKey";
 import { useNumberKeys } from "./useNumberKeys";
 
 interface ActionButton {
@@ -25,8 +27,14 @@ const BUTTONS: Record<RunAction, ActionButton> = {
 /** A run is not cancelled by a slip of a finger. */
 const hasKey = (action: RunAction) => action !== "cancel";
 
-/** Why a run waits for a person, and what can be done about it. `isMarked`: the keys 1 to 9 press the buttons. */
-export function RunActions({ item, isMarked }: { item: WaitingItem; isMarked: boolean }) {
+interface Props {
+  item: WaitingItem;
+  /** Where the keys 1 to 9 press the buttons; without it they do not. */
+  keyZone: Zone | undefined;
+}
+
+/** Why a run waits for a person, and what can be done about it. */
+export function RunActions({ item, keyZone }: Props) {
   const queries = useQueryClient();
   const canAct = useCanAct();
   const { mutate, isPending, data, error } = useMutation({
@@ -38,7 +46,7 @@ export function RunActions({ item, isMarked }: { item: WaitingItem; isMarked: bo
   });
   const boxRef = useRef<HTMLDivElement>(null);
   const actions = canAct && data === undefined ? runActionsOf(item) : [];
-  useNumberKeys(isMarked && !isPending ? "page" : undefined, actions.length, boxRef, (n) => {
+  const hasActiveKeys = useNumberKeys(isPending ? undefined : keyZone, actions.length, boxRef, (n) => {
     const action = actions[n];
     if (action && hasKey(action)) mutate(action);
   });
@@ -61,16 +69,12 @@ export function RunActions({ item, isMarked }: { item: WaitingItem; isMarked: bo
               key={action}
               disabled={isPending}
               onClick={() => mutate(action)}
-              variant={isMarked && n === 0 && hasKey(action) ? "primary" : BUTTONS[action].variant}
-              {...(isMarked && hasKey(action) && { "aria-keyshortcuts": String(n + 1) })}
+              variant={keyZone && n === 0 && hasKey(action) ? "primary" : BUTTONS[action].variant}
+              {...(hasActiveKeys && hasKey(action) && { "aria-keyshortcuts": String(n + 1) })}
               className={clsx(action === "dismiss" && "ml-auto")}
             >
               {BUTTONS[action].label}
-              {isMarked && hasKey(action) && (
-                <kbd aria-hidden className={clsx(n === 0 && "bg-n-11! text-n-1! shadow-none!")}>
-                  {n + 1}
-                </kbd>
-              )}
+              {keyZone && hasKey(action) && <NumberKey index={n} isShown={hasActiveKeys} />}
             </Button>
           ))}
         </div>

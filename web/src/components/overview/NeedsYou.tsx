@@ -67,7 +67,7 @@ export function NeedsYou() {
             )}
           >
             <ItemHead item={item} />
-            <ItemBody item={item} isMarked={key === markedKey} />
+            <ItemBody item={item} keyZone={key === markedKey ? "page" : undefined} />
           </article>
         );
       })}

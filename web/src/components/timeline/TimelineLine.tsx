@@ -6,6 +6,7 @@ import { isKnownBlock, isReadable } from "@/views/events";
 import { oneLine } from "@/views/json";
 import { formatClock, formatDateTime, formatDuration } from "@/views/time";
 import type { CallItem, TimelineItem } from "@/views/timelineRows";
+import { progressText, tasksOf } from "@/views/taskList";
 import { toolIcon } from "@/views/toolIcons";
 
 interface Props {
@@ -32,7 +33,7 @@ export const TimelineLine = memo(function TimelineLine({
   isTabStop,
   onEvent,
 }: Props) {
-  const item = useCommand(givenItem, log);
+  const item = useLogged(givenItem, log);
   return (
     <button
       type="button"
@@ -52,11 +53,16 @@ export const TimelineLine = memo(function TimelineLine({
   );
 });
 
-/** Return the item; a step that is a command, as far as its log is loaded, as a call with its command line. */
-function useCommand(item: TimelineItem, log: RunLog): TimelineItem {
+/**
+ * Return the item with what only the log has, as far as it is loaded: the command line of a step that is a command, and
+ * how much of a plan is done.
+ */
+function useLogged(item: TimelineItem, log: RunLog): TimelineItem {
   const command = useSyncExternalStore(log.subscribe, () =>
     item.kind === "status" && item.isStep ? commandOf(log, item.seq) : null,
   );
+  const plan = useSyncExternalStore(log.subscribe, () => (item.kind === "call" ? planOf(log, item) : null));
+  if (item.kind === "call" && plan !== null) return { ...item, name: "Plan", preview: plan };
   if (item.kind !== "status" || command === null) return item;
   const { text, isStep, ...rest } = item;
   return {
@@ -76,6 +82,13 @@ function commandOf(log: RunLog, seq: number): string | null {
   if (event?.type !== "message.user" || !isReadable(event)) return null;
   const block = event.payload.blocks.find((candidate) => candidate.type === "command");
   return block?.type === "command" && isKnownBlock(block) ? block.command : null;
+}
+
+/** Return how many tasks a call has done of those that it lists; null if it lists none. */
+function planOf(log: RunLog, { name, seq }: CallItem): string | null {
+  const event = toolIcon(name) === "todo" ? log.event(seq) : undefined;
+  const tasks = event?.type === "tool.call" && isReadable(event) ? tasksOf(name, event.payload.input) : null;
+  return tasks && progressText(tasks);
 }
 
 function titleOf(item: TimelineItem): string {

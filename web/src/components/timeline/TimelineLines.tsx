@@ -52,8 +52,9 @@ export function TimelineLines({ items, log, selectedSeq, sync, isGrowing, onEven
   const rendered = list.getVirtualItems();
   useEffect(() => (listRef.current ? sync.addPane(listRef.current) : undefined), [sync]);
 
-  /** The row that was scrolled into sight; undefined once the reader scrolls. */
+  /** The row that was scrolled into sight; undefined once the reader scrolls here or in the transcript. */
   const scrolledToRef = useRef<number>(undefined);
+  const wasSelectionVisibleRef = useRef(false);
   const onReaderMove = () => {
     scrolledToRef.current = undefined;
   };
@@ -82,18 +83,31 @@ export function TimelineLines({ items, log, selectedSeq, sync, isGrowing, onEven
     if (pendingRef.current === undefined || selectedIndex < 0 || !isLoaded) return;
     pendingRef.current = undefined;
     scrolledToRef.current = selectedIndex;
+    wasSelectionVisibleRef.current = false;
     list.scrollToIndex(selectedIndex, { align: "auto" });
   }, [list, selectedSeq, selectedIndex, isLoaded]);
 
   // Show what the transcript shows, once the reader scrolls it.
-  const previousFirstRef = useRef(visible.first);
+  const previousVisibleRef = useRef(visible);
   useEffect(() => {
-    const { first } = visible;
-    const hasMoved = previousFirstRef.current !== 0 && previousFirstRef.current !== first;
-    previousFirstRef.current = first;
-    if (!hasMoved || scrolledToRef.current !== undefined || isAtEndRef.current) return;
-    if (scrollerRef.current?.matches(":hover, :focus-within")) return;
-    const index = indexOfEvent(items, first);
+    const previous = previousVisibleRef.current;
+    previousVisibleRef.current = visible;
+    const { first, last, isAtEnd } = visible;
+    const selected = items[scrolledToRef.current ?? -1];
+    if (selected) {
+      const isVisible = selected.seq <= last && selected.lastSeq >= first;
+      // The transcript is still on its way to the event.
+      if (isVisible || !wasSelectionVisibleRef.current) {
+        wasSelectionVisibleRef.current = isVisible;
+        return;
+      }
+      scrolledToRef.current = undefined;
+    }
+    if (previous.first === 0 || (previous.first === first && previous.isAtEnd === isAtEnd)) return;
+    if (isAtEnd && isAtEndRef.current) return;
+    if (scrollerRef.current?.matches(":hover, :has(:focus-visible)")) return;
+    isAtEndRef.current = false;
+    const index = isAtEnd ? items.length - 1 : indexOfEvent(items, first);
     if (index >= 0) list.scrollToIndex(index, { align: "auto" });
   }, [visible, items, list]);
 

@@ -10,11 +10,12 @@ import { baseName, headline } from "@/views/headline";
 import { noteOf } from "@/views/jobNotes";
 import { isText, oneLine } from "@/views/json";
 import { type CallRow, isFailed, type ReadsRow, type ResultRow } from "@/views/rowTypes";
-import { tasksOf } from "@/views/taskList";
+import { progressText, tasksOf } from "@/views/taskList";
 import { formatDuration } from "@/views/time";
 import { toolIcon } from "@/views/toolIcons";
 import { CallBody, ResultBody } from "./CallBody";
 import { Fold } from "./Fold";
+import { RowStatePart } from "./rowState";
 import { NoteBody } from "./NoteBody";
 import { Question } from "./Question";
 import { ProgressBar, TaskList } from "./TaskList";
@@ -50,10 +51,7 @@ export function Call({ row, open, isInside = false }: CallProps) {
           <CallHead
             name={note?.label ?? (tasks ? "Plan" : name)}
             icon={toolIcon(name)}
-            summary={
-              note?.headline ??
-              (tasks ? `${tasks.filter((task) => task.state === "done").length} of ${tasks.length}` : summaryOf(row))
-            }
+            summary={note?.headline ?? (tasks ? progressText(tasks) : summaryOf(row))}
             isProse={note !== null || tasks !== null}
             state={state}
           >
@@ -107,7 +105,9 @@ export function Reads({ row, open, openInside }: { row: ReadsRow; open: boolean;
       <ol className="border-t border-border py-0.5">
         {row.calls.map((call) => (
           <li key={call.seq} data-seq={call.seq === row.seq ? undefined : call.seq} className="px-1">
-            <Call row={call} open={openInside.has(call.seq)} isInside />
+            <RowStatePart name={call.seq}>
+              <Call row={call} open={openInside.has(call.seq)} isInside />
+            </RowStatePart>
           </li>
         ))}
       </ol>

@@ -10,6 +10,7 @@ import { toolIcon } from "@/views/toolIcons";
 import { FileDiffs } from "./FileDiffs";
 import { TruncationNotice } from "./TruncationNotice";
 import { useTranscriptContext, useFullEvent } from "./transcriptContext";
+import { RowStatePart } from "./rowState";
 import { Text } from "./Text";
 
 /** How many lines of a command's output are shown at first. */
@@ -67,12 +68,13 @@ export function ResultBody({ result, input, name }: ResultProps) {
       {parts.length > 0 ? (
         <Section label={payload.error != null ? "Error" : "Result"} copy={loadRaw}>
           {parts.map((part, n) => (
-            <OutputPartView
-              key={n}
-              part={part}
-              language={language}
-              lastLines={isCommand && fullResult.truncatedBytes === null ? LAST_LINES : undefined}
-            />
+            <RowStatePart key={n} name={`output ${n}`}>
+              <OutputPartView
+                part={part}
+                language={language}
+                lastLines={isCommand && fullResult.truncatedBytes === null ? LAST_LINES : undefined}
+              />
+            </RowStatePart>
           ))}
         </Section>
       ) : (

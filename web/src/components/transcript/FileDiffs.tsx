@@ -1,9 +1,10 @@
 import clsx from "clsx";
-import { useMemo, useState } from "react";
+import { useMemo } from "react";
 import { Button } from "@/components/ui/Button";
 import { Code } from "@/components/ui/Code";
 import { countOf, type DiffLine, type FileDiff, numbered } from "@/views/diff";
 import { languageOf } from "@/views/highlight";
+import { RowStatePart, useRowState } from "./rowState";
 
 const INITIAL_LINES = 400;
 const MAX_LINES = 5_000;
@@ -17,11 +18,15 @@ const LOOKS: Record<DiffLine["kind"], { line: string; gutter: string; sign: stri
 
 /** Diffs of changed files. */
 export function FileDiffs({ files }: { files: readonly FileDiff[] }) {
-  return files.map((file, n) => <FileDiffView key={n} file={file} />);
+  return files.map((file, n) => (
+    <RowStatePart key={n} name={file.path}>
+      <FileDiffView file={file} />
+    </RowStatePart>
+  ));
 }
 
 function FileDiffView({ file }: { file: FileDiff }) {
-  const [isExpanded, setIsExpanded] = useState(false);
+  const [isExpanded, setIsExpanded] = useRowState("expanded", false);
   const lines = useMemo(() => numbered(file.lines), [file.lines]);
   const shown = lines.slice(0, isExpanded ? MAX_LINES : INITIAL_LINES);
   const hiddenCount = file.lines.length - shown.length;
@@ -57,7 +62,7 @@ function FileDiffView({ file }: { file: FileDiff }) {
       {hiddenCount > 0 && (
         <p className="flex items-center gap-2 border-t border-border px-2 py-1 text-12 text-text-2">
           {hiddenCount.toLocaleString("en")} more lines{" "}
-          {!isExpanded && <Button onClick={() => setIsExpanded(true)}>Show all</Button>}
+          {!isExpanded && <Button onClick={() => setIsExpanded(() => true)}>Show all</Button>}
         </p>
       )}
     </figure>

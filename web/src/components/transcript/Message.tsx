@@ -1,5 +1,4 @@
 import clsx from "clsx";
-import { useState } from "react";
 import type { Block } from "@/api";
 import { Button } from "@/components/ui/Button";
 import { Code } from "@/components/ui/Code";
@@ -13,6 +12,7 @@ import { formatDuration } from "@/views/time";
 import { TruncationNotice } from "./TruncationNotice";
 import { Fold } from "./Fold";
 import { useTranscriptContext, useFullEvent } from "./transcriptContext";
+import { RowStatePart, useRowState } from "./rowState";
 import { Text } from "./Text";
 import { noteText, fidelityLabel } from "./labels";
 
@@ -40,7 +40,9 @@ export function Message({ row, open }: { row: MessageRow; open: boolean }) {
         </p>
       )}
       {blocks.map((block, n) => (
-        <BlockView key={n} block={block} message={full.event} seq={row.seq} open={open} end={row.end} />
+        <RowStatePart key={n} name={n}>
+          <BlockView block={block} message={full.event} seq={row.seq} open={open} end={row.end} />
+        </RowStatePart>
       ))}
       {payload.role === "assistant" && payload.stop_reason === INTERRUPTED && (
         <p className="pl-[30px] text-11 text-running-text max-md:pl-2">The message is incomplete</p>
@@ -104,7 +106,7 @@ interface PromptProps {
 
 /** A prompt, or the line of a command with its exit code and duration. A long prompt is cut at first: most readers know it. */
 function Prompt({ text, title, isCommand = false, end }: PromptProps) {
-  const [isExpanded, setIsExpanded] = useState(false);
+  const [isExpanded, setIsExpanded] = useRowState("expanded", false);
   const isLong = text.length > PROMPT_CHARS * 1.5;
   const shown = isLong && !isExpanded ? `${text.slice(0, PROMPT_CHARS)}…` : text;
   return (
@@ -124,7 +126,7 @@ function Prompt({ text, title, isCommand = false, end }: PromptProps) {
             variant="ghost"
             className="-ml-2"
             aria-expanded={isExpanded}
-            onClick={() => setIsExpanded(!isExpanded)}
+            onClick={() => setIsExpanded((before) => !before)}
           >
             {isExpanded ? "Show less" : "Show more"}
           </Button>

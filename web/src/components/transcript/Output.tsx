@@ -2,6 +2,7 @@ import clsx from "clsx";
 import type { OutputRow } from "@/views/rowTypes";
 import { TruncationNotice } from "./TruncationNotice";
 import { useFullEvent } from "./transcriptContext";
+import { RowStatePart } from "./rowState";
 import { ColoredText, Text } from "./Text";
 
 /** Output of a command; stderr has a red edge. */
@@ -24,7 +25,9 @@ export function Output({ row }: { row: OutputRow }) {
         ))}
       </pre>
       {truncated.map((event) => (
-        <FullOutput key={event.seq} event={event} />
+        <RowStatePart key={event.seq} name={event.seq}>
+          <FullOutput event={event} />
+        </RowStatePart>
       ))}
     </div>
   );

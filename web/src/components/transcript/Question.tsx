@@ -1,10 +1,8 @@
 import { useQueryClient } from "@tanstack/react-query";
-import clsx from "clsx";
 import { useId, useRef, useState } from "react";
 import { type PendingCall, type Problem, problemOf, answerCall } from "@/api";
 import { Button } from "@/components/ui/Button";
 import { TimeIn } from "@/components/ui/Time";
-import type { Zone } from "@/shortcuts";
 import { useCanAct } from "@/useCanAct";
 import {
   answerOf,
@@ -16,10 +14,13 @@ import {
   reasonOf,
 } from "@/views/pendingCalls";
 import { asText } from "@/views/json";
+import type { Zone } from "@/views/shortcutKeys";
 import { formatDateTime } from "@/views/time";
 import { ApprovalBody } from "@/components/again/ApprovalBody";
+import { NumberKey } from "@/components/needsyou/NumberKey";
 import { MAX_KEYS, useNumberKeys } from "@/components/needsyou/useNumberKeys";
 import { changeDraft, deleteDraft, useDraft, useFocusHandover } from "./answerDrafts";
+import { isEnter } from "@/components/ui/isEnter";
 import { Text } from "./Text";
 
 const draftKey = ({ run_id, call_id }: PendingCall) => `${run_id} ${call_id}`;
@@ -39,7 +40,9 @@ export function Question({ call, keyZone, isFieldFolded = false }: QuestionProps
   const options = optionsOf(call.input);
   const isOpenCall = canAct && isAnswerable(call.kind) && !call.answered && !isSent;
   const boxRef = useRef<HTMLDivElement>(null);
-  useNumberKeys(isOpenCall && !isSending ? keyZone : undefined, options.length, boxRef, (n) => send(options[n]));
+  const hasActiveKeys = useNumberKeys(isOpenCall && !isSending ? keyZone : undefined, options.length, boxRef, (n) =>
+    send(options[n]),
+  );
   const hasKeys = isOpenCall && keyZone !== undefined;
   const { isOpen, text } = useDraft(draftKey(call));
   const isFieldOpen = isOpen || text !== "";
@@ -72,15 +75,11 @@ export function Question({ call, keyZone, isFieldFolded = false }: QuestionProps
                   disabled={isSending}
                   onClick={() => send(option)}
                   variant={hasKeys && n === 0 ? "primary" : isDenial(call, option) ? "danger" : "plain"}
-                  {...(hasKeys && n < MAX_KEYS && { "aria-keyshortcuts": String(n + 1) })}
+                  {...(hasActiveKeys && n < MAX_KEYS && { "aria-keyshortcuts": String(n + 1) })}
                   className="max-w-full"
                 >
                   <span className="truncate">{optionLabel(call.kind, asText(option))}</span>
-                  {hasKeys && n < MAX_KEYS && (
-                    <kbd aria-hidden className={clsx(n === 0 && "bg-n-11! text-n-1! shadow-none!")}>
-                      {n + 1}
-                    </kbd>
-                  )}
+                  {hasKeys && n < MAX_KEYS && <NumberKey index={n} isShown={hasActiveKeys} />}
                 </Button>
               ))}
               {!isFieldOpen && (
@@ -191,7 +190,7 @@ function AnswerField({ call, isText, wasJustOpened, disabled, onAnswer }: FieldP
             setIsBroken(false);
           }}
           onKeyDown={(event) => {
-            if (event.key === "Enter" && (event.metaKey || event.ctrlKey || (isText && !event.shiftKey))) {
+            if (isEnter(event) && (event.metaKey || event.ctrlKey || (isText && !event.shiftKey))) {
               event.preventDefault();
               submit();
             }

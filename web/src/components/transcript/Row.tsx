@@ -1,13 +1,15 @@
 import clsx from "clsx";
 import { memo, type ReactNode } from "react";
 import type { LogEvent } from "@/api";
-import { isSameRow, type Row } from "@/views/rowTypes";
+import { isSameRow, lastSeqOf, type Row } from "@/views/rowTypes";
 import { formatClock, formatDateTime } from "@/views/time";
 import { Call, Reads, Result } from "./Call";
 import { Message } from "./Message";
 import { Output } from "./Output";
 import { Attempt, Outcome, Step, UnknownEvent } from "./LineRows";
 import { useTranscriptContext } from "./transcriptContext";
+import { RowBoundary } from "./RowBoundary";
+import { RowStatePart } from "./rowState";
 import { SubRun } from "./SubRun";
 
 interface Props {
@@ -37,7 +39,11 @@ export const RowView = memo(
       >
         <div className="max-w-[860px] min-w-0 flex-1">
           {row.stepPath !== null && row.kind !== "step" && row.kind !== "sub-run" && <StepPath path={row.stepPath} />}
-          <Content row={row} open={open} openInside={openInside} />
+          <RowStatePart name={row.seq}>
+            <RowBoundary row={row}>
+              <Content row={row} open={open} openInside={openInside} />
+            </RowBoundary>
+          </RowStatePart>
         </div>
         {event && <RowTools event={event} forkSeq={lastSeqOf(row)} />}
       </li>
@@ -80,9 +86,6 @@ export function StepPath({ path }: { path: string }) {
   return <div className="pt-1 pl-[30px] text-11 leading-4 text-text-3 max-md:pl-2">{path.split(".").join(" › ")}</div>;
 }
 
-/** The last event that a row stands for is forked from: a call and its result are one row. */
-const lastSeqOf = (row: Row) => row.events.at(-1)?.seq ?? row.seq;
-
 /** The time of a row and the button to fork from it. Shown where the reader is: a column of both would say little. */
 function RowTools({ event, forkSeq }: { event: LogEvent; forkSeq: number }) {
   const { onFork } = useTranscriptContext();
@@ -121,6 +124,8 @@ function EventTime({ event }: { event: LogEvent }) {
   return (
     <button
       type="button"
+      // The key c copies the link of the selected event.
+      tabIndex={-1}
       title={`${tooltip}\nClick to link to this event`}
       onClick={() => onSelect(event.seq)}
       className="px-1 tabular-nums hover:text-text hover:underline"

@@ -1,5 +1,6 @@
 import type { RefObject } from "react";
 import { Button } from "@/components/ui/Button";
+import { isEnter } from "@/components/ui/isEnter";
 import { Highlighted } from "@/components/ui/Highlighted";
 import type { TranscriptSearch } from "./useTranscriptSearch";
 
@@ -24,7 +25,7 @@ export function SearchBar({ fieldRef, text, onText, search }: Props) {
         value={text}
         onChange={(event) => onText(event.target.value)}
         onKeyDown={(event) => {
-          if (event.key === "Enter") {
+          if (isEnter(event)) {
             event.preventDefault();
             search.go(event.shiftKey ? -1 : 1);
           } else if (event.key === "Escape") {

@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import clsx from "clsx";
-import { useMemo, useState } from "react";
+import { useMemo } from "react";
 import { PAGE_EVENTS, pageOf, runQuery, useLog, type RunDetail } from "@/api";
 import { RunLink } from "@/components/detail/links";
 import { StatusBadge, StatusSign } from "@/components/ui/Badge";
@@ -12,12 +12,14 @@ import { cancelReason, isActive, isCancellation } from "@/views/detail";
 import { costOf } from "@/views/amounts";
 import { headline } from "@/views/headline";
 import { oneLine } from "@/views/json";
+import { withoutMarks } from "@/views/markdown";
 import type { SubRunRow } from "@/views/rowTypes";
 import { rowsOf } from "@/views/transcriptRows";
 import { CallHead, type CallState } from "./Call";
 import { Fold } from "./Fold";
 import { useFolds } from "./useFolds";
 import { TranscriptContext, useTranscriptContext } from "./transcriptContext";
+import { useRowState } from "./rowState";
 import { RowView } from "./Row";
 import { StreamingRows } from "./StreamingRows";
 import { useLoadRange } from "./useLoadRange";
@@ -32,7 +34,7 @@ export function SubRun({ row, open }: { row: SubRunRow; open: boolean }) {
   const child = call.child_run_id;
   // An agent's helper has a name of its own; another worker goes by the worker's name.
   const name = (call.payload.kind !== "agent" && call.payload.worker) || call.payload.name;
-  const summary = headline((row.toolCall ?? row).call.payload.input);
+  const summary = withoutMarks(headline((row.toolCall ?? row).call.payload.input));
   const state = stateOf(row, isCancelled, isRunActive);
   const result = end?.payload.error ?? textOf(end?.payload.result);
   return (
@@ -53,7 +55,11 @@ export function SubRun({ row, open }: { row: SubRunRow; open: boolean }) {
       closedBody={
         <p className="flex items-center gap-3 border-t border-border py-1 pr-3 pl-[30px] text-12 text-text-2">
           <span className={clsx("min-w-0 flex-1 truncate", state === "failed" && "text-failed-text")}>
-            {result ? oneLine(result) : state === "running" ? "Running" : "No result"}
+            {result
+              ? oneLine(withoutMarks(result.slice(0, RESULT_CHARS)))
+              : state === "running"
+                ? "Running"
+                : "No result"}
           </span>
           {child && <SubRunFigures runId={child} />}
         </p>
@@ -70,6 +76,9 @@ export function SubRun({ row, open }: { row: SubRunRow; open: boolean }) {
   );
 }
 
+/** How much of a result is looked at for its line. */
+const RESULT_CHARS = 2_000;
+
 const textOf = (result: unknown) =>
   typeof result === "string" ? result : result == null ? "" : JSON.stringify(result);
 
@@ -79,9 +88,9 @@ function stateOf({ end }: SubRunRow, isCancelled: boolean, isRunActive: boolean)
   return isRunActive ? "running" : "no-result";
 }
 
-/** The size of a sub-run, if the page knows the run already. */
+/** The size of a sub-run. */
 function SubRunFigures({ runId }: { runId: string }) {
-  const run = useQuery({ ...runQuery(runId), enabled: false }).data;
+  const run = useQuery(runQuery(runId)).data;
   const cost = run && costOf(run);
   if (!run) return null;
   return (
@@ -117,7 +126,7 @@ function NestedRows({ run }: { run: RunDetail }) {
   const outer = useTranscriptContext();
   const isRunActive = isActive(run.status);
   const log = useLog(run.id, run.last_seq, isRunActive);
-  const [pages, setPages] = useState(1);
+  const [pages, setPages] = useRowState("pages", 1);
   const folds = useFolds();
   const last = Math.min(log.lastSeq, pages * PAGE_EVENTS);
   const retry = useLoadRange(log, 1, last);
@@ -159,7 +168,7 @@ function NestedRows({ run }: { run: RunDetail }) {
       )}
       {last < log.lastSeq && (
         <div className="p-2">
-          <Button onClick={() => setPages(pages + 1)}>
+          <Button onClick={() => setPages((before) => before + 1)}>
             Show more ({(log.lastSeq - last).toLocaleString("en")} events)
           </Button>
         </div>

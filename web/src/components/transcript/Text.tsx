@@ -1,9 +1,10 @@
 import clsx from "clsx";
-import { createContext, memo, useContext, useMemo, useState } from "react";
+import { createContext, memo, useContext, useMemo } from "react";
 import { Button } from "@/components/ui/Button";
 import { Code } from "@/components/ui/Code";
 import { Icon } from "@/components/ui/Icon";
 import { formatBytes } from "@/views/amounts";
+import { useRowState } from "./rowState";
 import { colorsAfter, hasControls, type Span, spansOf } from "@/views/ansi";
 import { endsOf, MAX_CHARS, tailOf } from "@/views/textLimits";
 
@@ -25,8 +26,8 @@ interface Props {
 
 /** Text as a terminal shows it. Very long text is shown by its beginning and its end until the user expands it. */
 export function Text({ text, isError = false, isWide = false, lastLines, language = null }: Props) {
-  const [isExpanded, setIsExpanded] = useState(false);
-  const [isOpen, setIsOpen] = useState(false);
+  const [isExpanded, setIsExpanded] = useRowState("expanded", false);
+  const [isOpen, setIsOpen] = useRowState("open", false);
   const searchText = useContext(SearchTextContext);
   const folded = useMemo(() => (lastLines === undefined ? null : tailOf(text, lastLines)), [text, lastLines]);
   const textClass = clsx(
@@ -40,7 +41,7 @@ export function Text({ text, isError = false, isWide = false, lastLines, languag
         <button
           type="button"
           aria-expanded={false}
-          onClick={() => setIsOpen(true)}
+          onClick={() => setIsOpen(() => true)}
           className="mb-0.5 flex items-center gap-1 text-12 text-text-3 hover:text-text"
         >
           <Icon name="right" className="size-3 stroke-2" />
@@ -80,7 +81,7 @@ export function Text({ text, isError = false, isWide = false, lastLines, languag
       <p className="flex flex-wrap items-center gap-2 pt-1 text-xs text-text-2">
         <span>Beginning and end of {formatBytes(text.length)}</span>
         {text.length <= MAX_CHARS ? (
-          <Button onClick={() => setIsExpanded(true)}>Show all</Button>
+          <Button onClick={() => setIsExpanded(() => true)}>Show all</Button>
         ) : (
           <Download text={text} />
         )}
@@ -109,21 +110,12 @@ export const ColoredText = memo(function ColoredText({ text }: { text: string })
 });
 
 function ColoredSpan({ span }: { span: Span }) {
-  if (
-    !span.color &&
-    !span.background &&
-    !span.bold &&
-    !span.dim &&
-    !span.italic &&
-    !span.underline &&
-    !span.strikethrough
-  )
+  if (!span.color && !span.background && !span.bold && !span.italic && !span.underline && !span.strikethrough)
     return <>{span.text}</>;
   return (
     <span
       className={clsx(
         span.bold && "font-bold",
-        span.dim && "opacity-70",
         span.italic && "italic",
         span.underline && "underline",
         span.strikethrough && "line-through",

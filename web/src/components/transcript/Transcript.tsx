@@ -5,12 +5,14 @@ import { usePublishChosen } from "@/components/again/chosenEvent";
 import type { ViewSync } from "@/components/detail/viewSync";
 import { ErrorMessage } from "@/components/ui/ErrorMessage";
 import { cancelReason, isActive } from "@/views/detail";
+import { lastSeqOf } from "@/views/rowTypes";
 import { rowsOf } from "@/views/transcriptRows";
 import { type RowSelection, useSelectedRow } from "./useSelectedRow";
 import { type TranscriptSearch, useTranscriptSearch } from "./useTranscriptSearch";
 import { HitLine } from "./SearchBar";
 import { canExpandAny, type Folds, useFolds } from "./useFolds";
 import { TranscriptContext } from "./transcriptContext";
+import { RowStates } from "./rowState";
 import { Scroller } from "./Scroller";
 import { SearchTextContext } from "./Text";
 import { useTranscriptShortcuts } from "./useTranscriptShortcuts";
@@ -94,8 +96,8 @@ export function Transcript({ run, target, repeats, searchQuery, onEvent, onFork,
     fieldRef,
     showMessage,
   });
-  usePublishChosen(run.id, lastSeqOf(log, selection.selectedSeq, isSingleStep(run)));
-  const context = useContextValue(run, log, isRunActive, folds, viewport, onSelect, onFork);
+  usePublishChosen(run.id, lastSelectedSeq(log, selection.selectedSeq, isSingleStep(run)));
+  const context = useContextValue(run, log, isRunActive && !run.interrupted, folds, viewport, onSelect, onFork);
   return (
     <section ref={paneRef} aria-label="Transcript" className="flex min-h-0 flex-1 flex-col">
       {toolbar &&
@@ -117,14 +119,16 @@ export function Transcript({ run, target, repeats, searchQuery, onEvent, onFork,
       {searchText.trim() && <HitLine search={search} />}
       <TranscriptContext value={context}>
         <SearchTextContext value={searchText.trim().toLowerCase()}>
-          <Scroller
-            viewport={viewport}
-            log={log}
-            folds={folds}
-            selectedSeq={selection.selectedSeq}
-            searchText={searchText.trim()}
-            sync={sync}
-          />
+          <RowStates>
+            <Scroller
+              viewport={viewport}
+              log={log}
+              folds={folds}
+              selectedSeq={selection.selectedSeq}
+              searchText={searchText.trim()}
+              sync={sync}
+            />
+          </RowStates>
         </SearchTextContext>
       </TranscriptContext>
       {log.problem && <ErrorMessage error={log.problem} onRetry={retry} />}
@@ -132,16 +136,11 @@ export function Transcript({ run, target, repeats, searchQuery, onEvent, onFork,
   );
 }
 
-/** Return the last event of the selected row: a call and its result are one row. */
-function lastSeqOf(log: RunLog, seq: number | null, isSingle: boolean): number | null {
+/** Return the last event of the selected row. */
+function lastSelectedSeq(log: RunLog, seq: number | null, isSingle: boolean): number | null {
   const page = seq === null ? undefined : log.page(pageOf(seq));
-  return (
-    (page &&
-      rowsOf(page, isSingle)
-        .get(seq ?? 0)
-        ?.events.at(-1)?.seq) ??
-    seq
-  );
+  const row = page && rowsOf(page, isSingle).get(seq ?? 0);
+  return row ? lastSeqOf(row) : seq;
 }
 
 const MESSAGE_MS = 1_500;
@@ -161,7 +160,7 @@ function useViewport(log: RunLog, isSingle: boolean, startsAtEnd: boolean, sync:
   const [, rerender] = useReducer((n: number) => n + 1, 0);
   const [first] = useState(startsAtEnd);
   return useMemo(
-    () => new Viewport(log, isSingle, first, rerender, (from, to) => sync.setVisible(from, to)),
+    () => new Viewport(log, isSingle, first, rerender, (visible) => sync.setVisible(visible)),
     [log, isSingle, first, sync],
   );
 }

@@ -1,5 +1,6 @@
 /** The context that all rows of a transcript share: their log, and what can be done with them. */
 import { createContext, useContext, useEffect, useState } from "react";
+import { useRowState } from "./rowState";
 import { type LogEvent, type Problem, problemOf, type RunLog } from "@/api";
 
 export interface TranscriptContextValue {
@@ -40,7 +41,7 @@ export interface FullEvent<T> {
 /** Return an event in full. It is loaded when `isNeeded`, unless it is large. */
 export function useFullEvent<T extends LogEvent>(event: T, isNeeded: boolean): FullEvent<T> {
   const { log } = useTranscriptContext();
-  const [isRequested, setIsRequested] = useState(false);
+  const [isRequested, setIsRequested] = useRowState(`full ${event.seq}`, false);
   const [answer, setAnswer] = useState<{ of: T; full?: T; problem?: Problem } | null>(null);
   const current = answer?.of === event ? answer : null;
   const shouldLoad =
@@ -58,7 +59,7 @@ export function useFullEvent<T extends LogEvent>(event: T, isNeeded: boolean): F
     };
   }, [log, event, shouldLoad]);
   const load = () => {
-    setIsRequested(true);
+    setIsRequested(() => true);
     setAnswer(null);
   };
   return {

@@ -1,7 +1,8 @@
 /** Which rows are expanded: by the user, by "Expand all", or by default. */
-import { useCallback, useState } from "react";
+import { useCallback } from "react";
 import { pageOf, type RunLog } from "@/api";
 import { isFoldable, canExpand, isOpenByDefault, isInExpandAll, type Row } from "@/views/rowTypes";
+import { useRowState } from "./rowState";
 import { rowsOf } from "@/views/transcriptRows";
 
 interface FoldState {
@@ -19,13 +20,16 @@ export interface Folds {
   setAll: (open: boolean) => void;
 }
 
+const NO_FOLDS: FoldState = { expandAll: null, bySeq: new Map() };
+
+/** Return the folds of a transcript; those of a nested one are kept while its row is out of sight. */
 export function useFolds(): Folds {
-  const [folds, setFolds] = useState<FoldState>({ expandAll: null, bySeq: new Map() });
+  const [folds, setFolds] = useRowState("folds", NO_FOLDS);
   const setOpen = useCallback(
     (seq: number, open: boolean) => setFolds((before) => ({ ...before, bySeq: new Map(before.bySeq).set(seq, open) })),
-    [],
+    [setFolds],
   );
-  const setAll = useCallback((expandAll: boolean) => setFolds({ expandAll, bySeq: new Map() }), []);
+  const setAll = useCallback((expandAll: boolean) => setFolds(() => ({ expandAll, bySeq: new Map() })), [setFolds]);
   const isOpen = (row: Row) =>
     isFoldable(row) &&
     (folds.bySeq.get(row.seq) ??

@@ -38,8 +38,8 @@ export class Viewport {
     isAtEnd: boolean,
     /** Called when another range is to be rendered, or when following the end starts or stops. */
     readonly onChange: () => void,
-    /** Called with the first and the last event in sight, whenever they may have changed. */
-    readonly onView: (first: number, last: number) => void = () => undefined,
+    /** Called with what is in sight, whenever it may have changed. */
+    readonly onView: (visible: { first: number; last: number; isAtEnd: boolean }) => void = () => undefined,
   ) {
     this.#anchor = isAtEnd ? "end" : { seq: 1, y: 0 };
   }
@@ -158,7 +158,7 @@ export class Viewport {
   }
 
   #updateRange(scroller: HTMLElement): void {
-    this.onView(this.first, this.last);
+    this.onView({ first: this.first, last: this.last, isAtEnd: this.isAtEnd });
     const from = Math.max(1, this.heights.at(scroller.scrollTop - OVERSCAN_PX));
     const to = this.heights.at(scroller.scrollTop + scroller.clientHeight + OVERSCAN_PX);
     if (from === this.range.from && to === this.range.to) return;

@@ -21,6 +21,10 @@ const ICONS: Record<Status, { icon: IconName; color: string }> = {
   queued: { icon: "queued", color: "text-queued" },
 };
 
+/** A run that no process executes does not look as if it ran. */
+const lookOf = (status: Status, interrupted: boolean) =>
+  interrupted ? { icon: "warn" as const, color: "text-waiting" } : ICONS[status];
+
 interface StatusProps {
   status: Status;
   /** Whether the process that executed the run is gone. */
@@ -42,7 +46,7 @@ const titleOf = (props: StatusProps) =>
 /** The status of a run as an icon in its color; its name is the status. */
 export function StatusIcon(props: StatusProps) {
   const { status, interrupted = false, className } = props;
-  const { icon, color } = interrupted ? { icon: "warn" as const, color: "text-waiting" } : ICONS[status];
+  const { icon, color } = lookOf(status, interrupted);
   return (
     <span data-status={status} title={titleOf(props)} className={clsx("flex shrink-0", color)}>
       <Icon
@@ -55,10 +59,9 @@ export function StatusIcon(props: StatusProps) {
 }
 
 /** The icon of a status as decoration, beside its word. */
-export function StatusSign({ status, className }: { status: Status; className?: string }) {
-  return (
-    <Icon name={ICONS[status].icon} className={clsx(className, ICONS[status].color, status === "running" && "spin")} />
-  );
+export function StatusSign({ status, interrupted = false, className }: StatusProps) {
+  const { icon, color } = lookOf(status, interrupted);
+  return <Icon name={icon} className={clsx(className, color, status === "running" && !interrupted && "spin")} />;
 }
 
 /** The status of a run as a word in its color. */

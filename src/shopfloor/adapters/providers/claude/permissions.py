@@ -16,14 +16,13 @@ from typing import Any, Final, cast
 
 from shopfloor.adapters.providers.permission_records import encode_line
 from shopfloor.ports import AgentRequest, PermissionRequest
+from shopfloor.views import FILE_TOOLS, PATH_FIELDS
 
 _MCP_PREFIX: Final = "mcp__"
 _NOT_IN_RULES: Final = re.compile(r"[?\[].*", re.DOTALL)
 """The wildcards of our patterns that the rules of Claude Code do not have, and what follows the first of them."""
-FILE_TOOLS: Final = frozenset({"Read", "Glob", "Grep", "LS", "Edit", "MultiEdit", "Write", "NotebookEdit"})
 KNOWN_TOOLS: Final = (*sorted(FILE_TOOLS), "Bash", "WebFetch", "WebSearch", "Agent", "Task", "Skill", "TodoWrite")
 """The tools that a pattern with a wildcard is compared to, for a Claude Code whose rules know no wildcards in names."""
-_PATH_FIELDS: Final = ("file_path", "notebook_path", "path")
 _PROTECTED: Final = frozenset({".git", ".claude"})
 """Folders whose files an agent changes only if a person allows it."""
 
@@ -74,7 +73,7 @@ def is_preapproved(request: PermissionRequest, allowed: Iterable[str], cwd: str)
         return request.tool in allowed
     tool_input: Any = request.tool_input
     fields = cast("dict[str, Any]", tool_input) if isinstance(tool_input, dict) else {}
-    path = next((str(fields[name]) for name in _PATH_FIELDS if fields.get(name)), cwd)
+    path = next((str(fields[name]) for name in PATH_FIELDS if fields.get(name)), cwd)
     folder = Path(cwd).resolve()
     target = (folder / path).resolve()
     return target.is_relative_to(folder) and not _PROTECTED & set(target.relative_to(folder).parts)

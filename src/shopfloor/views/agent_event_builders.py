@@ -143,7 +143,8 @@ def thinking_events(agent: AgentSession, event: Event, message: AssistantMessage
     thoughts = [block.thinking for block in message.blocks if isinstance(block, ThinkingBlock)]
     if not thoughts:
         return []
-    tokens = message.usage.reasoning if message.usage else 0
+    # A count of 0 is an unknown one: there were thoughts.
+    tokens = (message.usage.reasoning or None) if message.usage else None
     payload: AgentThinking = {
         **_agent_ids(agent, event),
         "thinking": {"content": "\n\n".join(thoughts), "tokensUsed": tokens},
@@ -266,10 +267,9 @@ def rate_limited_event(agent: AgentSession, event: Event, limit: Limit | None, w
         **_agent_and_provider_ids(agent, event),
         "accessMode": _LIMITED_MODES.get(agent.access_mode),
         "limit": {
-            "type": limit.kind if limit else "requests",
+            "type": limit.kind if limit else None,
             "current": current,
-            # Usage without a maximum is a fraction of 1.
-            "max": limit.max if limit and limit.max is not None else None if current is None else 1.0,
+            "max": limit.maximum if limit else None,
             "resetAt": limit.reset_at if limit else None,
         },
         "action": action,
@@ -376,8 +376,8 @@ def _input_and_output_tokens(usage: Usage | None) -> tuple[int | None, int | Non
     return (None, None) if usage is None else (usage.input + usage.cache_read + usage.cache_write, usage.output)
 
 
-def _sum(one: int | None, other: int | None) -> int | None:
-    return None if one is None or other is None else one + other
+def _sum(left: int | None, right: int | None) -> int | None:
+    return None if left is None or right is None else left + right
 
 
 def _camel(name: str) -> str:

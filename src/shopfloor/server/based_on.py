@@ -1,4 +1,4 @@
-"""The trail of a run: the run that it repeats, continues or forks, and the runs that do this with it."""
+"""The earlier run that a run repeats, continues or forks, and the later runs that do this with it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from shopfloor.limits import CONTINUED_RUNS
 from shopfloor.log import BasedOn
-from shopfloor.ports import RunFilter, Store
+from shopfloor.ports import Store
 
 
 class EarlierRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,9 +33,4 @@ def to_earlier_run(based_on: BasedOn | None) -> EarlierRun | None:
 
 async def find_later_runs(store: Store, run_id: str) -> list[LaterRun]:
     """Return the runs based on a run, newest first."""
-    page = await store.list_runs(RunFilter(based_on=run_id), limit=CONTINUED_RUNS)
-    return [
-        LaterRun(run_id=item.row.id, kind=item.row.based_on.kind)
-        for item in page.items
-        if item.row.based_on is not None
-    ]
+    return [LaterRun(run_id=later.run_id, kind=later.kind) for later in await store.later_runs(run_id)]
