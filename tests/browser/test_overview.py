@@ -61,7 +61,7 @@ def test_the_figures_are_those_of_the_server_and_lead_to_their_runs(tabs: Tabs, 
     expect(page).to_have_url(re.compile("/agents/all/workers.*status=failed"))
     expect(page.get_by_text("Select a worker to view details")).to_be_visible()
     pill(page, "All").click()
-    expect(cards(page)).to_have_count(5)
+    expect(cards(page)).to_have_count(3)
     chip = page.get_by_role("button", name=re.compile("^Ended: since "))
     chip.click()
     expect(chip).to_have_count(0)

@@ -212,11 +212,24 @@ describe("links", () => {
     expect(links.series("opus", "model")).toEqual({ of: "repair", flat: true, model: "opus", since });
     expect(links.series("digest", "worker")).toEqual({ of: "digest", flat: true, since });
   });
-  test("a failure leads to runs with its code, and of its worker if there is one", () => {
-    const group = { code: "timeout", message: "", total: 1, workers: ["a", "b"], last_at: at(0), per_day: [] };
-    const failed = { flat: true, status: "failed", error: "timeout", endedSince: since };
-    expect(links.failure(group)).toEqual({ ...failed, of: "repair" });
-    expect(links.failure({ ...group, workers: ["digest"] })).toEqual({ ...failed, of: "digest" });
+  test("a failure leads to the runs of its group", () => {
+    const group = {
+      code: "timeout",
+      group: "after # s",
+      message: "",
+      total: 1,
+      workers: [],
+      last_at: at(0),
+      per_day: [],
+    };
+    expect(links.failure(group)).toEqual({
+      of: "repair",
+      flat: true,
+      status: "failed",
+      error: "timeout",
+      errorGroup: "after # s",
+      endedSince: since,
+    });
   });
   test("spending without a model has no runs to lead to", () => {
     const { series } = spendChart([day("2026-11-18", { opus: 2, unknown: 1 })], "model");

@@ -19,6 +19,8 @@ export interface RunFilter {
   model?: string | undefined;
   provider?: string | undefined;
   error?: string | undefined;
+  /** Only runs that failed with a message of this group: a message without ids and long numbers. */
+  errorGroup?: string | undefined;
   /** Only runs started after, or before, this time. The first may be an age such as `1h`. */
   since?: string | undefined;
   until?: string | undefined;
@@ -98,6 +100,7 @@ export const filterParams = (filter: RunFilter) => ({
   model: filter.model,
   provider: filter.provider,
   error: filter.error,
+  error_group: filter.errorGroup,
   since: startOf(filter.since, Date.now()),
   until: filter.until,
   ended_since: startOf(filter.endedSince, Date.now()),

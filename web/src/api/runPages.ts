@@ -64,8 +64,9 @@ export function mergeRows(pages: Pages, filter: RunFilter, newest: ReadonlyMap<s
   };
 }
 
-/** Whether the newest run is first. Otherwise only the server knows where a run is: by relevance, cost or duration. */
-const isByTime = (filter: RunFilter) => filter.q === undefined && filter.sort === undefined;
+/** Whether the newest run is first. Otherwise only the server knows whether a run is in the list, and where. */
+const isByTime = (filter: RunFilter) =>
+  filter.q === undefined && filter.sort === undefined && filter.errorGroup === undefined;
 
 /** Return the pages without deleted runs. */
 export function withoutRuns(pages: Pages, deletedIds: ReadonlySet<string>): Pages {

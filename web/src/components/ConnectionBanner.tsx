@@ -3,7 +3,6 @@ import { getLiveStream, useConnection, useKnownAt, useMissedEvents } from "@/api
 import { Button } from "@/components/ui/Button";
 import { Icon } from "@/components/ui/Icon";
 import { useNow } from "@/components/ui/Time";
-import { countText } from "@/views/fleet";
 import { formatClock, formatShort } from "@/views/time";
 
 const WARNING_DELAY_MS = 1_500;
@@ -30,8 +29,8 @@ export function ConnectionBanner({ isDisconnected }: { isDisconnected: boolean }
   if (missed === 0) return null;
   return (
     <p role="status" className="flex h-9 shrink-0 items-center border-b border-border px-3.5 text-12 text-text-2">
-      Reconnected. {countText(missed, "event was", "events were")} missed and {missed === 1 ? "has" : "have"} been
-      loaded.
+      Reconnected. {missed.toLocaleString("en")}{" "}
+      {missed === 1 ? "event was missed and has" : "events were missed and have"} been loaded.
     </p>
   );
 }

@@ -30,6 +30,8 @@ export interface AddressParams {
   provider?: string;
   /** Only runs that failed with this error code. */
   error?: string;
+  /** Only runs that failed with a message of this group of failures. */
+  errorGroup?: string;
   /** Only runs started from this time on, or at most so long ago (`1h`, `7d`), and before this time. */
   since?: string;
   until?: string;
@@ -67,6 +69,7 @@ export function paramsOf(raw: Record<string, unknown>): AddressParams {
   if (textOf(raw.model)) params.model = textOf(raw.model);
   if (textOf(raw.provider)) params.provider = textOf(raw.provider);
   if (textOf(raw.error)) params.error = textOf(raw.error);
+  if (textOf(raw.errorGroup)) params.errorGroup = textOf(raw.errorGroup);
   for (const name of TIMES) if (timeOf(raw[name])) params[name] = timeOf(raw[name]);
   for (const name of AGES) if (isAge(raw[name])) params[name] = raw[name];
   for (const name of AMOUNTS) {
@@ -128,6 +131,7 @@ export const filterOf = (address: Address): RunFilter => ({
   model: address.model,
   provider: address.provider,
   error: address.error,
+  errorGroup: address.errorGroup,
   since: address.since,
   until: address.until,
   endedSince: address.endedSince,
@@ -149,6 +153,7 @@ export const NO_FILTER = {
   model: undefined,
   provider: undefined,
   error: undefined,
+  errorGroup: undefined,
   since: undefined,
   until: undefined,
   endedSince: undefined,

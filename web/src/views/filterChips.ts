@@ -45,6 +45,9 @@ export function filterChips(address: Address): readonly FilterChip[] {
           },
         ]),
     ...(error === undefined ? [] : [{ key: "error", text: error, change: { error: undefined } }]),
+    ...(address.errorGroup === undefined
+      ? []
+      : [{ key: "group", text: address.errorGroup, change: { errorGroup: undefined } }]),
   ];
 }
 

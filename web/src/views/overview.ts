@@ -187,14 +187,7 @@ export function overviewLinks(address: Address, since: string, now: number): Ove
     failures: link({ status: "failed", endedSince: since }),
     day: (day) => link(dayBounds(day)),
     series: (name, by) => link({ [by === "worker" ? "of" : by]: name, since }),
-    // The list has no filter by message: one worker narrows it down.
-    failure: ({ code, workers: [worker, ...others] }) =>
-      link({
-        status: "failed",
-        error: code,
-        endedSince: since,
-        ...(worker !== undefined && others.length === 0 && { of: worker }),
-      }),
+    failure: ({ code, group }) => link({ status: "failed", error: code, errorGroup: group, endedSince: since }),
     run: ({ run_id: id }) => withChange(filters, { worker: id }),
   };
 }
