@@ -152,7 +152,9 @@ function VisibleFrame({ chart, sync, log }: { chart: Chart; sync: ViewSync; log:
   const { first, last } = useSyncExternalStore(sync.subscribe, sync.getVisible);
   const [from, to] = [log.event(first)?.timestamp, log.event(last)?.timestamp];
   if (!from || !to) return null;
-  const [left, right] = [chart.at(Date.parse(from)), chart.at(Date.parse(to))];
+  // What is being typed and open calls come after the newest event: they reach to the end of the chart.
+  const isAtEnd = last >= log.lastSeq;
+  const [left, right] = [chart.at(Date.parse(from)), isAtEnd ? 1 : chart.at(Date.parse(to))];
   return (
     <i
       aria-hidden
