@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 from tests.browser.logs import agent_run, assistant_message, call, text, tool_result, write_golden_log, write_log
+from tests.sample_events import CHILD_ID
 
 from shopfloor.log import (
     AssistantMessage,
@@ -28,6 +29,9 @@ from shopfloor.log import (
 from shopfloor.record import Storage
 
 LONG_EVENTS = 100_000
+LOST_CHILD_ID = "cb231c44-5cec-444c-8c26-57e0c87dfffa"
+MISSING_RUNS = (CHILD_ID, LOST_CHILD_ID)
+"""Sub-runs that sample logs name, and that have no log."""
 LARGE_BYTES = 5_000_000
 NEEDLE = "quetzalcoatl"
 MARKDOWN = """# The findings
@@ -197,7 +201,7 @@ def write_sample_runs(storage: Storage) -> SampleRuns:
         ),
         reader=write_log(storage, agent_run("Look around", *reader(), owner="stories")),
         failures=write_log(storage, agent_run("Fail twice", *failures(), owner="failures", **outcome)),
-        lost_child=write_log(storage, agent_run("Call nobody", *lost, owner="stories"), child_run_id=new_run_id()),
+        lost_child=write_log(storage, agent_run("Call nobody", *lost, owner="stories"), child_run_id=LOST_CHILD_ID),
     )
 
 

@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, sync_playwright
+from tests.browser.sample_runs import MISSING_RUNS
 from tests.browser.server import Server
 from tests.timeouts import TIMEOUT_SECONDS
 
@@ -42,7 +43,7 @@ class Tabs:
         self._contexts: list[BrowserContext] = []
         self.page_errors: list[str] = []
         self.requests: list[Request] = []
-        self._allowed: list[str] = []
+        self._allowed = [f"404.*worker_id={run_id}" for run_id in MISSING_RUNS]
 
     def allow_errors(self, *patterns: str) -> None:
         """Allow errors that match one of these patterns."""

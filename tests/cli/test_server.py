@@ -279,7 +279,7 @@ def test_runs_are_filtered_by_worker_start_time_and_parent(shopfloor):
     assert "  file-report  " in shopfloor("list", "--all").stdout
     assert "  file-report  " not in shopfloor("list").stdout
     refused = shopfloor("list", "--since", "yesterday").stderr
-    assert refused.startswith("error[usage]: argument --since: must be a time such as 2h, 7d or 2026-")
+    assert refused.startswith("error[usage]: argument --since: must be a time such as 2h, 7d, 2026-")
 
 
 @pytest.mark.req("WT-16")

@@ -17,8 +17,8 @@ EXAMPLES = """\
   shopfloor approvals list            what was approved for always
   shopfloor approvals revoke 3f2a     ask again before such calls
 
-An answer `always approve` adds a rule for the worker and the pattern; for an agent
-without a worker, only in its folder."""
+An answer `always approve` adds a rule for the worker and the pattern; for an
+agent without a worker, only in its folder."""
 
 
 def parser(name: str, summary: str) -> ArgumentParser:

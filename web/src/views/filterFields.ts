@@ -133,7 +133,7 @@ function timeField(
     label,
     current: timeText(address[from], address[to]),
     choices: [
-      // An age goes on with the clock: a page that stays open shows the last hour, and not an hour of long ago.
+      // An age moves with the clock: a page that stays open shows the last hour, and not a fixed hour of the past.
       range(ageText("1h"), "1h"),
       range(ageText("24h"), "24h"),
       range("Today", dayStart(now)),

@@ -13,7 +13,7 @@ export function Notes({ run }: { run: RunDetail }) {
       <button
         type="button"
         popoverTarget={id}
-        title="What the worker decided and asked on its way"
+        title="Decisions and questions of the worker"
         className={buttonClass("ghost", "notes-anchor h-6! shrink-0 px-1")}
       >
         {counts.join(", ")}

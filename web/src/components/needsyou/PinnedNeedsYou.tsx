@@ -4,7 +4,7 @@ import type { WaitingItem } from "@/api";
 import { RunLink } from "@/components/charts/RunLink";
 import { useRoving } from "@/components/charts/useRoving";
 import { Icon } from "@/components/ui/Icon";
-import { useFocusKeeper } from "@/components/ui/useFocusKeeper";
+import { useFocusFallback } from "@/components/ui/useFocusFallback";
 import { Age } from "@/components/ui/Time";
 import { isNarrowScreen } from "@/screen";
 import { enterZone, useShortcuts } from "@/shortcuts";
@@ -50,7 +50,7 @@ function Items({ items }: { items: readonly WaitingItem[] }) {
   const [openedKey, setOpenedKey] = useState<string | null>();
   const listRef = useRef<HTMLUListElement>(null);
   const boxRef = useRef<HTMLDivElement>(null);
-  useFocusKeeper(boxRef);
+  useFocusFallback(boxRef);
   const roving = useRoving(items.map(keyOf));
   const isKnown = openedKey === null || items.some((item) => keyOf(item) === openedKey);
   // Where the list is alone, the first question is open.

@@ -1,7 +1,7 @@
 import { useEffect, useLayoutEffect, useRef } from "react";
 import type { RunLog } from "@/api";
 import type { ViewSync } from "@/components/detail/viewSync";
-import { useFocusKeeper } from "@/components/ui/useFocusKeeper";
+import { useFocusFallback } from "@/components/ui/useFocusFallback";
 import { VisibleRows } from "./VisibleRows";
 import type { Folds } from "./useFolds";
 import { useHighlight } from "./useHighlight";
@@ -33,7 +33,7 @@ export function Scroller({ viewport, log, folds, selectedSeq, searchText, sync }
   useLayoutEffect(() => viewport.layout());
   useEffect(() => (listRef.current ? sync.addPane(listRef.current) : undefined), [sync]);
   useHighlight(listRef, searchText);
-  useFocusKeeper(scrollerRef);
+  useFocusFallback(scrollerRef);
   return (
     <div
       ref={scrollerRef}

@@ -60,7 +60,7 @@ export function Duration({ from, to, ms }: { from: string; to: string | null; ms
 }
 
 function TickingDuration({ from }: { from: string }) {
-  // While the connection is lost, nobody knows whether the run goes on.
+  // While the connection is lost, it is not known whether the run goes on.
   const at = useKnownAt(useNow());
   return (
     <span className="tabular-nums">{formatShort(Math.max(0, Math.floor((at - Date.parse(from)) / 1000) * 1000))}</span>

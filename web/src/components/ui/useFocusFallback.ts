@@ -6,7 +6,7 @@ const FOCUSABLE = "a[href], button:not(:disabled), input:not(:disabled), textare
  * Keep the focus inside of an element when what had it disappears: a button that loads the rest of a text, or an answered
  * question. It goes to the nearest control before, so that the Tab key goes on from there.
  */
-export function useFocusKeeper(boxRef: RefObject<HTMLElement | null>): void {
+export function useFocusFallback(boxRef: RefObject<HTMLElement | null>): void {
   useEffect(() => {
     const box = boxRef.current;
     if (!box) return;
