@@ -61,7 +61,8 @@ export function SubRun({ row, open }: { row: SubRunRow; open: boolean }) {
                 ? "Running"
                 : "No result"}
           </span>
-          {child && <SubRunFigures runId={child} />}
+          {/* The log names a sub-run before the server has its row. */}
+          {child && end && <SubRunFigures runId={child} />}
         </p>
       }
     >
