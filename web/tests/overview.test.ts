@@ -191,6 +191,10 @@ describe("tiles", () => {
     expect(waitingText([{ since: at(-2280) }, { since: at(-5) }] as WaitingItem[], NOW)).toBe("longest 38m");
     expect(waitingText([], NOW)).toBe("nothing waits");
   });
+  test("name no usual share where it is that of today", () => {
+    const fields = { failed_today: 1, ended_today: 9, failed_percent_range: 11.11 };
+    expect(tileTexts(stats(fields), NOW).failed).toBe("of 9 · 11.1 %");
+  });
   test("say that there is nothing", () => {
     expect(tileTexts(stats({ unpriced_today: 2 }), NOW)).toEqual({
       running: "none queued",

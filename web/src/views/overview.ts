@@ -140,6 +140,8 @@ export function tileTexts({ tiles, days }: Stats, now: number): TileTexts {
     at === null ? "" : `${before} ${formatShort(Math.max(0, now - Date.parse(at)))}`;
   const percent = (share: number) => `${Number(share.toFixed(1))} %`;
   const today = tiles.ended_today ? percent((100 * tiles.failed_today) / tiles.ended_today) : null;
+  // On the first day, what is usual is what happened today.
+  const usual = tiles.failed_percent_range === null ? null : percent(tiles.failed_percent_range);
   const average = days.length ? days.reduce((sum, { cost_usd: usd }) => sum + (usd ?? 0), 0) / days.length : 0;
   const joined = (...parts: (string | false | null)[]) => parts.filter(Boolean).join(", ");
   return {
@@ -149,7 +151,7 @@ export function tileTexts({ tiles, days }: Stats, now: number): TileTexts {
     failed: tiles.ended_today
       ? joined(
           `of ${tiles.ended_today.toLocaleString("en")} · ${today ?? ""}`,
-          tiles.failed_percent_range !== null && `usually ${percent(tiles.failed_percent_range)}`,
+          usual !== null && usual !== today && `usually ${usual}`,
         )
       : "nothing has ended",
     spent: tiles.unpriced_today

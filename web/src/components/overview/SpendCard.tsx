@@ -24,8 +24,8 @@ export function SpendCard({ stats: { days, totals }, by, onStack, links }: Spend
       <header>
         <h2 id="spend">Spend per day</h2>
         <span className="m3 num cut">
-          {formatDollars(totals.cost_usd)} in {days.length === 1 ? "1 day" : `${days.length} days`} ·{" "}
-          {formatDollars(chart.average)} a day
+          {formatDollars(totals.cost_usd)} in {days.length === 1 ? "1 day" : `${days.length} days`}
+          {totals.cost_usd !== null && ` · ${formatDollars(chart.average)} a day`}
         </span>
         <span className="grow" />
         <Segmented label="Stack by" options={OPTIONS} value={by} onSelect={onStack} />
@@ -44,7 +44,7 @@ export function SpendCard({ stats: { days, totals }, by, onStack, links }: Spend
             <b className="num">{formatDollars(series.total)}</b>
           </li>
         ))}
-        {chart.series.length === 0 && <li className="m3">Nothing was spent</li>}
+        {chart.series.length === 0 && <li className="m3">{totals.cost_usd === null ? "No run had a price" : "Nothing was spent"}</li>}
       </ul>
       <StackedBars chart={chart} active={active} onActive={setActive} linkOf={links.day} />
     </section>
