@@ -44,7 +44,9 @@ export function SpendCard({ stats: { days, totals }, by, onStack, links }: Spend
             <b className="num">{formatDollars(series.total)}</b>
           </li>
         ))}
-        {chart.series.length === 0 && <li className="m3">{totals.cost_usd === null ? "No run had a price" : "Nothing was spent"}</li>}
+        {chart.series.length === 0 && (
+          <li className="m3">{totals.cost_usd === null ? "No run had a price" : "Nothing was spent"}</li>
+        )}
       </ul>
       <StackedBars chart={chart} active={active} onActive={setActive} linkOf={links.day} />
     </section>
