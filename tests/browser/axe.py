@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from playwright.sync_api import Page
 from tests.sample_events import ROOT
 
+COLORS = ["light", "dark"] if os.environ.get("SHOPFLOOR_TEST_LONG") == "1" else ["light"]
+"""The colors with which a test opens a page. `problems` checks contrast in both, whichever the page was opened with."""
 AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
 
 
