@@ -176,7 +176,12 @@ def test_many_bad_lines_are_not_reported_one_by_one(shopfloor, tmp_path):
 
 def test_a_command_that_destroys_its_own_record_is_not_called_completed(start):
     destroys = [
-        start("run", "--command", f"{what} $SHOPFLOOR_STORAGE/transcripts/$SHOPFLOOR_RUN.jsonl; echo hi")
+        start(
+            "run",
+            "--command",
+            f"{what} $SHOPFLOOR_STORAGE/transcripts/$SHOPFLOOR_RUN.jsonl; echo hi",
+            limits={"STORAGE_FULL_TIMEOUT_SECONDS": 1.0},
+        )
         for what in ("rm", ": >")
     ]
     for process in destroys:

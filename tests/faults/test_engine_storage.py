@@ -9,7 +9,6 @@ import pytest
 from tests.faults.engine_server import Deployment
 from tests.timeouts import wait_until
 
-from shopfloor.limits import STORAGE_FULL_TIMEOUT_SECONDS
 from shopfloor.log import RunStarted, UserMessage
 
 
@@ -42,7 +41,7 @@ def test_below_the_low_water_mark_open_runs_are_ended_while_they_can_be_recorded
 
 
 def test_a_log_that_cannot_be_written_for_a_while_loses_no_run(deployment: Deployment):
-    with deployment.up() as server:
+    with deployment.up(STORAGE_FULL_TIMEOUT_SECONDS=1.0) as server:
         runs = {state: server.dispatch(state) for state in ("command", "reading")}
         wait_until(lambda: {f"before {state}" for state in runs} <= set(deployment.note_counts()), "them to begin")
         # A command's process exists before its step is recorded; the command starts only afterwards.
@@ -55,11 +54,7 @@ def test_a_log_that_cannot_be_written_for_a_while_loses_no_run(deployment: Deplo
         before = resource.prlimit(pid, resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
         deployment.go.touch()
         sizes = {run_id: deployment.storage.log_path(run_id).stat().st_size for run_id in runs.values()}
-        wait_until(
-            lambda: all(attempt_over(deployment, run_id) for run_id in runs.values()),
-            "the runs to be left",
-            STORAGE_FULL_TIMEOUT_SECONDS + 60,
-        )
+        wait_until(lambda: all(attempt_over(deployment, run_id) for run_id in runs.values()), "the runs to be left")
         assert {run_id: deployment.storage.log_path(run_id).stat().st_size for run_id in runs.values()} == sizes
         resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
         ended = deployment.wait_until_all_ended()
