@@ -1,7 +1,9 @@
 """Fixtures and settings for all tests."""
 
+import functools
 import os
 import signal
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +17,10 @@ from shopfloor.record import Recorder, Storage
 settings.register_profile("ci", max_examples=100, deadline=None, derandomize=True)
 settings.register_profile("long", max_examples=2_000, deadline=None, print_blob=True)
 settings.load_profile("long" if os.environ.get("SHOPFLOOR_TEST_LONG") == "1" else "ci")
+
+# Loading the certificates of the system takes 25 ms of processor time, and every HTTP client does it, although tests use
+# plain HTTP. Load them once.
+ssl.create_default_context = functools.cache(ssl.create_default_context)
 
 # `nohup` ignores HUP, and a shell's background job (`make test &`) ignores INT and QUIT. Child processes of the tests
 # would inherit that.

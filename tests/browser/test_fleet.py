@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
-from tests.browser.axe import problems
+from tests.browser.axe import COLORS, problems
 from tests.browser.fleet_states import answer_fleet
 from tests.browser.page_elements import button, region, run_list
 from tests.browser.server import SHOPFLOOR, Server
@@ -217,7 +217,7 @@ def test_a_lost_server_is_named_with_the_age_of_the_page_and_missed_events_are_l
 
 
 @pytest.mark.req("WT-78")
-@pytest.mark.parametrize("colors", ["light", "dark"])
+@pytest.mark.parametrize("colors", COLORS)
 def test_every_state_is_accessible_and_fits_the_screen(tabs: Tabs, fleet: Server, colors: str) -> None:
     tabs.allow_errors("503")
     context = tabs.context(color_scheme=colors, viewport={"width": 1440, "height": 900})

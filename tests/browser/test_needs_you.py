@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from playwright.sync_api import BrowserContext, Locator, Page, Route, expect
-from tests.browser.axe import problems
+from tests.browser.axe import COLORS, problems
 from tests.browser.page_elements import button, card, region, result, run_action, selected, task
 from tests.browser.server import Server
 from tests.browser.tabs import PHONE, Tabs
@@ -223,7 +223,7 @@ def test_a_viewer_sees_what_waits_without_buttons(tabs: Tabs, floor: Server) -> 
     assert floor.detail(approval)["status"] == "waiting"
 
 
-@pytest.mark.parametrize("colors", ["light", "dark"])
+@pytest.mark.parametrize("colors", COLORS)
 def test_what_waits_is_accessible_and_fits_the_screen(tabs: Tabs, floor: Server, colors: str) -> None:
     done = floor.command("echo done")
     _waiting(floor, "chooser")

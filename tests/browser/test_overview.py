@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.sync_api import Locator, Page, Request, Route, expect
-from tests.browser.axe import problems
+from tests.browser.axe import COLORS, problems
 from tests.browser.fleet_states import RUN_ID, at
 from tests.browser.page_elements import card, cards, pill, region, run_list
 from tests.browser.server import Server
@@ -185,7 +185,7 @@ def spending() -> dict[str, Any]:
 
 
 @pytest.mark.req("WT-81")
-@pytest.mark.parametrize("colors", ["light", "dark"])
+@pytest.mark.parametrize("colors", COLORS)
 def test_the_chart_has_a_bar_per_day_for_pointer_and_keyboard(tabs: Tabs, runs: Server, colors: str) -> None:
     context = tabs.context(color_scheme=colors, viewport={"width": 1440, "height": 900})
     context.route("**/api/stats?*", lambda route: route.fulfill(json=spending()))

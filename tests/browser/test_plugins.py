@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
-from tests.browser.axe import problems
+from tests.browser.axe import COLORS, problems
 from tests.browser.page_elements import button, open_result, result, task, timeline, transcript
 from tests.browser.server import SHOPFLOOR, Server
 from tests.browser.tabs import PHONE, Tabs
@@ -89,7 +89,7 @@ def look(page: Page, name: str) -> None:
         page.screenshot(path=Path(folder) / f"{name}.png", animations="disabled")
 
 
-@pytest.mark.parametrize("colors", ["light", "dark"])
+@pytest.mark.parametrize("colors", COLORS)
 def test_the_list_has_the_state_of_each_plugin_and_what_to_do(tabs: Tabs, plugin_server: Server, colors: str) -> None:
     page = tabs.open(plugin_server, color_scheme=colors)
     button(page, "Plugins").click()
@@ -137,7 +137,7 @@ def test_a_plugin_runs_with_the_task_of_the_form(tabs: Tabs, plugin_server: Serv
     assert (run["name"], run["worker_type"], run["task"].split()) == ("counter", "plugin", ["one", "two", "three"])
 
 
-@pytest.mark.parametrize("colors", ["light", "dark"])
+@pytest.mark.parametrize("colors", COLORS)
 def test_the_form_groups_plugins_and_says_why_one_cannot_run(tabs: Tabs, plugin_server: Server, colors: str) -> None:
     page = tabs.open(plugin_server, color_scheme=colors)
     dialog = open_form(page, "counter")
@@ -166,7 +166,7 @@ def test_the_form_groups_plugins_and_says_why_one_cannot_run(tabs: Tabs, plugin_
     expect(dialog).to_be_visible()
 
 
-@pytest.mark.parametrize("colors", ["light", "dark"])
+@pytest.mark.parametrize("colors", COLORS)
 def test_a_run_shows_what_the_job_reported(tabs: Tabs, plugin_server: Server, owner: str, colors: str) -> None:
     body = {"worker": "narrator", "input": {"task": "one two three"}, "owner": owner}
     run_id = plugin_server.http.post("/api/runs", json=body).json()["run_id"]

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.shorter_limits import SHOPFLOOR, shopfloor_with
 from tests.timeouts import TIMEOUT_SECONDS
 
-SHOPFLOOR = str(Path(sys.executable).parent / "shopfloor")
-
+__all__ = ["SHOPFLOOR"]
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -40,12 +39,15 @@ def shopfloor(env: dict[str, str]) -> Cli:
 
 @pytest.fixture
 def start(env: dict[str, str]):
-    """Starts the command and leaves it running; ended at the end of the test if it still is."""
+    """Starts the command and leaves it running; ended at the end of the test if it still is.
+
+    `limits` replace some of its limits.
+    """
     started: list[subprocess.Popen[bytes]] = []
 
-    def run(*words: str, **options: object) -> subprocess.Popen[bytes]:
+    def run(*words: str, limits: dict[str, float] | None = None, **options: object) -> subprocess.Popen[bytes]:
         settings: dict[str, object] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": env, **options}
-        process = subprocess.Popen([SHOPFLOOR, *words], **settings)  # type: ignore[call-overload]
+        process = subprocess.Popen([*shopfloor_with(limits or {}), *words], **settings)  # type: ignore[call-overload]
         started.append(process)
         return process
 

@@ -31,7 +31,7 @@ def test_a_webhook_gets_a_signed_outcome_although_it_and_the_server_were_down(se
         added = shopfloor("hooks", "add", failing.url)
         secret = added.stdout.strip()
         assert secret.startswith("whsec_")
-        up = server()
+        up = server(HOOK_BACKOFF_SECONDS=1.0)
         # The receiver fails, then hangs; the run is not delayed by either.
         assert shopfloor("run", "-q", "--command", "echo one").stdout == "one\n"
         wait_until(lambda: len(failing.got) == 1, "the first try")
@@ -41,7 +41,7 @@ def test_a_webhook_gets_a_signed_outcome_although_it_and_the_server_were_down(se
         up.process.kill()
         up.process.communicate()
 
-        server()
+        server(HOOK_BACKOFF_SECONDS=1.0)
         assert shopfloor("run", "-q", "--command", "echo two").stdout == "two\n"
         wait_until(lambda: len(failing.got) >= 2, "the second try, which hangs")
         failing.closed.set()

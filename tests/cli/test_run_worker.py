@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import SHOPFLOOR
+from tests.cli.conftest import SHOPFLOOR, Cli
 from tests.cli.terminal import Terminal
 from tests.cli.test_run import events_of, only_path
 from tests.cli.test_server import Server
@@ -482,3 +482,15 @@ def test_a_script_path_is_relative_to_the_folder_of_its_worker(shopfloor, tmp_pa
         "run", "-q", "scripted", "--workers", str(folder.parent), "-i", "WHO=Ada", cwd=tmp_path / "workers"
     )
     assert "Hello, Ada" in done.stdout, done.stderr
+
+
+def test_exit_handlers_of_a_worker_are_called(shopfloor: Cli, tmp_path: Path) -> None:
+    file, left = tmp_path / "leaves.py", tmp_path / "left"
+    file.write_text(
+        "import atexit\nfrom pathlib import Path\nfrom shopfloor import worker\n\n"
+        f"atexit.register(Path({str(left)!r}).write_text, 'left')\n\n"
+        '@worker\nasync def leaves(run):\n    """Returns."""\n    return "done"\n'
+    )
+    done = shopfloor("run", "-q", "leaves", "--workers", str(file))
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+    assert left.read_text() == "left"

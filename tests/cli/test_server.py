@@ -45,8 +45,8 @@ class Server:
 def server(start, env):
     servers: list[Server] = []
 
-    def up(*words: str) -> Server:
-        servers.append(Server(start("up", "--port", "0", *words), env))
+    def up(*words: str, **limits: float) -> Server:
+        servers.append(Server(start("up", "--port", "0", *words, limits=limits), env))
         return servers[-1]
 
     yield up

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import textwrap
 from collections import Counter
 from collections.abc import Iterator
@@ -17,12 +16,11 @@ import httpx
 from tests.cli.test_run import processes_with
 from tests.login import token_of, url_of
 from tests.model_server.script import Text, Turn
+from tests.shorter_limits import SHOPFLOOR, shopfloor_with
 from tests.timeouts import TIMEOUT_SECONDS, wait_until
 
 from shopfloor.log import Event, RunCompleted, ToolCall, ToolResult, Verifier, decode
 from shopfloor.record import Storage, read
-
-SHOPFLOOR = str(Path(sys.executable).parent / "shopfloor")
 
 TOOLS = """
 import asyncio
@@ -127,8 +125,9 @@ class Deployment:
         )
 
     @contextmanager
-    def up(self, *words: str) -> Iterator[Server]:
-        server = Server(self, *words)
+    def up(self, *words: str, **limits: float) -> Iterator[Server]:
+        """Start a server; `limits` replace some of its limits."""
+        server = Server(self, *words, **limits)
         try:
             yield server
         finally:
@@ -173,9 +172,10 @@ class Deployment:
 class Server:
     """Start `shopfloor up` as a user does."""
 
-    def __init__(self, deployment: Deployment, *words: str) -> None:
+    def __init__(self, deployment: Deployment, *words: str, **limits: float) -> None:
         self.deployment = deployment
-        command = [SHOPFLOOR, "up", "--port", "0", "--workers", str(deployment.folder / "workers"), *words]
+        workers = str(deployment.folder / "workers")
+        command = [*shopfloor_with(limits), "up", "--port", "0", "--workers", workers, *words]
         self.process = subprocess.Popen(command, env=deployment.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         assert self.process.stdout is not None
         line = self.process.stdout.readline().decode()

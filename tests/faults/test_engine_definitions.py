@@ -28,7 +28,8 @@ from shopfloor.log import (
 )
 from shopfloor.record import Storage, read
 
-AT_ONCE = 3
+AT_ONCE = 5
+"""The number of hosts at once. They wait most of their time."""
 KILLED = -9
 ASKS = '''
 from shopfloor import Run, worker

@@ -17,11 +17,11 @@ from tests.faults.engine_server import MODEL, SHOPFLOOR, STATES, Deployment
 from tests.model_server.server import ModelServer, in_thread
 from tests.timeouts import TIMEOUT_SECONDS, wait_until
 
-from shopfloor.limits import CANCEL_KILL_SECONDS
 from shopfloor.log import CallStarted, StepCompleted
 from shopfloor.record import Recorder
 from shopfloor.wiring import WorkerSettings, local_backend, local_engine
 
+CANCEL_KILL_SECONDS = 3.0
 ONCE = {f"before {state}" for state in STATES}
 COUNTS = {f"count {letter}{number}" for letter in "ab" for number in (1, 2)}
 
@@ -209,7 +209,7 @@ def test_a_run_of_a_process_that_was_stopped_is_cancelled_by_a_server_that_comes
     try:
         wait_until(lambda: len(deployment.children()) > 0, "its command to run")
         wait_until(lambda: stopped_outside_of_the_database(alone.pid, deployment), "it to be stopped")
-        with deployment.up() as server:
+        with deployment.up(CANCEL_KILL_SECONDS=CANCEL_KILL_SECONDS) as server:
             (run_id,) = deployment.runs()
             started_at = time.monotonic()
             server.post(f"/api/runs/{run_id}/cancel", reason="it hangs")

@@ -10,9 +10,9 @@ from tests.faults.engine_server import Deployment, Server
 from tests.timeouts import wait_until
 
 from shopfloor.cli.limits import FORCED_EXIT_SECONDS
-from shopfloor.limits import ABANDON_SECONDS
 from shopfloor.log import RunStarted
 
+ABANDON_SECONDS = 3.0
 WORKERS = """
 import asyncio, time
 from pathlib import Path
@@ -48,7 +48,7 @@ def test_a_server_stops_although_its_workers_do_not_and_the_next_resumes_them(tm
     deployment = Deployment(tmp_path)
     odd = tmp_path / "odd.py"
     odd.write_text(WORKERS)
-    with deployment.up("--workers", str(odd)) as server:
+    with deployment.up("--workers", str(odd), ABANDON_SECONDS=ABANDON_SECONDS) as server:
         runs = {slug: _clings(server, slug) for slug in ("mulish", "gathers", "sleeps")}
         cancelled = _clings(server, "mulish")
         server.post(f"/api/runs/{cancelled}/cancel", reason="enough")

@@ -9,7 +9,6 @@ import pytest
 from tests.faults.engine_server import Deployment
 from tests.timeouts import wait_until
 
-from shopfloor.limits import STORAGE_FULL_TIMEOUT_SECONDS
 from shopfloor.log import RunStarted, UserMessage
 
 
@@ -41,29 +40,30 @@ def test_below_the_low_water_mark_open_runs_are_ended_while_they_can_be_recorded
     assert outcome.error.code == "storage_full"
 
 
-@pytest.mark.parametrize("state", ["command", "reading"])
-def test_a_log_that_cannot_be_written_for_a_while_loses_no_run(deployment: Deployment, state: str):
-    with deployment.up() as server:
-        run_id = server.dispatch(state)
-        wait_until(lambda: f"before {state}" in deployment.note_counts(), "it to begin")
+def test_a_log_that_cannot_be_written_for_a_while_loses_no_run(deployment: Deployment):
+    with deployment.up(STORAGE_FULL_TIMEOUT_SECONDS=1.0) as server:
+        runs = {state: server.dispatch(state) for state in ("command", "reading")}
+        wait_until(lambda: {f"before {state}" for state in runs} <= set(deployment.note_counts()), "them to begin")
         # A command's process exists before its step is recorded; the command starts only afterwards.
         wait_until(
-            lambda: deployment.note_counts()["reading"] or has_command(deployment, run_id), "it to be in the middle"
+            lambda: deployment.note_counts()["reading"] and has_command(deployment, runs["command"]),
+            "them to be in the middle",
         )
         # Every write to a file fails from now on, as on a broken disk.
         pid = server.process.pid
         before = resource.prlimit(pid, resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
         deployment.go.touch()
-        size = deployment.storage.log_path(run_id).stat().st_size
-        wait_until(lambda: attempt_over(deployment, run_id), "the run to be left", STORAGE_FULL_TIMEOUT_SECONDS + 60)
-        assert deployment.storage.log_path(run_id).stat().st_size == size
+        sizes = {run_id: deployment.storage.log_path(run_id).stat().st_size for run_id in runs.values()}
+        wait_until(lambda: all(attempt_over(deployment, run_id) for run_id in runs.values()), "the runs to be left")
+        assert {run_id: deployment.storage.log_path(run_id).stat().st_size for run_id in runs.values()} == sizes
         resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
         ended = deployment.wait_until_all_ended()
         assert server.process.poll() is None
-    codes = {"command": "outcome_unknown", "reading": None}
-    error = ended[run_id].error
-    assert (error.code if error else None) == codes[state]
-    assert sum(isinstance(event.payload, RunStarted) for event in deployment.events(run_id)) == 2
+    errors = {state: ended[run_id].error for state, run_id in runs.items()}
+    codes = {state: error.code if error else None for state, error in errors.items()}
+    assert codes == {"command": "outcome_unknown", "reading": None}
+    for run_id in runs.values():
+        assert sum(isinstance(event.payload, RunStarted) for event in deployment.events(run_id)) == 2
 
 
 def has_command(deployment: Deployment, run_id: str) -> bool:

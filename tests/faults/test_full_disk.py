@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from tests.cli.test_run import events_of, output_of, processes_with
 from tests.sample_events import ROOT
+from tests.shorter_limits import shopfloor_with
 
 BIN = Path(sys.executable).parent
 
@@ -63,8 +65,8 @@ def test_writing_continues_when_there_is_space_again_and_nothing_is_lost(tmp_pat
 
 
 def test_a_disk_that_stays_full_ends_the_run_with_a_clear_error_and_a_valid_file(tmp_path: Path):
-    script = """
-        shopfloor run --command 'seq 1 100000000'; code=$?
+    script = f"""
+        {shlex.join(shopfloor_with({"STORAGE_FULL_TIMEOUT_SECONDS": 1.0}))} run --command 'seq 1 100000000'; code=$?
         cp $DISK/transcripts/*.jsonl $OUT/; exit $code
     """
     mark = f"full-{os.getpid()}"

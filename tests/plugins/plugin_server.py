@@ -17,6 +17,7 @@ import httpx
 from tests.cli.test_run import processes_with
 from tests.login import token_of, url_of
 from tests.plugins.plugin_process import PLUGINS
+from tests.shorter_limits import shopfloor_with
 from tests.timeouts import TIMEOUT_SECONDS, wait_until
 
 from shopfloor.log import Event, RunCompleted, StepCompleted, ToolCall, Verifier, decode
@@ -25,13 +26,6 @@ from shopfloor.record import Storage, read
 SHOPFLOOR = str(Path(sys.executable).parent / "shopfloor")
 MISBEHAVING = "misbehaving"
 ENDED = ("done", "failed", "cancelled")
-# The command with other limits: a test cannot wait for two minutes of silence.
-_WITH_LIMITS = (
-    "import json, sys; from shopfloor import limits; from shopfloor.adapters import limits as adapter_limits; "
-    "found = json.loads(sys.argv.pop(1)); "
-    "[setattr(module, name, found[name]) for module in (limits, adapter_limits) for name in found if hasattr(module, name)]; "
-)
-_MAIN = "from shopfloor.cli import entry; entry()"
 
 
 class Site:
@@ -76,9 +70,7 @@ class Site:
         return subprocess.run(self.command(*words), text=True, capture_output=True, check=False, **settings)
 
     def command(self, *words: str) -> list[str]:
-        if not self.limits:
-            return [SHOPFLOOR, *words]
-        return [sys.executable, "-c", _WITH_LIMITS + _MAIN, json.dumps(self.limits), *words]
+        return [*shopfloor_with(self.limits), *words]
 
     @contextmanager
     def up(self, *words: str) -> Iterator[Server]:

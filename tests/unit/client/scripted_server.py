@@ -130,13 +130,37 @@ def log_sse(*events: Event) -> bytes:
     return b"".join(b"id: %d\ndata: %b\n\n" % (event.seq, raw_of(event)) for event in events)
 
 
+class _Server(uvicorn.Server):
+    """uvicorn without its pauses of 0.1 s, which every test would wait for at its end."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.stop = anyio.Event()
+
+    async def main_loop(self) -> None:
+        await self.on_tick(0)
+        await self.stop.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for listening in (*self.servers, *(sockets or ())):
+            listening.close()
+        state = self.server_state
+        for connection in list(state.connections):
+            connection.shutdown()
+        with anyio.move_on_after(self.config.timeout_graceful_shutdown):
+            while state.connections or state.tasks:
+                await anyio.sleep(0.002)
+        for task in state.tasks:
+            task.cancel()
+
+
 @asynccontextmanager
 async def scripted_server() -> AsyncGenerator[tuple[ScriptedServer, Client]]:
     """Start the server and yield it with a client."""
     app = ScriptedServer()
     listener = socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(app, log_config=None, log_level="critical", lifespan="off", timeout_graceful_shutdown=1)
-    server = uvicorn.Server(config)
+    server = _Server(config)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(server.serve, [listener])
@@ -144,4 +168,4 @@ async def scripted_server() -> AsyncGenerator[tuple[ScriptedServer, Client]]:
             async with Client(url, "a-key") as client:
                 yield app, client
         finally:
-            server.should_exit = True
+            server.stop.set()

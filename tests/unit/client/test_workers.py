@@ -39,6 +39,7 @@ from shopfloor.client import (
     StreamEvent,
     UnknownEvent,
     WorkerResult,
+    resumable_stream,
 )
 from shopfloor.client.transport import ConnectError
 from shopfloor.errors import (
@@ -95,6 +96,12 @@ async def all_of(events: Any) -> list[dict[str, Any]]:
 def plain(event: StreamEvent | UnknownEvent) -> dict[str, Any]:
     """Return the event as it is on the wire, without its `seq`."""
     return event.data if isinstance(event, UnknownEvent) else msgspec.to_builtins(msgspec.structs.replace(event, seq=0))
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reconnect soon: most of these tests break a connection."""
+    monkeypatch.setattr(resumable_stream, "RECONNECT_PAUSE_SECONDS", 0.01)
 
 
 # Reading

@@ -112,7 +112,7 @@ def test_an_html_page_as_response_is_a_provider_error(model_client: ModelClient)
 
 
 def test_silence_in_the_middle_is_a_timeout(model_client: ModelClient) -> None:
-    model_client.env["SHOPFLOOR_MODEL_TIMEOUT"] = "2"
+    model_client.env["SHOPFLOOR_MODEL_TIMEOUT"] = "1"
     model_client.set_turns(Turn(say=LONG, hang_after=1))
     assert type(failure(model_client)) is ProviderTimeout
     assert model_client.server.wait_for_end() == "left"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -38,6 +39,10 @@ def track_responses() -> Generator[list[httpx2.Response]]:
         yield opened
     finally:
         _opened.reset(token)
+
+
+# Loading the certificates of the system takes 25 ms of processor time: once for all providers.
+_tls_context = functools.cache(httpx2.create_ssl_context)
 
 
 class _ClosableBody(httpx2.AsyncByteStream):
@@ -86,6 +91,7 @@ class Connection:
         self._key = endpoint.key or "none"
         self._timeout = httpx2.Timeout(read_timeout, connect=min(read_timeout, MODEL_CONNECT_SECONDS))
         self._http = httpx2.AsyncClient(
+            verify=_tls_context(),
             timeout=self._timeout,
             limits=httpx2.Limits(max_connections=MODEL_CONNECTIONS),
             event_hooks={"request": [self._limit_connect_timeout], "response": [_track_response]},
