@@ -50,7 +50,9 @@ def parser(name: str, summary: str) -> ArgumentParser:
     parser.add_argument("--provider", metavar="NAME", help="only events of this provider, e.g. claude-code")
     parser.add_argument("--stream", choices=EVENT_STREAMS, help="only events of this stream")
     parser.add_argument("--tree", action="store_true", help="with --follow: also the events of the run's sub-runs")
-    parser.add_argument("--type", metavar="TYPE", type=_event_type, help="only events of this type, e.g. agent.tool_call")
+    parser.add_argument(
+        "--type", metavar="TYPE", type=_event_type, help="only events of this type, e.g. agent.tool_call"
+    )
     parser.add_argument(
         "--limit",
         type=positive_int,

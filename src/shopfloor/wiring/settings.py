@@ -119,7 +119,8 @@ def heartbeat_seconds() -> float:
     name = "SHOPFLOOR_HEARTBEAT"
     seconds = seconds_setting(name, os.environ.get(name), HOST_HEARTBEAT_SECONDS)
     if seconds < HOST_HEARTBEAT_MIN_SECONDS:
-        raise UsageError(f"{name} must be at least {HOST_HEARTBEAT_MIN_SECONDS:g}", hint=f"unset it, or set e.g. {HOST_HEARTBEAT_SECONDS:g}")
+        hint = f"unset it, or set e.g. {HOST_HEARTBEAT_SECONDS:g}"
+        raise UsageError(f"{name} must be at least {HOST_HEARTBEAT_MIN_SECONDS:g}", hint=hint)
     return seconds
 
 
