@@ -221,6 +221,8 @@ LOOP_ITERATIONS: Final = 100_000
 """The number of iterations of a loop."""
 HOST_SLOTS: Final = 16
 """The number of runs that a host executes at once (`--slots`); waiting runs do not count."""
+HOST_SLOTS_MAX: Final = 10_000
+"""The highest value of `--slots`: a claim takes time for each free slot."""
 IDLE_SECONDS: Final = 300.0
 """How long a waiting run stays in memory."""
 IDLE_RUNS: Final = 100
@@ -252,6 +254,8 @@ ABANDON_SECONDS: Final = 15.0
 # Hosts.
 HOST_HEARTBEAT_SECONDS: Final = 30.0
 """How often a host sends a heartbeat (`shopfloor host --heartbeat`, `SHOPFLOOR_HEARTBEAT`)."""
+HOST_HEARTBEAT_MIN_SECONDS: Final = 0.1
+"""The shortest time between heartbeats: each is a transaction."""
 DRAIN_SECONDS: Final = 30.0
 """How long the runs of a host that is asked to stop may take to end, before other hosts resume them
 (`shopfloor host --drain`)."""

@@ -67,6 +67,38 @@ def test_an_invalid_port_is_a_usage_error(shopfloor, port):
 
 
 @pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["host", "--slots", "99999999"], "--slots: must be at most 10,000, got '99999999'"),
+        (["up", "--slots", "10001"], "--slots: must be at most 10,000, got '10001'"),
+        (["host", "--heartbeat", "1e-9"], "--heartbeat: must be at least 0.1, got '1e-9'"),
+        (["host", "--drain", "1e300"], "--drain: must be a number of seconds, got '1e300'"),
+        (["hosts", "drain", "x", "--seconds", "1e300"], "--seconds: must be a number of seconds, got '1e300'"),
+        (["events", "--follow", "--type", "agent.toolcall"], "--type: must be a type of event"),
+    ],
+)
+def test_a_number_that_no_host_can_keep_and_an_unknown_type_of_event_are_usage_errors(shopfloor, words, problem):
+    done = shopfloor(*words)
+    assert done.stderr.startswith(f"error[usage]: argument {problem}"), done.stderr
+    assert done.returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        ("SHOPFLOOR_SLOTS", "10001", "must be at most 10,000, got '10001'"),
+        ("SHOPFLOOR_HEARTBEAT", "0.01", "must be at least 0.1"),
+        ("SHOPFLOOR_HEARTBEAT", "1e300", "must be a number of seconds, got '1e300'"),
+    ],
+)
+def test_a_setting_that_no_host_can_keep_is_a_usage_error(shopfloor, env, name, value, problem):
+    env[name] = value
+    done = shopfloor("host")
+    assert done.stderr.startswith(f"error[usage]: {name} {problem}\n"), done.stderr
+    assert done.returncode == 2
+
+
+@pytest.mark.parametrize(
     "words",
     [
         ["run", NO_TEXT],

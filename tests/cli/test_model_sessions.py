@@ -95,6 +95,21 @@ def test_a_cancelled_conversation_is_terminated_by_the_user(
     assert payloads(events, "agent.terminated")[0]["reason"] == "user_cancel"
 
 
+@pytest.mark.req("FE-23")
+def test_a_conversation_that_is_cancelled_after_its_process_died_is_terminated_by_the_user(
+    shopfloor: Cli, start, transcripts, anthropic: ModelServer
+) -> None:
+    anthropic.say(Turn(say=[Text(text="Never.")], wait=600))
+    process = start("run", "--provider", "anthropic", "Hello?", "--quiet")
+    wait_until(lambda: transcripts() and '"kind":"next-message"' in transcripts()[0].read_text(), "the step")
+    process.kill()
+    process.wait()
+    assert shopfloor("cancel", "last").returncode == 0
+    events = checked_events(shopfloor("events", "last", "--json").stdout)
+    assert types(events) == ["spawned", "terminated"]
+    assert payloads(events, "agent.terminated")[0]["reason"] == "user_cancel"
+
+
 def test_a_scripted_model_is_local(shopfloor: Cli) -> None:
     assert shopfloor("run", "hello", "-i", "NAME=Ada", "--quiet").returncode == 0
     (spawned,) = payloads(checked_events(shopfloor("events", "last", "--json").stdout), "agent.spawned")

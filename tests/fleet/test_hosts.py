@@ -222,6 +222,26 @@ def test_after_the_time_of_a_drain_other_hosts_resume_the_runs(hosts: Fleet, tmp
     assert host.process.poll() is None
 
 
+@pytest.mark.req("HO-6")
+def test_a_run_that_its_drained_host_has_handed_over_to_nobody_says_why_and_takes_no_slot(
+    hosts: Fleet, tmp_path: Path
+) -> None:
+    host, go = hosts.host(), tmp_path / "go"
+    (run_id,) = hosts.dispatch("holding", "x", GO=str(go))
+    hosts.wait_for_note("held x")
+    assert [(found["slots_used"], len(found["runs"])) for found in listed(hosts).values()] == [(1, 1)]
+    hosts.cli("hosts", "drain", host.id, "--seconds", "0")
+    wait_until(lambda: not listed(hosts)[host.id]["runs"], "the host to hand its run over")
+    assert listed(hosts)[host.id]["slots_used"] == 0
+    (row,) = json.loads(hosts.cli("list", "--json"))["workers"]
+    reason = "every host that can execute it is draining"
+    assert (row["id"], row["interrupted"], row["queue_reason"]) == (run_id, True, reason)
+    go.touch()
+    hosts.cli("hosts", "undrain", host.id)
+    hosts.wait_for_outcome(run_id)
+    assert hosts.hosts_of(run_id) == [host.id, host.id]
+
+
 @pytest.mark.req("HO-3", "FE-55")
 def test_a_run_is_taken_over_only_by_a_host_with_its_labels(hosts: Fleet, tmp_path: Path) -> None:
     lost, go = hosts.host("--label", "gpu=yes"), tmp_path / "go"

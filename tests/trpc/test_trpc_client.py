@@ -370,6 +370,11 @@ def test_the_same_events_are_listed_and_streamed_over_http(server: FleetServer) 
         rest = http.get("/api/events", params={"after": first["cursor"]}).json()
         assert (first["gap"], len(rest["events"])) == (False, 5)
         assert http.get("/api/events", params={"after": 1}).json()["gap"] is True
+        for address in ("/api/events", "/api/events/stream"):
+            refused = http.get(address, params={"type": "agent.toolcall"})
+            error = refused.json()["error"]
+            assert (refused.status_code, error["code"]) == (400, "invalid_parameter")
+            assert error["message"] == "type: must be a type of event, e.g. agent.error, got 'agent.toolcall'"
         with http.stream("GET", "/api/events/stream", headers={"Last-Event-ID": first["cursor"]}) as stream:
             lines = (line for line in stream.iter_lines() if line.startswith(("id:", "event:")))
             assert [next(lines), next(lines)] == [f"id: {first['cursor']}", "event: ready"]

@@ -111,6 +111,15 @@ def test_an_interrupted_run_says_that_no_host_has_its_labels() -> None:
     assert interruption_reason(None, [LAPTOP]) is None
 
 
+def test_an_interrupted_run_says_that_every_host_is_draining() -> None:
+    gpu = Requirements(labels={"gpu": "yes"})
+    for required, offers in ((None, [DRAINING]), (gpu, [DRAINING]), (gpu, [LAPTOP, DRAINING])):
+        reason = interruption_reason(required, offers)
+        assert reason is not None
+        assert reason.message == "every host that can execute it is draining"
+    assert interruption_reason(None, [LAPTOP, DRAINING]) is None
+
+
 def test_requirements_are_merged_into_one_order() -> None:
     first = Requirements(labels={"b": "1", "a": "1"}, providers=["gemini"])
     assert merge_requirements(first, None, Requirements(labels={"a": "2"}, providers=["codex"])) == Requirements(

@@ -13,7 +13,7 @@ from shopfloor.cli.limits import UNPARSED_LINE_WARNINGS
 from shopfloor.cli.style import escape_controls
 from shopfloor.error_factories import missing_working_directory
 from shopfloor.errors import InvalidEvent, UsageError
-from shopfloor.limits import LONGEST_SPAN_SECONDS, MAX_PRIORITY
+from shopfloor.limits import HOST_SLOTS_MAX, LONGEST_SPAN_SECONDS, MAX_PRIORITY
 from shopfloor.log import Entry, Event, decode, parse_duration
 from shopfloor.record import Problem, Storage
 
@@ -227,6 +227,14 @@ def positive_int(text: str) -> int:
         number = 0
     if number < 1:
         raise argparse.ArgumentTypeError(f"must be an integer of at least 1, got {text!r}")
+    return number
+
+
+def slot_count(text: str) -> int:
+    """Parse the number of runs that a host executes at once."""
+    number = positive_int(text)
+    if number > HOST_SLOTS_MAX:
+        raise argparse.ArgumentTypeError(f"must be at most {HOST_SLOTS_MAX:,}, got {text!r}")
     return number
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ from shopfloor.errors import UsageError
 from shopfloor.limits import PREVIEW_CHARS
 from shopfloor.log import Entry, Event
 from shopfloor.record import read
-from shopfloor.views import EVENT_STREAMS, FleetEvent, FleetEventState, fleet_event_step, stream_of
+from shopfloor.views import EVENT_STREAMS, FLEET_PAYLOADS, FleetEvent, FleetEventState, fleet_event_step, stream_of
 
 if TYPE_CHECKING:
     from shopfloor.client import Client, FleetUpdate
@@ -50,7 +50,9 @@ def parser(name: str, summary: str) -> ArgumentParser:
     parser.add_argument("--provider", metavar="NAME", help="only events of this provider, e.g. claude-code")
     parser.add_argument("--stream", choices=EVENT_STREAMS, help="only events of this stream")
     parser.add_argument("--tree", action="store_true", help="with --follow: also the events of the run's sub-runs")
-    parser.add_argument("--type", metavar="TYPE", help="only events of this type, e.g. agent.tool_call")
+    parser.add_argument(
+        "--type", metavar="TYPE", type=_event_type, help="only events of this type, e.g. agent.tool_call"
+    )
     parser.add_argument(
         "--limit",
         type=positive_int,
@@ -61,6 +63,13 @@ def parser(name: str, summary: str) -> ArgumentParser:
     add_json_option(parser, "print one JSON object per line, with all fields")
     add_color_option(parser)
     return parser
+
+
+def _event_type(text: str) -> str:
+    """Parse a type of fleet event."""
+    if text not in FLEET_PAYLOADS:
+        raise ArgumentTypeError(f"must be a type of event, e.g. agent.tool_call, got {text!r}")
+    return text
 
 
 def run(args: Namespace) -> int:

@@ -12,11 +12,17 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from shopfloor.cli.arguments import PLUGINS_OPTION, WORKERS_OPTION, Parser, label, positive_int, storage_from_args
+from shopfloor.cli.arguments import PLUGINS_OPTION, WORKERS_OPTION, Parser, label, slot_count, storage_from_args
 from shopfloor.cli.main import restore_gc_thresholds
 from shopfloor.cli.shutdown import receive_signals, schedule_exit_if_tasks_remain
 from shopfloor.cli.up import return_freed_memory, slots_setting
-from shopfloor.limits import DRAIN_SECONDS, HOST_HEARTBEAT_SECONDS, HOST_SLOTS
+from shopfloor.limits import (
+    DRAIN_SECONDS,
+    HOST_HEARTBEAT_MIN_SECONDS,
+    HOST_HEARTBEAT_SECONDS,
+    HOST_SLOTS,
+    LONGEST_SPAN_SECONDS,
+)
 from shopfloor.wiring import WorkerSettings, heartbeat_seconds, run_host
 
 if TYPE_CHECKING:
@@ -39,7 +45,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
     parser.add_argument(
         "--slots",
         metavar="N",
-        type=positive_int,
+        type=slot_count,
         help=f"execute at most N runs at once (default: $SHOPFLOOR_SLOTS or {HOST_SLOTS})",
     )
     parser.add_argument(
@@ -53,7 +59,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
     parser.add_argument(
         "--heartbeat",
         metavar="SECONDS",
-        type=positive_seconds,
+        type=heartbeat_interval,
         help=f"time between heartbeats (default: $SHOPFLOOR_HEARTBEAT or {HOST_HEARTBEAT_SECONDS:g})",
     )
     parser.add_argument(
@@ -74,15 +80,15 @@ def seconds(text: str) -> float:
         number = float(text)
     except ValueError:
         number = math.nan
-    if not 0 <= number < math.inf:
+    if not 0 <= number <= LONGEST_SPAN_SECONDS:
         raise ArgumentTypeError(f"must be a number of seconds, got {text!r}")
     return number
 
 
-def positive_seconds(text: str) -> float:
-    """Parse a number of seconds above 0."""
-    if not (number := seconds(text)):
-        raise ArgumentTypeError(f"must be above 0, got {text!r}")
+def heartbeat_interval(text: str) -> float:
+    """Parse the number of seconds between heartbeats."""
+    if (number := seconds(text)) < HOST_HEARTBEAT_MIN_SECONDS:
+        raise ArgumentTypeError(f"must be at least {HOST_HEARTBEAT_MIN_SECONDS:g}, got {text!r}")
     return number
 
 

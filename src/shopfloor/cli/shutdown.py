@@ -52,7 +52,9 @@ def receive_signals(numbers: Sequence[signal.Signals]) -> Generator[MemoryObject
         for timer in timers:
             timer.cancel()
         timers.clear()
-        sender.send_nowait(number)
+        # The block may have ended since the signal arrived.
+        with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+            sender.send_nowait(number)
 
     previous = {number: signal.signal(number, handle) for number in numbers}
     try:

@@ -22,7 +22,7 @@ from shopfloor.cli.arguments import (
     duration_seconds,
     label,
     port_number,
-    positive_int,
+    slot_count,
     storage_from_args,
 )
 from shopfloor.cli.client_session import is_remote, run_with_client
@@ -105,7 +105,7 @@ def parser(name: str, summary: str) -> ArgumentParser:
     parser.add_argument(
         "--slots",
         metavar="N",
-        type=positive_int,
+        type=slot_count,
         help=f"execute at most N runs at once (default: $SHOPFLOOR_SLOTS or {HOST_SLOTS})",
     )
     parser.add_argument(
@@ -195,7 +195,7 @@ def slots_setting() -> int:
     """Return how many runs to execute at once, from the environment. Raises UsageError."""
     text = os.environ.get("SHOPFLOOR_SLOTS") or str(HOST_SLOTS)
     try:
-        return positive_int(text)
+        return slot_count(text)
     except ArgumentTypeError as error:
         raise UsageError(f"SHOPFLOOR_SLOTS {error}", hint=f"unset it, or set it to e.g. {HOST_SLOTS}") from None
 

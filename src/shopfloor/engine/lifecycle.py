@@ -33,6 +33,7 @@ from shopfloor.engine.workers.definition_changes import DefinitionChange
 from shopfloor.engine.workers.python import accepted_arguments
 from shopfloor.errors import (
     AgentFailed,
+    ExecutionCancelled,
     InvalidEvent,
     OutcomeUnknown,
     Poisoned,
@@ -149,7 +150,11 @@ async def end_open_steps(attempt: Attempt, error: ShopfloorError | None) -> None
     """
     for step_key, record in reversed(attempt.replay_state.open_steps()):
         step_try = StepTry(step_key, record.name, record.kind, record.try_, record.started_monotonic)
-        await attempt.end(step_try, error=error or attempt.stop_error(step_key))
+        step_error = error or attempt.stop_error(step_key)
+        if error is not None and attempt.interruption == "cancelled" and record.session is not None:
+            # The code tells a session that was cancelled from one that failed.
+            step_error = ExecutionCancelled(error.message)
+        await attempt.end(step_try, error=step_error)
 
 
 def _outcome(

@@ -59,7 +59,7 @@ class HostDirectory:
 
     async def _describe(self, record: HostRecord) -> ListedHost:
         is_alive = record.loss is None and await self._hosts.is_alive(record.id)
-        slots_used, runs = await self._open_runs(record.id) if is_alive else (0, [])
+        slots_used, runs = await self._open_runs(record) if is_alive else (0, [])
         return ListedHost(
             record=record,
             status=record.status if is_alive else "offline",
@@ -68,8 +68,15 @@ class HostDirectory:
             runs=runs,
         )
 
-    async def _open_runs(self, host: str) -> tuple[int, list[RunItem]]:
+    async def _open_runs(self, record: HostRecord) -> tuple[int, list[RunItem]]:
         """Return how many runs a host executes, and the newest of its open runs."""
+        host = record.id
+        if record.drain is not None:
+            # Its rows include the runs that it handed over and that no other host has resumed yet.
+            newest_first = [run.run_id for run in reversed(record.runs)]
+            found = {item.row.id: item for item in await self._store.get_runs(newest_first)}
+            held = [found[run_id] for run_id in newest_first if run_id in found and not found[run_id].row.is_ended]
+            return sum(item.row.status == "running" for item in held), held[:HOST_RUNS_SHOWN]
         started = await self._store.list_runs(
             RunFilter(open_on_host=host, statuses=("running", "waiting")), limit=HOST_RUNS_SHOWN
         )

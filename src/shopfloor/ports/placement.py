@@ -72,6 +72,9 @@ class QueueReason(msgspec.Struct, frozen=True):
     message: str
 
 
+_ALL_DRAINING = QueueReason("other", "every host that can execute it is draining")
+
+
 def missing_providers(required: Requirements, offer: HostOffer) -> list[str]:
     """Return the required providers that this host does not have or must not use."""
     available = (offer.providers or frozenset()) - offer.disabled
@@ -127,13 +130,18 @@ def queue_reason(
     if any(not offer.is_draining for offer in suitable):
         return QueueReason("slots", WAITS_FOR_SLOT)
     if suitable:
-        return QueueReason("other", "every host that can execute it is draining")
+        return _ALL_DRAINING
     return _label_reason(required, offers) or _provider_reason(required, offers)
 
 
 def interruption_reason(required: Requirements | None, offers: Sequence[HostOffer]) -> QueueReason | None:
     """Return why no live host resumes an interrupted run; None if a host may, or if there is no host."""
-    return _label_reason(required or NO_REQUIREMENTS, offers) if offers else None
+    if not offers:
+        return None
+    required = required or NO_REQUIREMENTS
+    if reason := _label_reason(required, offers):
+        return reason
+    return _ALL_DRAINING if all(offer.is_draining for offer in offers if offer.has_labels(required)) else None
 
 
 def _named(process: str | None) -> str:

@@ -24,7 +24,7 @@ from shopfloor.server.limits import (
     STREAM_RUNS,
     TIMELINE_DEFAULT,
 )
-from shopfloor.views import EventStream, ExportFormat
+from shopfloor.views import FLEET_PAYLOADS, EventStream, ExportFormat
 
 HEADERS: Final = {"last_event_id": "Last-Event-ID"}
 """The parameters that are headers; the others are part of the path or of the query."""
@@ -177,6 +177,11 @@ class _FleetParams(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.run is not None:
             require_run_id(self.run)
+        if self.type is not None and self.type not in FLEET_PAYLOADS:
+            raise InvalidParameter(
+                f"type: must be a type of event, e.g. agent.error, got {self.type!r}",
+                hint="`shopfloor schema --events` lists them",
+            )
 
     @property
     def wanted(self) -> FleetFilter:

@@ -31,8 +31,7 @@ async def build_worker_items(services: Services, runs: Sequence[RunItem]) -> lis
 async def find_queue_reasons(services: Services, runs: Sequence[RunItem]) -> dict[str, str]:
     """Return why no host executes those of these runs that are queued or interrupted, by run id."""
     queued = [run.row for run in runs if run.row.status == "queued"]
-    # Checking for a host costs a system call, and only requirements keep hosts from resuming a run.
-    started = [run.row for run in runs if run.row.status == "running" and run.row.requires is not None]
+    started = [run.row for run in runs if run.row.status == "running"]
     if services.queue is None or not (queued or started):
         return {}
     offers, claims = services.offers(), await _find_claims(services.queue, {row.id for row in queued})
@@ -40,6 +39,7 @@ async def find_queue_reasons(services: Services, runs: Sequence[RunItem]) -> dic
     reasons = {row.id: claimed.get(row.id) or queue_reason(row.requires, offers) for row in queued}
     for row in started:
         reason = interruption_reason(row.requires, offers)
+        # Checking for a host costs a system call, so the reason comes first.
         if reason is not None and not await services.logs.has_active_host(row.id, row.host):
             reasons[row.id] = reason
     return {run_id: reason.message for run_id, reason in reasons.items()}

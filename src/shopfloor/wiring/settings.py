@@ -12,7 +12,14 @@ import msgspec
 
 from shopfloor.decoding import convert
 from shopfloor.errors import UsageError
-from shopfloor.limits import DISK_LOW_WATER_BYTES, HOST_HEARTBEAT_SECONDS, HOST_SLOTS, SETTINGS_BYTES
+from shopfloor.limits import (
+    DISK_LOW_WATER_BYTES,
+    HOST_HEARTBEAT_MIN_SECONDS,
+    HOST_HEARTBEAT_SECONDS,
+    HOST_SLOTS,
+    LONGEST_SPAN_SECONDS,
+    SETTINGS_BYTES,
+)
 from shopfloor.views import DEFAULT_NOTIFICATION_KINDS, NotificationKind
 
 
@@ -102,7 +109,7 @@ def seconds_setting(name: str, text: str | None, default: float) -> float:
         seconds = float(text or default)
     except ValueError:
         seconds = math.nan
-    if not 0 <= seconds < math.inf:
+    if not 0 <= seconds <= LONGEST_SPAN_SECONDS:
         raise UsageError(f"{name} must be a number of seconds, got {text!r}", hint=f"unset it, or set e.g. {default:g}")
     return seconds
 
@@ -111,8 +118,9 @@ def heartbeat_seconds() -> float:
     """Return how often this host sends a heartbeat, from the environment. Raises UsageError."""
     name = "SHOPFLOOR_HEARTBEAT"
     seconds = seconds_setting(name, os.environ.get(name), HOST_HEARTBEAT_SECONDS)
-    if not seconds:
-        raise UsageError(f"{name} must be above 0", hint=f"unset it, or set e.g. {HOST_HEARTBEAT_SECONDS:g}")
+    if seconds < HOST_HEARTBEAT_MIN_SECONDS:
+        hint = f"unset it, or set e.g. {HOST_HEARTBEAT_SECONDS:g}"
+        raise UsageError(f"{name} must be at least {HOST_HEARTBEAT_MIN_SECONDS:g}", hint=hint)
     return seconds
 
 
