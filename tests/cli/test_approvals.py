@@ -113,6 +113,51 @@ def test_a_prompt_for_two_questions_goes_on_with_the_second_when_the_first_is_an
     assert "typed here" in seen.shown.splitlines()
 
 
+BUSY = """
+steps:
+  Both:
+    block: parallel
+    branches:
+      A:
+        Push: {block: command, command: "echo pushed > pushed", approve: [command]}
+      B:
+        Wait: {block: command, command: "until test -e pushed; do sleep 0.1; done; echo seen", output: SEEN}
+output: SEEN
+"""
+
+
+@pytest.mark.req("SF-56")
+def test_an_approval_is_shown_while_something_else_of_the_run_is_active(
+    env: dict[str, str], shopfloor: Cli, place: Path
+) -> None:
+    (place / "workers" / "busy").mkdir()
+    (place / "workers" / "busy" / "worker.yaml").write_text(BUSY)
+    seen = Terminal("run", "busy", env=env, cwd=place)
+    try:
+        seen.wait_for("waits for approval of command: echo pushed > pushed")
+        assert shopfloor("answer", "last", "approve").returncode == 0
+        assert seen.end() == 0, seen.shown
+    finally:
+        seen.close()
+    assert "seen" in seen.shown.splitlines()
+
+
+@pytest.mark.req("SF-56")
+def test_each_line_of_a_command_is_shown_before_it_is_approved(shopfloor: Cli, place: Path) -> None:
+    lines = ["approval of command: echo ok > /dev/null", "rm -rf precious", "always approve holds for command of tidy"]
+    (place / "workers" / "tidy").mkdir()
+    (place / "workers" / "tidy" / "worker.py").write_text(
+        "from shopfloor import worker\n\n"
+        "@worker(slug='tidy', approve=['command'])\n"
+        "async def tidy(run) -> str:\n"
+        "    return (await run.command('echo ok > /dev/null\\nrm -rf precious')).stdout\n"
+    )
+    ran = shopfloor("run", "tidy", cwd=place)
+    assert ran.returncode == 75, ran.stderr
+    for shown in (ran.stderr, *(shopfloor(*words).stdout for words in (["waiting"], ["answer", "last", "--list"]))):
+        assert "\n".join(lines) in "\n".join(line.strip().removeprefix("waits for ") for line in shown.splitlines())
+
+
 def test_an_approval_is_given_later_and_for_always_and_revoked(shopfloor: Cli, place: Path) -> None:
     waiting = shopfloor(*RUN, cwd=place)
     assert waiting.returncode == 75, waiting.stderr

@@ -55,6 +55,7 @@ async def floods(run, LINES: int) -> str:
     return "done"
 '''
 FAILS = '''
+import asyncio
 from shopfloor import worker
 
 def divide(x):
@@ -65,6 +66,9 @@ def recurse(n):
     print("\\ud800 no text")
     raise ValueError("y" * 100_000)
 
+async def fail(reason):
+    raise ValueError(reason)
+
 @worker(slug="fails")
 async def fails(run, HOW: str) -> str:
     """Fails in several ways."""
@@ -74,6 +78,12 @@ async def fails(run, HOW: str) -> str:
         await run.step("Long", recurse, 0)
     if HOW == "command":
         await run.command("exit 2", name="Build")
+    if HOW == "group":
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(fail("no first book"))
+            tasks.create_task(fail("no second book"))
+    if HOW == "unraised":
+        raise ExceptionGroup("two fields", [ValueError("no title"), ValueError("no author")])
     print("raising now")
     raise KeyError("nothing there")
 '''
@@ -282,7 +292,7 @@ def test_an_exception_has_its_traceback_in_the_record_with_the_frames_of_the_wor
 ):
     ran = shopfloor("run", "fails", "--workers", workers, "-i", "HOW=step")
     assert ran.returncode != 0
-    assert "step Divide: ZeroDivisionError: division by zero (worker.py:6)" in ran.stderr
+    assert "step Divide: ZeroDivisionError: division by zero (worker.py:7)" in ran.stderr
     recorded = events()
     [step] = [event["payload"] for event in recorded if event["type"] == "step.completed"]
     assert ("divide", "stdout", "about to divide\n") in _outputs(recorded)
@@ -304,10 +314,29 @@ def test_an_exception_has_its_traceback_in_the_record_with_the_frames_of_the_wor
 
 @pytest.mark.req("SF-65")
 @pytest.mark.parametrize(
+    ("how", "messages"),
+    [
+        ("group", ["ValueError: no first book", "ValueError: no second book"]),
+        ("unraised", ["two fields", "ValueError: no title", "ValueError: no author"]),
+    ],
+)
+def test_a_group_of_exceptions_has_all_of_them_and_its_own_place_in_the_traceback(
+    shopfloor: Cli, workers: str, events: Callable[[], list[dict[str, Any]]], how: str, messages: list[str]
+):
+    assert shopfloor("run", "fails", "--workers", workers, "-i", f"HOW={how}").returncode != 0
+    traceback = events()[-1]["payload"]["error"]["traceback"]
+    assert 'worker.py", line' in traceback
+    assert ", in fails" in traceback
+    assert [message for message in messages if message in traceback] == messages
+    assert "shopfloor/engine" not in traceback
+
+
+@pytest.mark.req("SF-65")
+@pytest.mark.parametrize(
     ("how", "message", "printed"),
     [
         ("command", "step Build: command `exit 2` failed: exit code 2", None),
-        ("worker", "KeyError: 'nothing there' (worker.py:22)", "raising now\n"),
+        ("worker", "KeyError: 'nothing there' (worker.py:32)", "raising now\n"),
         ("long", "step Long: ValueError: yyy", "? no text\n"),
     ],
 )

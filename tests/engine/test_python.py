@@ -129,15 +129,19 @@ async def test_a_result_that_is_too_large_to_be_recorded_fails_the_run(harness: 
     assert "cannot be recorded" in outcome.error.message
 
 
-async def test_a_step_whose_result_is_not_json_fails_with_that_message(harness: EngineHarness):
+@pytest.mark.parametrize("result", ["object()", "endless"])
+async def test_a_step_whose_result_is_not_json_fails_with_that_message(harness: EngineHarness, result: str):
     harness.add_python_worker(
         "odd",
-        """
+        f"""
         from shopfloor import Run, worker
+
+        endless = []
+        endless.append(endless)
 
         @worker
         async def odd(run: Run):
-            await run.step("look", lambda: object())
+            await run.step("look", lambda: {result})
         """,
     )
     async with harness.open() as engine:

@@ -25,6 +25,7 @@ from shopfloor.views import (
     APPROVAL_OPTIONS,
     DEFINITION_CHANGED,
     RATE_LIMIT,
+    approval_question,
     definition_wait_message,
     describe_pending_call,
 )
@@ -135,7 +136,7 @@ def is_answerable(call: Mapping[str, Any]) -> bool:
 def pending_call_lines(
     run_id: str, calls: Sequence[Mapping[str, Any]], *, all_calls: Sequence[Mapping[str, Any]] | None = None
 ) -> Iterator[str]:
-    """Yield a line for each pending call of the run or its sub-runs, and the command that answers it.
+    """Yield what each pending call of the run or its sub-runs asks for, and the command that answers it.
 
     `all_calls` are all pending calls of the run, if `calls` are only some. The command names the call only if several
     are pending.
@@ -151,7 +152,12 @@ def pending_call_lines(
         elif call.get("answered"):
             yield f"{prefix}{unread_answer_text(call_summary(call))}"
         else:
-            yield f"{prefix}waits for {call_summary(call)}"
+            if call["kind"] == APPROVAL:
+                first, *others = approval_lines(approval_question(call["input"]))
+                yield f"{prefix}waits for {first}"
+                yield from (f"  {line}" for line in others)
+            else:
+                yield f"{prefix}waits for {call_summary(call)}"
             call_id = str(call["call_id"]) if len(unanswered) > 1 else None
             options = "    (or: 'approve for this run', 'always approve', 'deny: REASON')"
             command = answer_command(waiting_id, call_id, call["kind"], has_options=bool(question_options(call)))
@@ -180,6 +186,11 @@ def waiting_run_id(call: Mapping[str, Any], run_id: str) -> str:
 def call_summary(call: Mapping[str, Any]) -> str:
     """Return one line about a pending call."""
     return one_line(describe_pending_call(call["name"], call["kind"], call["input"]), PREVIEW_CHARS)
+
+
+def approval_lines(text: str) -> list[str]:
+    """Return the lines of what a person is asked to approve, all of them: each may be a command of its own."""
+    return escape_controls(text).split("\n")
 
 
 def question_options(call: Mapping[str, Any]) -> list[str]:

@@ -12,9 +12,10 @@ import anyio
 from shopfloor.cli.arguments import Parser, add_color_option, storage_from_args
 from shopfloor.cli.client_session import resolve_run_id
 from shopfloor.cli.json_output import RESPONSE, add_json_option, print_json
-from shopfloor.cli.pending_calls import answer_command
+from shopfloor.cli.pending_calls import answer_command, approval_lines
 from shopfloor.cli.style import Style, escape_controls, format_age, one_line
 from shopfloor.limits import PREVIEW_CHARS
+from shopfloor.views import APPROVAL
 from shopfloor.wiring import open_api
 
 EXAMPLES = """\
@@ -85,7 +86,9 @@ def waiting_lines(items: Sequence[dict[str, Any]], style: Style) -> Iterator[str
         kind = escape_controls(str(item["kind"])).ljust(_KIND_CHARS)
         yield f"{style.paint(run_id[:8], 'bold')}  {kind}  {format_age(item['since']):>8}  {title}"
         color = "red" if item["error_code"] else "cyan"
-        yield f"          {style.paint(one_line(item['text'], PREVIEW_CHARS), color)}"
+        is_approval = item["kind"] == APPROVAL
+        for line in approval_lines(item["text"]) if is_approval else [one_line(item["text"], PREVIEW_CHARS)]:
+            yield f"          {style.paint(line, color)}"
         if item["hint"]:
             yield style.paint(f"          {one_line(item['hint'], PREVIEW_CHARS)}", "dim")
         options = cast("list[str]", item["options"] or [])

@@ -59,6 +59,8 @@ EventStream = AsyncGenerator[StreamEvent | UnknownEvent]
 WAITING_EXIT = 75
 """The value of EX_TEMPFAIL: the run may complete later."""
 _WAITING_REASONS = frozenset({"tool-calls", "question", "waiting"})
+_ANSWERED_KINDS = frozenset({APPROVAL, CLIENT_TOOL, "question"})
+"""The kinds of calls that a person can answer."""
 
 
 class StartRun(Protocol):
@@ -81,6 +83,8 @@ class RunWatcher:
         self._run_id: str | None = None
         self._pending: dict[str, PendingCall] = {}
         """The calls that the run is waiting for, by call id."""
+        self._printed: set[str] = set()
+        """The calls that were printed while the run went on, by call id."""
         self._definition_changed: str | None = None
         """Why no answer can continue the run: the definition of its worker changed."""
         self._finish: Finish | None = None
@@ -166,7 +170,7 @@ class RunWatcher:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._cancel_on_stop, client, abort, tasks.cancel_scope)
             tasks.start_soon(self._draw_progress)
-            tasks.start_soon(self._report_pending_below, client)
+            tasks.start_soon(self._report_pending, client)
             try:
                 await self._run_to_end(client, start(abort), worker)
             except ShopfloorError as error:
@@ -234,6 +238,7 @@ class RunWatcher:
     async def _print_pending(self) -> None:
         """Print the pending calls of a dispatched run, which continues when they are answered elsewhere."""
         calls = [_to_api_call(call) for call in self._pending.values()]
+        self._printed |= {call["call_id"] for call in calls}
         for line in pending_call_lines(self._run_id or "", calls):
             await self._write(self._renderer.note(line))
 
@@ -243,9 +248,12 @@ class RunWatcher:
             if below is not None:
                 await self._write(self._renderer.note(f"sub-run {below[:8]} calls {call_summary(_to_api_call(call))}"))
 
-    async def _report_pending_below(self, client: Client) -> None:
-        """Print what sub-runs wait for while the run is silent: its stream does not report their questions."""
-        printed: set[str] = set()
+    async def _report_pending(self, client: Client) -> None:
+        """Print what waits for an answer while the run is silent.
+
+        The stream does not report the calls of sub-runs. It pauses for those of the run only if nothing else of the
+        run is active: no other branch, and no sub-agent, such as the one that asks for an approval.
+        """
         while True:
             await anyio.sleep(FOLLOW_SILENCE_SECONDS)
             is_silent = time.monotonic() - self._last_event_at >= FOLLOW_SILENCE_SECONDS
@@ -253,11 +261,11 @@ class RunWatcher:
                 continue
             calls = await _fetch_unanswered(client, self._run_id)
             for call in calls:
-                if waiting_run_id(call, self._run_id) == self._run_id:
+                if waiting_run_id(call, self._run_id) == self._run_id and call["kind"] not in _ANSWERED_KINDS:
                     continue
                 is_handled = call["kind"] == CLIENT_TOOL and call["name"] in self.tools
-                if call["call_id"] not in printed and not is_handled:
-                    printed.add(call["call_id"])
+                if call["call_id"] not in self._printed and not is_handled:
+                    self._printed.add(call["call_id"])
                     for line in pending_call_lines(self._run_id, [call], all_calls=calls):
                         await self._write(self._renderer.note(line))
 

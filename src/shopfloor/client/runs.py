@@ -154,7 +154,7 @@ class RunFilters(TypedDict, total=False):
     error: str
     """An error code."""
     error_group: str
-    """A message without ids and long numbers: the `group` of a failure in statistics."""
+    """A message without times, ids and long numbers: the `group` of a failure in statistics."""
     min_cost: float
     """In US dollars, with sub-runs."""
     max_cost: float

@@ -103,7 +103,11 @@ def as_run_failed(error: BaseException) -> RunFailed:
     if isinstance(error, RunFailed):
         return error
     if isinstance(error, BaseExceptionGroup):
-        return as_run_failed(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
+        first, *others = cast("BaseExceptionGroup[BaseException]", error).exceptions
+        failure = as_run_failed(first)
+        # Only the traceback of the group has the other errors, and the place of errors that were never raised.
+        is_complete = failure is first or (not others and first.__traceback__ is not None)
+        return failure if is_complete else _caused_by(error, failure)
     if isinstance(error, ShopfloorError):
         return _caused_by(error, StepFailed(error.message, hint=error.hint))
     text = _message_of(error)
@@ -114,7 +118,7 @@ def as_run_failed(error: BaseException) -> RunFailed:
     )
 
 
-def _caused_by(error: BaseException, failure: StepFailed) -> StepFailed:
+def _caused_by(error: BaseException, failure: RunFailed) -> RunFailed:
     failure.__cause__ = error
     return failure
 

@@ -440,5 +440,5 @@ def as_json(name: str, value: Any) -> Any:
     """Return the result of a step or worker as the log will return it. Raises `StepFailed` if it is not JSON."""
     try:
         return msgspec.json.decode(msgspec.json.encode(value))
-    except (TypeError, msgspec.MsgspecError) as error:
+    except (TypeError, RecursionError, msgspec.MsgspecError) as error:
         raise StepFailed(f"the result of {name!r} is not JSON: {error}") from error

@@ -54,7 +54,7 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
     """The provider of the newest session or model."""
     error_code: str | None = None
     error_group: str | None = None
-    """Only runs that failed with a message of this group: without ids and long numbers, as in statistics."""
+    """Only runs that failed with a message of this group: without times, ids and long numbers, as in statistics."""
     min_cost_usd: float | None = None
     """Inclusive. The cost of the run and its sub-runs; a run without a known cost does not match."""
     max_cost_usd: float | None = None

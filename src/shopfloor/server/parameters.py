@@ -264,8 +264,8 @@ class _FilterParams(Struct, frozen=True, kw_only=True):
     error_group: Annotated[
         _FilterText | None,
         Meta(
-            description="Only runs that failed with a message of this group: a message without ids and long numbers, "
-            "as `GET /api/stats` has it in `failures[].group`."
+            description="Only runs that failed with a message of this group: a message without times, ids and long "
+            "numbers, as `GET /api/stats` has it in `failures[].group`."
         ),
     ] = None
     ended_since: Annotated[_Time | None, Meta(description="Only runs that ended after this time (RFC 3339).")] = None

@@ -42,14 +42,14 @@ STARTED: Final = "started"
 ENDED: Final = "ended"
 """The label is the status."""
 FAILURE: Final = "failure"
-"""The label is the error code, the detail the message without ids and long numbers."""
+"""The label is the error code, the detail the message without times, ids and long numbers."""
 TOOL: Final = "tool"
 TOOL_FAILED: Final = "tool_failed"
 SPENDING: Final = "spending"
 """The label is the model, the detail the provider, the amount billionths of a dollar."""
 _LARGEST: Final = 2**50
-_NUMBERS: Final = re.compile(r"\b[0-9a-f]{8}[0-9a-f-]*\b|\d{4,}")
-"""Ids and long numbers. Short numbers are often the error itself, such as an exit code."""
+_NUMBERS: Final = re.compile(r"\b\d{4}-\d\d-\d\dT[\d:.]+Z?|\b[0-9a-f]{8}[0-9a-f-]*\b|\d{4,}")
+"""Times, times, ids and long numbers. Short numbers are often the error itself, such as an exit code."""
 
 
 class StatChange(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -143,7 +143,7 @@ def _parse_quarter(text: str) -> int | None:
 
 
 def failure_key(message: str) -> str:
-    """Return the part of an error message that similar failures share: its first line without ids and long numbers."""
+    """Return what similar failures share of their message: its first line without times, ids and long numbers."""
     line = next((line for line in message.splitlines() if line.strip()), "")
     return _NUMBERS.sub("#", " ".join(line[: 4 * PREVIEW_CHARS].split()))[:PREVIEW_CHARS]
 

@@ -15,7 +15,8 @@ _TICKS: Final = re.compile("`+")
 _SPAN_TICKS: Final = 2
 _TABLE_CHARS: Final = frozenset(" \t|:->*+.)0123456789")
 """The characters of the line below the headers of a table, with those of a list or a quote around it."""
-_ACTIVE: Final = re.compile(r"\\[\\&<`~]|[&<]|`+|~{3,}")
+_ACTIVE: Final = re.compile(r"\\[\\&<`~{]|[&<{]|`+|~{3,}")
+"""What could act in prose. Some viewers take `{onclick=…}` for attributes of what is before it."""
 _ENTITIES: Final = {"&": "&amp;", "<": "&lt;"}
 _OTHER_LINK: Final = re.compile(r"\]\((?=\s*+(?!(?:https?|mailto):)[^()\s/?#:]{0,40}+\s*+:)", re.IGNORECASE)
 """The beginning of a link that is neither relative nor of the web or of mail. Its colon may have a backslash."""

@@ -48,7 +48,7 @@ class NewestFailure(msgspec.Struct, frozen=True):
 
 
 FailureGroup = tuple[str, str]
-"""The code of an error, and its message without ids and long numbers."""
+"""The code of an error, and its message without times, ids and long numbers."""
 Lines = dict[str, list[StatLine]]
 """Sums by metric."""
 
@@ -169,11 +169,11 @@ class ToolStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FailureStats(msgspec.Struct, frozen=True, kw_only=True):
-    """Failures with the same error code whose messages differ at most in ids and long numbers."""
+    """Failures with the same error code whose messages differ at most in times, ids and long numbers."""
 
     code: str
     group: str
-    """The message without ids and long numbers: `error_group` of the list of runs."""
+    """The message without times, ids and long numbers: `error_group` of the list of runs."""
     message: str
     """The message of the newest of them."""
     total: int

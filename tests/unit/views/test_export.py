@@ -125,6 +125,9 @@ def test_code_and_plain_prose_stay_as_they_were_written(text: str) -> None:
         ("\\<b> \\& \\\\<", "&lt;b> &amp; \\\\&lt;"),
         ("[a`]: javascript:x`", "[a\\`]\\: javascript:x\\`"),
         ("> ```\n> <b>\n> ```", "> \\`\\`\\`\n> &lt;b>\n> \\`\\`\\`"),
+        # Some viewers take this for attributes.
+        ("[x](https://a){onclick=b()}", "[x](https://a)\\{onclick=b()}"),
+        ("`{a}` {: onclick=b()}\n\\{c}", "`{a}` \\{: onclick=b()}\n\\{c}"),
     ],
 )
 def test_code_that_a_viewer_might_not_take_for_code_is_made_inert(text: str, written: str) -> None:

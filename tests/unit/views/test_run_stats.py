@@ -18,6 +18,7 @@ from shopfloor.log import (
     Cost,
     Event,
     Payload,
+    RunError,
     Session,
     StepCompleted,
     StepStarted,
@@ -26,7 +27,7 @@ from shopfloor.log import (
     Usage,
     decode,
 )
-from shopfloor.views import QUARTER_SECONDS, SPENDING, TOOL, TOOL_FAILED, StatsState, stats_fold
+from shopfloor.views import FAILURE, QUARTER_SECONDS, SPENDING, TOOL, TOOL_FAILED, StatsState, stats_fold
 
 
 def tools(events: Sequence[Event], metric: str) -> dict[str, int]:
@@ -59,6 +60,19 @@ def test_a_command_with_an_exit_code_other_than_0_has_failed(
     events = run("one", tool_call("c1", {}), result)
     assert tools(events, TOOL) == {"Bash": 1}
     assert tools(events, TOOL_FAILED) == ({"Bash": failed} if failed else {})
+
+
+@pytest.mark.req("SF-50")
+def test_failures_whose_messages_differ_in_a_time_are_one_group() -> None:
+    messages = [
+        f"no answer to 'approval' by {time}" for time in ("2026-11-19T04:33:36.218Z", "2026-12-01T23:00:05.07Z")
+    ]
+    groups: set[str] = set()
+    for message in messages:
+        events = run("one", status="failed", error=RunError(code="approval_denied", message=message))
+        _, changes = stats_fold(StatsState(), events)
+        groups |= {change.detail for change in changes if change.metric == FAILURE}
+    assert groups == {"no answer to 'approval' by #"}
 
 
 Line = tuple[str, str, str, int, int, int]

@@ -2057,7 +2057,7 @@ export interface components {
         };
         /**
          * FailureStats
-         * @description Failures with the same error code whose messages differ at most in ids and long numbers.
+         * @description Failures with the same error code whose messages differ at most in times, ids and long numbers.
          */
         FailureStats: {
             code: string;
@@ -3217,7 +3217,7 @@ export interface operations {
                 provider?: string | null;
                 /** @description Only runs that ended with this error code. */
                 error?: string | null;
-                /** @description Only runs that failed with a message of this group: a message without ids and long numbers, as `GET /api/stats` has it in `failures[].group`. */
+                /** @description Only runs that failed with a message of this group: a message without times, ids and long numbers, as `GET /api/stats` has it in `failures[].group`. */
                 error_group?: string | null;
                 /** @description Only runs that ended after this time (RFC 3339). */
                 ended_since?: string | null;
@@ -3297,7 +3297,7 @@ export interface operations {
                 provider?: string | null;
                 /** @description Only runs that ended with this error code. */
                 error?: string | null;
-                /** @description Only runs that failed with a message of this group: a message without ids and long numbers, as `GET /api/stats` has it in `failures[].group`. */
+                /** @description Only runs that failed with a message of this group: a message without times, ids and long numbers, as `GET /api/stats` has it in `failures[].group`. */
                 error_group?: string | null;
                 /** @description Only runs that ended after this time (RFC 3339). */
                 ended_since?: string | null;
@@ -3504,7 +3504,7 @@ export interface operations {
                 provider?: string | null;
                 /** @description Only runs that ended with this error code. */
                 error?: string | null;
-                /** @description Only runs that failed with a message of this group: a message without ids and long numbers, as `GET /api/stats` has it in `failures[].group`. */
+                /** @description Only runs that failed with a message of this group: a message without times, ids and long numbers, as `GET /api/stats` has it in `failures[].group`. */
                 error_group?: string | null;
                 /** @description Only runs that ended after this time (RFC 3339). */
                 ended_since?: string | null;
