@@ -14,8 +14,10 @@ import {
   reasonOf,
 } from "@/views/pendingCalls";
 import { asText } from "@/views/json";
+import { withoutBold } from "@/views/markdown";
 import type { Zone } from "@/views/shortcutKeys";
 import { formatDateTime } from "@/views/time";
+import { Message } from "@/components/ui/Message";
 import { ApprovalBody } from "@/components/again/ApprovalBody";
 import { NumberKey } from "@/components/needsyou/NumberKey";
 import { MAX_KEYS, useNumberKeys } from "@/components/needsyou/useNumberKeys";
@@ -52,7 +54,7 @@ export function Question({ call, keyZone, isFieldFolded = false }: QuestionProps
   return (
     <div ref={boxRef} className="flex flex-col gap-1.5">
       <p className="font-medium [overflow-wrap:anywhere] whitespace-pre-wrap">
-        {question ??
+        {(question !== null && <Message text={withoutBold(question)} />) ||
           (call.kind === "client_tool" && options.length === 0 ? (
             <ToolRequest name={call.name} />
           ) : (
