@@ -49,7 +49,7 @@ export function Detail({ runId, event }: { runId: string; event: number | undefi
       <div>
         <Heading />
         <div className="px-3 pt-2 md:hidden">
-          <BackToRuns />
+          <BackToRuns hasText />
         </div>
         <ErrorMessage error={lastError} onRetry={() => void query.refetch()} />
       </div>
@@ -107,7 +107,7 @@ function RunNotFound() {
     <EmptyState>
       <Heading />
       <p>Run not found. It may have been deleted.</p>
-      <BackToRuns />
+      <BackToRuns hasText />
     </EmptyState>
   );
 }
