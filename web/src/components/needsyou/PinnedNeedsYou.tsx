@@ -11,7 +11,7 @@ import { isNarrowScreen } from "@/screen";
 import { enterZone, useShortcuts } from "@/shortcuts";
 import { useAddress, useIsOverview } from "@/useAddress";
 import { withoutBold } from "@/views/markdown";
-import { isCallItem, keyOf, nextKey, summaryOf } from "@/views/waiting";
+import { isCallItem, keyOf, kindText, nextKey, summaryOf } from "@/views/waiting";
 import { ItemBody, KindIcon } from "./NeedsYouItem";
 import { useWaiting } from "./useWaiting";
 
@@ -146,7 +146,14 @@ function PinnedItem({ item, stop, isOpen, onToggle }: ItemProps) {
               item.kind === "failure" ? "text-failed-text" : "text-waiting-text",
             )}
           >
-            {item.kind === "approval" ? summaryOf(item) : <Message text={withoutBold(summaryOf(item))} />}
+            {/* What is open below is not said twice. */}
+            {isOpen ? (
+              kindText(item.kind)
+            ) : item.kind === "approval" ? (
+              summaryOf(item)
+            ) : (
+              <Message text={withoutBold(summaryOf(item))} />
+            )}
           </span>
         </span>
       </RunLink>

@@ -56,7 +56,7 @@ export function Question({ call, keyZone, isFieldFolded = false }: QuestionProps
       <p className="font-medium [overflow-wrap:anywhere] whitespace-pre-wrap">
         {(question !== null && <Message text={withoutBold(question)} />) ||
           (call.kind === "client_tool" && options.length === 0 ? (
-            <ToolRequest name={call.name} />
+            <ToolRequest name={call.name} canAct={canAct} />
           ) : (
             `Result of ${call.name}`
           ))}
@@ -144,9 +144,9 @@ function WaitReason({ call }: { call: PendingCall }) {
 }
 
 /** Explain why the user is asked for the result of a tool. */
-const ToolRequest = ({ name }: { name: string }) => (
+const ToolRequest = ({ name, canAct }: { name: string; canAct: boolean }) => (
   <span className="font-normal">
-    The worker called its tool <strong>{name}</strong>, which no program here executes. Type its result:
+    The worker called its tool <strong>{name}</strong>, which no program here executes. {canAct && "Type its result:"}
   </span>
 );
 
