@@ -26,6 +26,7 @@ def test_a_run_is_repeated_with_another_input_and_both_runs_link_to_each_other(
     run_action(page, "Edit and rerun…").click()
     dialog = page.get_by_role("dialog", name="Edit and rerun form")
     expect(dialog.get_by_label("Title")).to_have_value("tea")
+    expect(dialog.get_by_label("Title")).to_be_focused()
     expect(dialog.get_by_label("Count")).to_have_value("3")
     expect(dialog.get_by_label("Ratio")).to_have_value("0.5")
     dialog.get_by_label("Count").fill("1.5")

@@ -77,6 +77,27 @@ def test_a_run_continues_while_the_server_is_down_and_no_event_is_missed(own_ser
     expect(selected(page).locator('[data-status="done"]').first).to_be_visible()
 
 
+def test_a_run_on_the_page_does_not_repeat_what_the_banner_says(own_server: Server, tabs: Tabs) -> None:
+    tabs.allow_errors(REFUSED)
+    run_id = own_server.start_command("sleep 600", owner="o")
+    context = tabs.context()
+    context.clock.install()
+    page = tabs.open(own_server, f"/agents/all/workers?worker={run_id}", context=context)
+    expect(timeline(page).locator("li[data-seq]").first).to_be_visible()
+    expect(transcript(page)).to_contain_text("sleep 600")
+    own_server.kill()
+    expect(not_connected(page)).to_be_visible()
+    before = len(tabs.paths(r"/detail\?"))
+
+    def are_requests_repeated() -> bool:
+        page.clock.run_for(500)
+        return len(tabs.paths(r"/detail\?")) >= before + 6
+
+    tabs.wait_until(are_requests_repeated, "requests of the run to fail and to be repeated")
+    expect(selected(page).get_by_role("alert")).to_have_count(0)
+    own_server.start()
+
+
 def test_selecting_a_run_while_the_server_is_down_shows_an_error(own_server: Server, tabs: Tabs) -> None:
     tabs.allow_errors(REFUSED)
     first, second = (own_server.command(f"echo {word}") for word in ("first", "second"))

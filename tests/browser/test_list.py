@@ -65,6 +65,25 @@ def test_a_search_is_undone_by_going_back(tabs: Tabs, server: Server, owner: str
     expect(task(page)).to_have_text("echo the aardvark")
 
 
+def test_a_search_and_a_status_are_cleared_where_they_are_set(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
+    page = tabs.open(recorded_runs.server, "/agents/stories/workers")
+    expect(cards(page).first).to_be_visible()
+    total = cards(page).count()
+    top = run_list(page).bounding_box()
+    pill(page, "Failed").click()
+    expect(cards(page)).to_have_count(1)
+    assert run_list(page).bounding_box() == top
+    pill(page, "All").click()
+    search(page).fill("quetzalcoatl")
+    expect(cards(page)).to_have_count(1)
+    assert run_list(page).bounding_box() == top
+    button(page, "Clear search").click()
+    expect(search(page)).to_be_focused()
+    expect(search(page)).to_have_value("")
+    expect(cards(page)).to_have_count(total)
+    expect(page).not_to_have_url(re.compile("q="))
+
+
 def test_search_finds_words_of_messages_too(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
     page = tabs.open(recorded_runs.server, "/agents/stories/workers")
     search(page).fill("quetzalcoatl")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import BrowserContext, Locator, Page, Route, expect
 from tests.browser.axe import COLORS, problems
-from tests.browser.page_elements import button, card, region, result, run_action, selected, task
+from tests.browser.page_elements import button, card, region, result, run_action, search, selected, task
 from tests.browser.server import Server
 from tests.browser.tabs import PHONE, Tabs
 from tests.browser.test_screens import overflow
@@ -117,6 +117,24 @@ def test_what_waits_is_pinned_above_the_list_and_answered_there(tabs: Tabs, floo
 
 
 @pytest.mark.req("WT-88")
+def test_what_waits_is_one_line_during_a_search(tabs: Tabs, floor: Server) -> None:
+    _waiting(floor, "chooser")
+    page = tabs.open(floor, "/agents/all/workers")
+    pinned = region(page, "Needs you")
+    expect(pinned.get_by_role("listitem")).to_have_count(1)
+    search(page).fill("nothing of this kind")
+    expect(pinned.get_by_role("listitem")).to_have_count(0)
+    expect(pinned).to_contain_text("1")
+    button(page, "Clear search").click()
+    expect(pinned.get_by_role("listitem")).to_have_count(1)
+    search(page).fill("nothing of this kind")
+    expect(pinned.get_by_role("listitem")).to_have_count(0)
+    page.keyboard.press("Escape")
+    page.keyboard.press("w")
+    expect(button(page, "Yes, go on")).to_be_visible()
+
+
+@pytest.mark.req("WT-88")
 def test_a_key_answers_the_approval_of_the_active_column(tabs: Tabs, floor: Server) -> None:
     selected_run, pinned_run = _waiting(floor, "pusher"), _waiting(floor, "pusher")
     page = tabs.open(floor, f"/agents/all/workers?worker={selected_run}")
@@ -218,6 +236,8 @@ def test_a_viewer_sees_what_waits_without_buttons(tabs: Tabs, floor: Server) -> 
     page.keyboard.press("1")
     page.goto(f"{floor.url}/agents/all/workers?worker={approval}")
     expect(selected(page).get_by_text("printf pushed").first).to_be_visible()
+    # A viewer cannot give the answer.
+    expect(region(page, "Waiting for an answer")).to_be_visible()
     for name in ("New run", "Rerun", "Cancel", "Pin", "Approve once", "Fork here"):
         expect(button(page, name)).to_have_count(0)
     assert floor.detail(approval)["status"] == "waiting"

@@ -8,12 +8,10 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
-from tests.browser.conftest import Demo, RecordedRuns
-from tests.browser.page_elements import button, card, cards, result, row, timeline, transcript
-from tests.browser.server import Server
+from tests.browser.conftest import Demo
+from tests.browser.fleet_states import answer_fleet
+from tests.browser.page_elements import button, card, cards, region, result, transcript
 from tests.browser.tabs import PHONE, Tabs
-from tests.model_server.script import Text, Turn
-from tests.model_server.server import ModelServer
 from tests.sample_events import ROOT
 
 IMAGES = ROOT / "docs" / "images"
@@ -55,42 +53,20 @@ def test_the_overview(tabs: Tabs, demo: Demo, folder: Path, colors: str) -> None
     take_screenshot(page, folder, f"overview-{colors}")
 
 
-def test_a_transcript_with_tools(tabs: Tabs, recorded_runs: RecordedRuns, folder: Path) -> None:
-    page = tabs.open(
-        recorded_runs.server,
-        f"/agents/stories/workers?worker={recorded_runs.stories.everything}&event=11",
-        viewport=SIZE,
-    )
-    expect(row(page, 11)).to_be_in_viewport()
-    expect(row(page, 5).locator("strong")).to_be_attached()
-    take_screenshot(page, folder, "transcript")
+def test_the_fleet(tabs: Tabs, demo: Demo, folder: Path) -> None:
+    context = tabs.context(viewport=SIZE)
+    answer_fleet(context)
+    page = tabs.open(demo.server, "/fleet", context=context)
+    expect(region(page, "Hosts")).to_contain_text("build-2")
+    expect(region(page, "Queue")).to_contain_text("no host has the label gpu=yes", ignore_case=True)
+    take_screenshot(page, folder, "fleet")
 
 
-def test_an_active_run(tabs: Tabs, server: Server, model: ModelServer, folder: Path) -> None:
-    model.say(Turn(say=[Text(text="Tea was first drunk as a medicine. " * 20)], chunk=12, pause=0.1))
-    run_id = server.dispatch("speaker", owner="research", TOPIC="tea", task="Tell me of tea")
-    page = tabs.open(server, f"/agents/research/workers?worker={run_id}", viewport=SIZE)
-    expect(transcript(page)).to_contain_text("as a medicine")
-    take_screenshot(page, folder, "running")
-
-
-def test_the_timeline(tabs: Tabs, recorded_runs: RecordedRuns, folder: Path) -> None:
-    page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={recorded_runs.stories.no_messages}")
-    expect(timeline(page).locator("li[data-seq]").first).to_be_visible()
-    take_screenshot(page, folder, "timeline")
-
-
-def test_the_form(tabs: Tabs, server: Server, folder: Path) -> None:
-    page = tabs.open(server, "/agents/research/workers")
-    button(page, "New run").click()
-    page.get_by_role("dialog").get_by_role("combobox", name="Worker").select_option(value="form")
-    take_screenshot(page, folder, "dispatch")
-
-
-def test_a_phone(tabs: Tabs, recorded_runs: RecordedRuns, folder: Path) -> None:
-    page = tabs.open(recorded_runs.server, "/agents/stories/workers", viewport=PHONE, device_scale_factor=2)
-    expect(cards(page).first).to_be_visible()
+def test_a_phone(tabs: Tabs, demo: Demo, folder: Path) -> None:
+    context = tabs.context(viewport=PHONE, device_scale_factor=2, has_touch=True, is_mobile=True)
+    page = tabs.open(demo.server, "/agents/all/workers", context=context)
+    expect(button(page, "Rerun")).to_be_visible()
     take_screenshot(page, folder, "phone-list")
-    card(page, recorded_runs.stories.everything).click()
-    expect(row(page, 5).locator("strong")).to_be_visible()
+    card(page, demo.runs.repaired).click()
+    expect(transcript(page)).to_contain_text("test_resumes_after_half_open_socket")
     take_screenshot(page, folder, "phone-run")

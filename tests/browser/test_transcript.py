@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 from tests.browser.colors import background, color_name, contrast, rgb
 from tests.browser.conftest import RecordedRuns
 from tests.browser.page_elements import button, card, cards, open_result, row, search, timeline, transcript
@@ -155,12 +155,47 @@ def test_a_sub_run_is_shown_where_it_was_called(page: Page, recorded_runs: Recor
     expect(called.locator(f'a[href*="{recorded_runs.stories.child}"]').first).to_be_visible()
 
 
+def test_the_time_is_shown_of_the_row_under_the_pointer_and_not_of_those_inside_it(page: Page) -> None:
+    head(page, 17).click()
+    inner = row(page, 17).locator("li", has_text="This is said in the sub-run.").last
+    expect(inner).to_be_visible()
+    head(page, 17).hover()
+    times = page.locator("li[data-seq] > span").filter(has=page.locator("time"))
+    visible = "times => times.filter((time) => getComputedStyle(time).opacity === '1').length"
+    assert times.evaluate_all(visible) == 1
+    inner.hover()
+    assert times.evaluate_all(visible) == 2
+
+
 def test_a_sub_run_without_a_log_shows_an_error(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
     tabs.allow_errors("404")
     page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={recorded_runs.stories.lost_child}")
     expect(row(page, 5)).to_contain_text("helper")
     head(page, 5).click()
     expect(row(page, 5).get_by_role("alert")).to_contain_text(re.compile("no (log|run)|not there|gone", re.IGNORECASE))
+
+
+def test_a_sub_run_that_is_opened_before_the_server_has_its_row_appears_by_itself(
+    tabs: Tabs, recorded_runs: RecordedRuns
+) -> None:
+    tabs.allow_errors("404")
+    stories, is_known = recorded_runs.stories, False
+    missing = {"error": {"code": "run_not_found", "message": "no run has this id", "hint": None}}
+    context = tabs.context()
+
+    def answer_detail(route: Route) -> None:
+        if is_known:
+            route.continue_()
+        else:
+            route.fulfill(status=404, json=missing)
+
+    context.route(f"**/api/agents/workers/detail?worker_id={stories.child}*", answer_detail)
+    page = tabs.open(recorded_runs.server, f"/agents/all/workers?worker={stories.everything}", context=context)
+    head(page, 17).click()
+    expect(row(page, 17).get_by_role("alert")).to_contain_text("no run has this id")
+    is_known = True
+    expect(row(page, 17).get_by_text("This is said in the sub-run.")).to_be_visible()
+    expect(row(page, 17).get_by_role("alert")).to_have_count(0)
 
 
 def test_long_arguments_and_results_are_loaded_when_they_are_opened(page: Page, tabs: Tabs) -> None:

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { RunDetail, Usage } from "@/api";
 import {
+  activityOf,
   cancelReason,
   clientText,
   isActive,
@@ -153,4 +154,20 @@ describe("a result", () => {
   it("is shown as it is where it is very long", () => {
     expect(viewOfResult("x".repeat(MAX_FULL_CHARS + 1), "worker").as).toBe("text");
   });
+});
+
+describe("What an active run does", () => {
+  const activity = { name: "Bash", preview: "make test", started_at: "2026-11-15T10:00:00.000Z" };
+  it.each([
+    [{ status: "running", activity }, "Bash make test"],
+    [{ status: "running", activity, summary: "Half of the files are done" }, "Half of the files are done"],
+    [{ status: "running" }, ""],
+    [{ status: "waiting", waits_for: ["approval"] }, "for an approval"],
+    [{ status: "queued" }, "Waits for a free slot"],
+    [{ status: "queued", queue_reason: "no host has the label gpu=yes" }, "no host has the label gpu=yes"],
+  ] as const)("%j: %s", (change, expected) =>
+    expect(
+      activityOf(run({ activity: null, queue_reason: null, summary: null, ...change } as Partial<RunDetail>)),
+    ).toBe(expected),
+  );
 });

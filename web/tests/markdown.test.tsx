@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { renderToStaticMarkup } from "react-dom/server";
 import { describe, expect, it } from "vitest";
 import MarkdownBody from "@/components/ui/MarkdownBody";
-import { isPlain, isFastToParse, splitBlocks, safeLink } from "@/views/markdown";
+import { isPlain, isFastToParse, splitBlocks, safeLink, withoutBold, withoutMarks } from "@/views/markdown";
 
 const html = (text: string) => renderToStaticMarkup(<MarkdownBody text={text} />);
 
@@ -140,4 +140,21 @@ describe("a text that is being typed", () => {
     expect(splitBlocks("~~~\na\n\n```\n\n")).toEqual(["~~~\na\n\n```\n\n"]);
     expect(splitBlocks("")).toEqual([]);
   });
+});
+
+describe("Text on one line", () => {
+  it.each([
+    ["All **842** tests pass on `main`.", "All 842 tests pass on main."],
+    ["## Findings\n**two** of them", "Findings\ntwo of them"],
+    ["| a | b |\n|---|:-:|\n| 1 | 2 |", "| a | b |\n\n| 1 | 2 |"],
+    ["```python\nx\n```", "\nx\n"],
+  ])("has no marks of Markdown: %j", (text, expected) => expect(withoutMarks(text)).toBe(expected));
+
+  it.each(["Delete src/**/*.ts and test/**?", "2**8 is 256, and 2**9 is 512", "**kwargs and **options", "__init__.py"])(
+    "keeps what only looks like bold text: %s",
+    (text) => {
+      expect(withoutBold(text)).toBe(text);
+      expect(withoutMarks(text)).toBe(text);
+    },
+  );
 });

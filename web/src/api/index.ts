@@ -7,6 +7,7 @@ export {
   startLiveStream,
   getLiveStream,
   useConnection,
+  useIsDisconnect,
   useKnownAt,
   useMissedEvents,
   type Connection,

@@ -5,6 +5,7 @@
 import type { QueryClient } from "@tanstack/react-query";
 import { useSyncExternalStore } from "react";
 import { removeRuns, patchRuns, refetchTimelineSoon } from "./cacheUpdates";
+import { Problem } from "./http";
 import { RunLog } from "./runLog";
 import type { Delta, LogEvent, Run } from "./types";
 import { withVisibleControls } from "@/views/deceptiveText";
@@ -245,6 +246,11 @@ export const getLiveStream = () => stream;
 
 export function useConnection(): Connection {
   return useSyncExternalStore(stream.subscribe, () => stream.connection);
+}
+
+/** Whether an error only says that the server cannot be reached, which the banner of the page says too. */
+export function useIsDisconnect(error: unknown): boolean {
+  return useConnection() !== "live" && error instanceof Problem && error.code === "unreachable";
 }
 
 /** How many events were missed while the connection was lost; 0 again after a while. */

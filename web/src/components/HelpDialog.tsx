@@ -1,3 +1,4 @@
+import { Button } from "@/components/ui/Button";
 import { Dialog } from "@/components/ui/Dialog";
 
 const SHORTCUTS: readonly [string, string][] = [
@@ -28,11 +29,32 @@ export function HelpDialog({ onClose }: { onClose: () => void }) {
       <dl className="grid grid-cols-[8rem_1fr] gap-x-4 gap-y-1.5">
         {SHORTCUTS.map(([keys, meaning]) => (
           <div key={keys} className="contents">
-            <dt className="font-mono text-text-2">{keys}</dt>
+            <dt className="flex items-center text-text-3">
+              <Keys keys={keys} />
+            </dt>
             <dd>{meaning}</dd>
           </div>
         ))}
       </dl>
+      <div className="mt-4 flex justify-end">
+        <Button onClick={onClose}>Close</Button>
+      </div>
     </Dialog>
+  );
+}
+
+/** Keys as they are on a keyboard: `j / k`, `1 – 9`, `g o / g r`. */
+function Keys({ keys }: { keys: string }) {
+  return keys.split(/( )/).map((part, index) =>
+    part === " " || part === "–" || (part === "/" && keys !== "/") ? (
+      <span key={index} className="whitespace-pre">
+        {part}
+      </span>
+    ) : (
+      // Also on a touch screen, which hides hints: the keys are what this dialog is for.
+      <kbd key={index} className="inline-flex!">
+        {part}
+      </kbd>
+    ),
   );
 }

@@ -81,9 +81,12 @@ export function TopBar({ onDispatch, onHelp, onPlugins }: TopBarProps) {
         <Icon name="signOut" className="text-icon" />
       </Button>
       {canAct && (
-        <Button variant="primary" onClick={onDispatch} title="Run a worker (n)" aria-label="New run" className="ml-1">
+        <Button variant="primary" onClick={onDispatch} title="Run a worker (n)" className="ml-1">
           <Icon name="plus" className="size-3.5" />
-          <span className="max-md:hidden">New run</span>
+          <span className="max-md:sr-only">New run</span>
+          <kbd aria-hidden className="bg-n-11! text-n-1! shadow-none! max-lg:hidden">
+            n
+          </kbd>
         </Button>
       )}
     </header>

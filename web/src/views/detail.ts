@@ -1,6 +1,7 @@
 /** Texts and states in the header of a run. */
 import type { Client, Run, RunDetail, Status, Usage } from "@/api";
 import { formatMoney, totalTokens } from "./amounts";
+import { activityText } from "./activity";
 import { asText, oneLine, parseJson } from "./json";
 import { MAX_FULL_CHARS } from "./textLimits";
 
@@ -33,6 +34,13 @@ const WAIT_LABELS: Record<string, string> = {
 export function waitText(kinds: readonly string[] | null): string | null {
   if (!kinds?.length) return null;
   return `waits for ${kinds.map((kind) => WAIT_LABELS[kind] ?? kind.replaceAll("_", " ")).join(", ")}`;
+}
+
+/** Say what an active run does or waits for, after its status. */
+export function activityOf(run: RunDetail): string {
+  if (run.status === "queued") return run.queue_reason ?? "Waits for a free slot";
+  if (run.status === "waiting") return waitText(run.waits_for)?.replace(/^waits /, "") ?? "";
+  return run.queue_reason ?? run.summary ?? activityText(run) ?? "";
 }
 
 /** Format the program that dispatched a run: `claude-code 2.1.0`. */

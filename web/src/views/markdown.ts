@@ -64,5 +64,12 @@ export function safeLink(address: string | undefined): string | undefined {
   return address !== undefined && /^(https?:\/\/|mailto:)/i.test(address) ? address : undefined;
 }
 
-/** Remove the marks of Markdown that would stand in the way on one line. */
-export const withoutMarks = (text: string) => text.replace(/\*\*|__|`|^#+\s/gm, "");
+/** Text in bold. Not `**` in paths and patterns, such as `src/**` or `2**8`. */
+const BOLD = /(?<![^\s("'])\*\*(?=[^\s*])([^\n]*?[^\s*])\*\*(?![\w/*])/g;
+
+/** Remove the marks of bold text, where nothing else of Markdown is rendered. */
+export const withoutBold = (text: string) => text.replace(BOLD, "$1");
+
+/** Remove the marks of Markdown that would stand in the way on one line. Names such as `__init__` stay. */
+export const withoutMarks = (text: string) =>
+  withoutBold(text.replace(/^ {0,3}(?:```|~~~).*$|^[ \t]*\|?[ \t]*:?-{3,}[-:| \t]*$|^#+\s/gm, "")).replaceAll("`", "");

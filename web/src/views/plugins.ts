@@ -57,8 +57,8 @@ export interface MessagePart {
 
 export const messageParts = (message: string): MessagePart[] =>
   message
-    .split("`")
-    .map((text, index, all) => ({ text, isCode: index % 2 === 1 && index < all.length - 1 }))
+    .split(/`([^`]+)`/)
+    .map((text, index) => ({ text, isCode: index % 2 === 1 }))
     .filter(({ text }) => text !== "");
 
 /** Say in a few words why a plugin is in its state; null if its state needs no words. */

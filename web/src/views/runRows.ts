@@ -1,6 +1,7 @@
 /** The rows of the list of runs: a flat list, or a tree with sub-runs below their run. */
 import type { Run, RunList } from "@/api";
 import { waitText } from "./detail";
+import { activityText } from "./activity";
 import { oneLine } from "./json";
 
 export type Row = RunRow | BranchStateRow;
@@ -123,12 +124,6 @@ function reasonOf(run: Run): string | null {
     default:
       return null;
   }
-}
-
-/** Return what a run does now. A step with the name of the run, such as that of an agent, says nothing. */
-function activityText({ activity, name }: Run): string | null {
-  if (activity === null || (activity.name === name && !activity.preview)) return null;
-  return oneLine(`${activity.name} ${activity.preview}`);
 }
 
 /** Whether the card shows how long the run has taken, and not how long ago it started. */

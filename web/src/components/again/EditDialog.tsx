@@ -1,5 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
-import { useMemo, useRef, useState } from "react";
+import { useEffect, useMemo, useRef, useState } from "react";
 import { inputQuery, rerunRun, type RunDetail, type Worker, workersQuery } from "@/api";
 import { type Draft, WorkerForm } from "@/components/dispatch/WorkerForm";
 import { Dialog } from "@/components/ui/Dialog";
@@ -53,6 +53,9 @@ function EditForm({ run, worker, isAgent, input, onClose }: EditFormProps) {
   const formRef = useRef<HTMLFormElement>(null);
   const initial = useMemo(() => textsOf(fieldsOf(worker.input_schema), input), [worker.input_schema, input]);
   const [draft, setDraft] = useState<Draft>({ texts: initial });
+  useEffect(() => {
+    formRef.current?.querySelector<HTMLElement>("input, textarea, select")?.focus();
+  }, []);
   return (
     <div
       onKeyDown={(event) => {

@@ -48,7 +48,7 @@ export function Actions({ run, again }: { run: RunDetail; again: Again | null })
         <RunMenu run={run} again={again} />
         {/* The place of the button stays when the run ends: nothing moves. */}
         {again && (isRunActive || wasActive) && (
-          <span className="ml-1.5 flex min-w-[116px] justify-end">
+          <span className="ml-1.5 flex min-w-[116px] justify-end max-md:min-w-8">
             {isRunActive && <CancelButton isCancelling={isCancelling} onCancel={() => cancelMutation.mutate()} />}
           </span>
         )}

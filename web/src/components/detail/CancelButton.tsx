@@ -29,16 +29,17 @@ export function CancelButton({ isCancelling, onCancel }: { isCancelling: boolean
           if (isConfirming) onCancel();
         }}
       >
-        {/* As wide as the longest label, so that nothing moves under the pointer. */}
+        {/* As wide as the longest label, so that nothing moves under the pointer. A narrow screen shows the icon until
+            the button asks: the task needs the room. */}
         <span className="grid justify-items-center">
           {Object.entries(LABELS).map(([name, label]) => (
             <span
               key={name}
               aria-hidden={name !== state}
-              className={clsx("flex items-center gap-1.5 [grid-area:1/1]", name !== state && "invisible")}
+              className={clsx("flex items-center gap-1.5 [grid-area:1/1]", name !== state && "invisible max-md:hidden")}
             >
               <Icon name="stop" className="size-3.5 text-failed" />
-              {label}
+              <span className={clsx(name !== "confirming" && "max-md:sr-only")}>{label}</span>
             </span>
           ))}
         </span>

@@ -9,6 +9,7 @@ import {
   getLiveStream,
   TIMELINE_POLL_MS,
   useConnection,
+  useIsDisconnect,
 } from "@/api";
 import { ReplyBar } from "@/components/again/ReplyBar";
 import { isAgentRun, useAgain } from "@/components/again/useAgain";
@@ -35,6 +36,7 @@ export function Detail({ runId, event }: { runId: string; event: number | undefi
   });
   useDocumentTitle(query.data && titleOf(query.data));
   const lastError = useLastError(query);
+  const isDisconnect = useIsDisconnect(query.error);
   if (!query.data && !lastError) {
     return (
       <>
@@ -49,7 +51,7 @@ export function Detail({ runId, event }: { runId: string; event: number | undefi
       <div>
         <Heading />
         <div className="px-3 pt-2 md:hidden">
-          <BackToRuns />
+          <BackToRuns hasText />
         </div>
         <ErrorMessage error={lastError} onRetry={() => void query.refetch()} />
       </div>
@@ -60,7 +62,9 @@ export function Detail({ runId, event }: { runId: string; event: number | undefi
       run={query.data}
       event={event}
       // The data on the page may be stale.
-      problem={query.isError && <ErrorMessage error={query.error} onRetry={() => void query.refetch()} />}
+      problem={
+        query.isError && !isDisconnect && <ErrorMessage error={query.error} onRetry={() => void query.refetch()} />
+      }
     />
   );
 }
@@ -107,7 +111,7 @@ function RunNotFound() {
     <EmptyState>
       <Heading />
       <p>Run not found. It may have been deleted.</p>
-      <BackToRuns />
+      <BackToRuns hasText />
     </EmptyState>
   );
 }

@@ -71,7 +71,7 @@ export function Panes({ run, event, onFork }: PanesProps) {
     <>
       <ResultLine
         run={run}
-        isOpenAtFirst={!wasActive && !isSingleStep(run) && run.status !== "failed"}
+        isOpenAtFirst={!wasActive && !isSingleStep(run) && run.status === "done"}
         aside={
           <>
             <Notes run={run} />

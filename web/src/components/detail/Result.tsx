@@ -1,13 +1,14 @@
 import clsx from "clsx";
 import { type ReactNode, useState } from "react";
 import { artifactUrl, type RunDetail } from "@/api";
+import { Message } from "@/components/ui/Message";
 import { Text } from "@/components/transcript/Text";
 import { StatusSign } from "@/components/ui/Badge";
 import { CopyButton } from "@/components/ui/CopyButton";
 import { Icon } from "@/components/ui/Icon";
 import { Markdown } from "@/components/ui/Markdown";
 import { formatBytes } from "@/views/amounts";
-import { isActive, viewOfResult, waitText } from "@/views/detail";
+import { activityOf, isActive, viewOfResult } from "@/views/detail";
 import { oneLine } from "@/views/json";
 import { withoutMarks } from "@/views/markdown";
 import { LINK_CLASS } from "./links";
@@ -58,14 +59,14 @@ export function ResultLine({ run, isOpenAtFirst, aside }: Props) {
             {isFailed ? "Failed" : run.status === "cancelled" ? "Cancelled" : "Result"}
           </h2>
           <span className={clsx("min-w-0 flex-1 truncate", isFailed ? "text-failed-text" : "text-text-2")}>
-            {previewOf(run)}
+            {isFailed ? <Message text={previewOf(run)} /> : previewOf(run)}
           </span>
           {isFailed && run.error?.code != null && (
             <span className="font-mono text-11 text-failed-text max-md:hidden">{run.error.code}</span>
           )}
         </button>
         {aside}
-        {run.result !== null && <CopyButton text={run.result} icon="file" label="Copy" title="Copy the result" />}
+        {run.result !== null && <CopyButton text={run.result} icon="copy" label="Copy" title="Copy the result" />}
       </div>
       {isOpen && <ResultBody run={run} />}
     </section>
@@ -83,17 +84,11 @@ function previewOf({ status, error, result, kind, artifacts }: RunDetail): strin
 }
 
 function ActivityLine({ run, children }: { run: RunDetail; children: ReactNode }) {
-  const activity =
-    run.status === "queued"
-      ? (run.queue_reason ?? "Waits for a free slot")
-      : run.status === "waiting"
-        ? (waitText(run.waits_for) ?? "")
-        : (run.queue_reason ?? run.summary ?? "");
   return (
     <div className={clsx(LINE_CLASS, "bg-bg-side text-text-2")}>
       <StatusSign status={run.status} interrupted={run.interrupted} className="size-3.5" />
       <span className="font-medium capitalize">{run.interrupted ? "interrupted" : run.status}</span>
-      <span className="min-w-0 flex-1 truncate">{activity}</span>
+      <span className="min-w-0 flex-1 truncate">{activityOf(run)}</span>
       {children}
     </div>
   );
@@ -136,9 +131,15 @@ function Artifacts({ run }: { run: RunDetail }) {
 function Failure({ error }: { error: RunDetail["error"] }) {
   return (
     <div className="mb-1 max-w-(--prose-w) text-failed-text">
-      <p className="break-words whitespace-pre-wrap">{error?.message ?? "The run failed without an error message."}</p>
+      <p className="break-words whitespace-pre-wrap">
+        <Message text={error?.message ?? "The run failed without an error message."} />
+      </p>
       {error?.code != null && <p className="mt-0.5 font-mono text-12">{error.code}</p>}
-      {error?.hint !== undefined && <p className="mt-1 break-words text-text">Hint: {error.hint}</p>}
+      {error?.hint !== undefined && (
+        <p className="mt-1 break-words text-text">
+          Hint: <Message text={error.hint} />
+        </p>
+      )}
     </div>
   );
 }

@@ -1,4 +1,5 @@
 import { Link } from "@tanstack/react-router";
+import clsx from "clsx";
 import type { ReactNode } from "react";
 import { Icon } from "@/components/ui/Icon";
 
@@ -19,7 +20,8 @@ export function RunLink({ id, children }: { id: string; children: ReactNode }) {
   );
 }
 
-export function BackToRuns() {
+/** Link from a run to the list: on a narrow screen an arrow, where its text has no room. */
+export function BackToRuns({ hasText = false }: { hasText?: boolean }) {
   return (
     <Link
       from="/agents/$agentId/workers"
@@ -29,7 +31,7 @@ export function BackToRuns() {
       className="flex items-center gap-1 text-accent-text"
     >
       <Icon name="back" />
-      <span className="md:inline max-md:sr-only">Back to runs</span>
+      <span className={clsx(!hasText && "max-md:sr-only")}>Back to runs</span>
     </Link>
   );
 }

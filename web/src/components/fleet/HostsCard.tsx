@@ -145,7 +145,7 @@ function HostRow({ host, name, isOpen, onToggle, canAct, roving }: HostRowProps)
         </span>
       </td>
       <td data-label="Runs" className="host-slots">
-        <SlotSquares slots={slotsOf(host)} />
+        {!isGone && <SlotSquares slots={slotsOf(host)} />}
         <span className="sr-only">
           {host.slots_used} of {host.slots} slots used
         </span>

@@ -43,10 +43,10 @@ function NoRuns({ owner }: { owner: string | undefined }) {
       )}
       <p className="mt-2 text-xs">{canAct ? "or record a command:" : "Record a command:"}</p>
       <p className="flex max-w-full items-center gap-1">
-        <code className="rounded bg-queued-bg px-1.5 py-0.5 text-left font-mono text-xs break-words text-text-2">
+        <code className="rounded-1 bg-queued-bg px-1.5 py-0.5 text-left font-mono text-11 break-words text-text-2">
           {EXAMPLE_COMMAND}
         </code>
-        <CopyButton text={EXAMPLE_COMMAND} label="Copy" title="Copy the command" />
+        <CopyButton text={EXAMPLE_COMMAND} icon="copy" label="Copy" title="Copy the command" />
       </p>
     </EmptyState>
   );

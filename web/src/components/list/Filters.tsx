@@ -5,7 +5,7 @@ import { StatusSign } from "@/components/ui/Badge";
 import { Count } from "@/components/ui/Count";
 import { useChangeAddress, useAddress } from "@/useAddress";
 import { STATUSES } from "@/router";
-import { isFiltered, NO_FILTER } from "@/views/addressParameters";
+import { NO_FILTER } from "@/views/addressParameters";
 import { formatCount } from "@/views/amounts";
 import { filterChips } from "@/views/filterChips";
 import { channelOptions } from "@/views/filterOptions";
@@ -66,11 +66,13 @@ export function FilterChips({ seenRuns }: { seenRuns: readonly Run[] }) {
   const address = useAddress();
   const changeAddress = useChangeAddress();
   const channels = useQuery(channelsQuery).data?.channels;
-  if (!isFiltered(address)) return null;
   const channel = channelOptions(channels, seenRuns, address.channel).find(({ value }) => value === address.channel);
+  const chips = filterChips(address);
+  // The search and the status are cleared where they are set: no line appears for them.
+  if (chips.length === 0 && !channel) return null;
   return (
     <div className="flex flex-wrap items-center gap-1.5">
-      {filterChips(address).map(({ key, text, change }) => (
+      {chips.map(({ key, text, change }) => (
         <Chip key={key} text={text} onRemove={() => changeAddress(change)} />
       ))}
       {channel && <Chip text={`Channel is ${channel.label}`} onRemove={() => changeAddress({ channel: undefined })} />}

@@ -2,12 +2,14 @@ import clsx from "clsx";
 import { type MouseEvent, memo } from "react";
 import type { Run } from "@/api";
 import { StatusIcon } from "@/components/ui/Badge";
+import { Message } from "@/components/ui/Message";
 import { Highlighted } from "@/components/ui/Highlighted";
 import { Count } from "@/components/ui/Count";
 import { Icon } from "@/components/ui/Icon";
 import { Age, Duration } from "@/components/ui/Time";
 import { costOf } from "@/views/amounts";
 import { oneLine } from "@/views/json";
+import { withoutBold } from "@/views/markdown";
 import { cardNote, MAX_INDENT, showsElapsed, taskHits } from "@/views/runRows";
 
 /** The longest part of a task that a card shows. */
@@ -90,7 +92,7 @@ export const RunCard = memo(function RunCard({
           )}
         >
           <FoldButton run={run} isExpanded={isExpanded} onToggle={actions.onToggle} />
-          <span aria-hidden className="invisible">
+          <span aria-hidden className="invisible empty:hidden">
             {depth > 0 ? <SubRunTime run={run} /> : costOf(run)?.short}
           </span>
         </span>
@@ -179,7 +181,8 @@ function CardLines({ run, isTree, hasFold, showsOwner }: LinesProps) {
 /** The second line of a card. `code` is the part of it that is a command, a path or another input of a tool. */
 function NoteText({ text, code }: { text: string; code: string }) {
   const start = code ? text.indexOf(code) : -1;
-  if (start < 0) return text;
+  // The command of an approval is shown as it is.
+  if (start < 0) return text.startsWith("approval of ") ? text : <Message text={withoutBold(text)} />;
   return (
     <>
       {text.slice(0, start)}

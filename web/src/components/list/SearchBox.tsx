@@ -23,6 +23,12 @@ export function SearchBox({ onEnter }: { onEnter: () => void }) {
     changeAddress({ q: submittedRef.current || undefined }, hasHistoryEntryRef.current);
     hasHistoryEntryRef.current = true;
   };
+  const clear = () => {
+    setText("");
+    submittedRef.current = "";
+    changeAddress({ q: undefined });
+    fieldRef.current?.focus();
+  };
   useEffect(() => {
     // The query changed elsewhere: by a link, or by going back.
     if (query === submittedRef.current) return;
@@ -64,12 +70,22 @@ export function SearchBox({ onEnter }: { onEnter: () => void }) {
             onEnter();
           }
         }}
-        className="h-(--control-h) w-full rounded-2 border border-border-strong bg-bg-pop pr-2 pl-7 text-12 placeholder:text-text-3 coarse:text-16"
+        className="h-(--control-h) w-full rounded-2 border border-border-strong bg-bg-pop pr-7 pl-7 text-12 placeholder:text-text-3 coarse:text-16"
       />
-      {text === "" && (
+      {text === "" ? (
         <kbd aria-hidden className="pointer-events-none absolute top-1/2 right-1.5 -translate-y-1/2">
           /
         </kbd>
+      ) : (
+        <button
+          type="button"
+          aria-label="Clear search"
+          title="Clear search"
+          onClick={clear}
+          className="absolute top-1/2 right-1 flex size-5 -translate-y-1/2 items-center justify-center rounded-1 text-text-3 hover:bg-bg-hover hover:text-text coarse:size-8"
+        >
+          <span aria-hidden>×</span>
+        </button>
       )}
     </div>
   );

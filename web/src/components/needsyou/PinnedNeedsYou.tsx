@@ -3,13 +3,15 @@ import { useRef, useState } from "react";
 import type { WaitingItem } from "@/api";
 import { RunLink } from "@/components/charts/RunLink";
 import { useRoving } from "@/components/charts/useRoving";
+import { Message } from "@/components/ui/Message";
 import { Icon } from "@/components/ui/Icon";
 import { useFocusFallback } from "@/components/ui/useFocusFallback";
 import { Age } from "@/components/ui/Time";
 import { isNarrowScreen } from "@/screen";
 import { enterZone, useShortcuts } from "@/shortcuts";
-import { useIsOverview } from "@/useAddress";
-import { isCallItem, keyOf, nextKey, summaryOf } from "@/views/waiting";
+import { useAddress, useIsOverview } from "@/useAddress";
+import { withoutBold } from "@/views/markdown";
+import { isCallItem, keyOf, kindText, nextKey, summaryOf } from "@/views/waiting";
 import { ItemBody, KindIcon } from "./NeedsYouItem";
 import { useWaiting } from "./useWaiting";
 
@@ -45,7 +47,10 @@ function Title({ count }: { count: number }) {
 }
 
 function Items({ items }: { items: readonly WaitingItem[] }) {
-  const [isFolded, setIsFolded] = useState(false);
+  // Who searches wants to see what was found: until the user unfolds it, one line remains.
+  const isSearching = useAddress().q !== undefined;
+  const [foldedByUser, setIsFolded] = useState<boolean>();
+  const isFolded = foldedByUser ?? isSearching;
   // Null: the user has closed all items.
   const [openedKey, setOpenedKey] = useState<string | null>();
   const listRef = useRef<HTMLUListElement>(null);
@@ -141,7 +146,14 @@ function PinnedItem({ item, stop, isOpen, onToggle }: ItemProps) {
               item.kind === "failure" ? "text-failed-text" : "text-waiting-text",
             )}
           >
-            {summaryOf(item)}
+            {/* What is open below is not said twice. */}
+            {isOpen ? (
+              kindText(item.kind)
+            ) : item.kind === "approval" ? (
+              summaryOf(item)
+            ) : (
+              <Message text={withoutBold(summaryOf(item))} />
+            )}
           </span>
         </span>
       </RunLink>

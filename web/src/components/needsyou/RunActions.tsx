@@ -2,7 +2,7 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import clsx from "clsx";
 import { useRef } from "react";
 import { cancelRun, dismissRun, rerunRun, type WaitingItem } from "@/api";
-import { Message } from "@/components/plugins/PluginState";
+import { Message } from "@/components/ui/Message";
 import { Button, type ButtonVariant } from "@/components/ui/Button";
 import { useCanAct } from "@/useCanAct";
 import { type RunAction, runActionsOf } from "@/views/waiting";

@@ -6,6 +6,7 @@ import { waitingQuery } from "@/api";
 import { ErrorLine, SkeletonRows } from "@/components/charts/ErrorLine";
 import { useWaiting } from "@/components/needsyou/useWaiting";
 import { useShortcuts } from "@/shortcuts";
+import { useCanAct } from "@/useCanAct";
 import { keyOf, nextKey } from "@/views/waiting";
 
 export const NEEDS_YOU_ID = "needs-you";
@@ -13,6 +14,7 @@ export const NEEDS_YOU_ID = "needs-you";
 /** What waits for a person, each with its answers. One item is marked: keys answer it. */
 export function NeedsYou() {
   const items = useWaiting();
+  const canAct = useCanAct();
   const { isPending, isError, data, error, refetch } = useQuery(waitingQuery);
   const [chosenKey, setChosenKey] = useState<string>();
   const boxRef = useRef<HTMLElement>(null);
@@ -41,7 +43,7 @@ export function NeedsYou() {
         <h2>Needs you</h2>
         {items.length > 0 && <span className="needs-count num">{items.length}</span>}
         <span className="grow" />
-        {items.length > 0 && (
+        {canAct && items.length > 0 && (
           <span aria-hidden className="m3 flex items-center gap-1 pr-1.5 max-md:hidden coarse:hidden">
             <kbd>1</kbd>–<kbd>9</kbd> act on the marked one
           </span>

@@ -1,6 +1,7 @@
 import clsx from "clsx";
 import type { Plugin } from "@/api";
 import { CopyButton } from "@/components/ui/CopyButton";
+import { Message } from "@/components/ui/Message";
 import { messageParts, STATE_LABELS, stateReason } from "@/views/plugins";
 
 /** Color is for a plugin that works or needs the user. */
@@ -44,18 +45,5 @@ export function PluginReason({ plugin }: { plugin: Plugin }) {
       </p>
       {command !== undefined && <CopyButton text={command} label="Copy command" title={command} />}
     </div>
-  );
-}
-
-/** A message with its commands as code. */
-export function Message({ text }: { text: string }) {
-  return messageParts(text).map((part, index) =>
-    part.isCode ? (
-      <code key={index} className="font-mono text-xs text-text">
-        {part.text}
-      </code>
-    ) : (
-      <span key={index}>{part.text}</span>
-    ),
   );
 }

@@ -7,7 +7,8 @@ import { Loading } from "@/components/ui/EmptyState";
 import { ErrorMessage } from "@/components/ui/ErrorMessage";
 import { useCanAct } from "@/useCanAct";
 import { acceptsTasks, titleOfPlugin } from "@/views/plugins";
-import { Message, PluginReason, PluginState } from "./PluginState";
+import { Message } from "@/components/ui/Message";
+import { PluginReason, PluginState } from "./PluginState";
 
 interface PluginsDialogProps {
   onClose: () => void;

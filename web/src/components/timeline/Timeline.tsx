@@ -12,6 +12,7 @@ import {
   timelineQuery,
   type TimelineRow,
   useConnection,
+  useIsDisconnect,
 } from "@/api";
 import type { ViewSync } from "@/components/detail/viewSync";
 import { Button } from "@/components/ui/Button";
@@ -80,6 +81,7 @@ function Content({ run, selectedSeq, onEvent, sync }: Omit<Props, "className">) 
       ),
     [items],
   );
+  const isDisconnect = useIsDisconnect(timeline.error);
   if (timeline.isPending) return <Loading subject="the timeline" />;
   if (!timeline.data) return <ErrorMessage error={timeline.error} onRetry={() => void timeline.refetch()} />;
   const { rows, more: hasMore } = timeline.data;
@@ -111,7 +113,9 @@ function Content({ run, selectedSeq, onEvent, sync }: Omit<Props, "className">) 
         hasMore={hasMore}
         fetchMore={hasMore && !timeline.isFetching && !timeline.isError ? () => void timeline.refetch() : null}
       />
-      {timeline.isError && <ErrorMessage error={timeline.error} onRetry={() => void timeline.refetch()} />}
+      {timeline.isError && !isDisconnect && (
+        <ErrorMessage error={timeline.error} onRetry={() => void timeline.refetch()} />
+      )}
     </>
   );
 }

@@ -3,6 +3,7 @@ import type { ReactNode } from "react";
 import type { EventOf } from "@/api";
 import { Icon, type IconName } from "@/components/ui/Icon";
 import { Duration } from "@/components/ui/Time";
+import { useCanAct } from "@/useCanAct";
 import { isAnswerable } from "@/views/pendingCalls";
 import { isCancellation } from "@/views/detail";
 import { changesOf, countOf } from "@/views/diff";
@@ -127,10 +128,13 @@ function summaryOf({ call, result }: CallRow): string {
 function CallQuestion({ call, isInStrip }: { call: EventOf<"tool.call">; isInStrip: boolean }) {
   const { log } = useTranscriptContext();
   const { name, call_id, input, awaits } = call.payload;
+  const canAct = useCanAct();
   if (isInStrip)
     return (
       <p className="py-1 pl-2 text-12 text-waiting-text">
-        {isAnswerable(awaits?.kind ?? "") ? "Waiting for your answer above." : "Waiting. The reason is above."}
+        {isAnswerable(awaits?.kind ?? "")
+          ? `Waiting for ${canAct ? "your" : "an"} answer above.`
+          : "Waiting. The reason is above."}
       </p>
     );
   const pendingCall = {

@@ -97,8 +97,8 @@ function Section({
   return (
     <div className="group/section relative min-w-0 bg-bg-sunken px-3 py-1.5 not-first:border-t not-first:border-border">
       <span className="sr-only">{label}</span>
-      <div className="absolute top-1 right-1.5 z-10 rounded-2 bg-bg-sunken opacity-0 group-hover/section:opacity-100 focus-within:opacity-100 coarse:opacity-100">
-        <CopyButton text={copy} label="Copy" title={`Copy the ${label.toLowerCase()} as logged`} />
+      <div className="absolute top-1 right-1.5 z-10 rounded-2 bg-bg-sunken opacity-0 group-hover/section:opacity-100 focus-within:opacity-100 coarse:opacity-100 [&>button]:h-6">
+        <CopyButton text={copy} icon="copy" label="Copy" title={`Copy the ${label.toLowerCase()} as logged`} />
       </div>
       <div className="flex flex-col gap-1">{children}</div>
     </div>

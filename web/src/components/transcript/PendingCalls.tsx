@@ -1,14 +1,20 @@
 import type { PendingCall } from "@/api";
+import { useCanAct } from "@/useCanAct";
 import { isAnswerable } from "@/views/pendingCalls";
 import { Question } from "./Question";
 
-const LABELS = { answer: "Waiting for your answer", other: "Waiting" };
-const labelOf = ({ kind }: PendingCall) => (isAnswerable(kind) ? LABELS.answer : LABELS.other);
+/** Say who can end a wait: a viewer cannot answer. */
+const labelOf = (isAnswer: boolean, canAct: boolean) =>
+  isAnswer ? (canAct ? "Waiting for your answer" : "Waiting for an answer") : "Waiting";
 
 /** The calls that the run or its sub-runs wait for, always in sight. */
 export function PendingCalls({ calls, runId }: { calls: readonly PendingCall[]; runId: string }) {
+  const canAct = useCanAct();
   if (calls.length === 0) return null;
-  const label = calls.some(({ kind }) => isAnswerable(kind)) ? LABELS.answer : LABELS.other;
+  const label = labelOf(
+    calls.some(({ kind }) => isAnswerable(kind)),
+    canAct,
+  );
   return (
     <div
       role="region"
@@ -19,7 +25,7 @@ export function PendingCalls({ calls, runId }: { calls: readonly PendingCall[]; 
       {calls.map((call, n) => (
         <div key={`${call.run_id} ${call.call_id}`} className="not-last:mb-3">
           <p className="mb-1 text-11 font-semibold text-waiting-text">
-            {labelOf(call)}
+            {labelOf(isAnswerable(call.kind), canAct)}
             {call.run_id !== runId && (
               <span className="font-normal text-text-2"> · sub-run {call.run_id.slice(0, 8)}</span>
             )}

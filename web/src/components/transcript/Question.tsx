@@ -14,8 +14,10 @@ import {
   reasonOf,
 } from "@/views/pendingCalls";
 import { asText } from "@/views/json";
+import { withoutBold } from "@/views/markdown";
 import type { Zone } from "@/views/shortcutKeys";
 import { formatDateTime } from "@/views/time";
+import { Message } from "@/components/ui/Message";
 import { ApprovalBody } from "@/components/again/ApprovalBody";
 import { NumberKey } from "@/components/needsyou/NumberKey";
 import { MAX_KEYS, useNumberKeys } from "@/components/needsyou/useNumberKeys";
@@ -52,9 +54,9 @@ export function Question({ call, keyZone, isFieldFolded = false }: QuestionProps
   return (
     <div ref={boxRef} className="flex flex-col gap-1.5">
       <p className="font-medium [overflow-wrap:anywhere] whitespace-pre-wrap">
-        {question ??
+        {(question !== null && <Message text={withoutBold(question)} />) ||
           (call.kind === "client_tool" && options.length === 0 ? (
-            <ToolRequest name={call.name} />
+            <ToolRequest name={call.name} canAct={canAct} />
           ) : (
             `Result of ${call.name}`
           ))}
@@ -142,9 +144,9 @@ function WaitReason({ call }: { call: PendingCall }) {
 }
 
 /** Explain why the user is asked for the result of a tool. */
-const ToolRequest = ({ name }: { name: string }) => (
+const ToolRequest = ({ name, canAct }: { name: string; canAct: boolean }) => (
   <span className="font-normal">
-    The worker called its tool <strong>{name}</strong>, which no program here executes. Type its result:
+    The worker called its tool <strong>{name}</strong>, which no program here executes. {canAct && "Type its result:"}
   </span>
 );
 

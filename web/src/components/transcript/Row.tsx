@@ -31,7 +31,7 @@ export const RowView = memo(
         data-kind={row.kind === "unknown-event" ? "unknown" : row.kind}
         aria-current={isSelected || undefined}
         className={clsx(
-          "group relative flex border-l-2 pr-3 pl-2.5 in-data-hovered:bg-bg-hover data-hovered:bg-bg-hover max-md:px-1.5",
+          "relative flex border-l-2 pr-3 pl-2.5 in-data-hovered:bg-bg-hover data-hovered:bg-bg-hover max-md:px-1.5",
           isSelected
             ? "border-n-8 bg-accent-bg group-data-[zone=detail]/zone:border-accent-line"
             : "border-transparent",
@@ -86,11 +86,14 @@ export function StepPath({ path }: { path: string }) {
   return <div className="pt-1 pl-[30px] text-11 leading-4 text-text-3 max-md:pl-2">{path.split(".").join(" › ")}</div>;
 }
 
-/** The time of a row and the button to fork from it. Shown where the reader is: a column of both would say little. */
+/**
+ * The time of a row and the button to fork from it. Shown where the reader is: a column of both would say little. Only
+ * those of the row itself, and not of the rows of an open sub-run inside it.
+ */
 function RowTools({ event, forkSeq }: { event: LogEvent; forkSeq: number }) {
   const { onFork } = useTranscriptContext();
   return (
-    <span className="absolute -top-2 right-2 z-10 flex rounded-1 bg-bg text-11 leading-4 text-text-3 opacity-0 group-hover:opacity-100 group-aria-[current]:opacity-100 focus-within:opacity-100 max-md:hidden">
+    <span className="absolute -top-2.5 right-2 z-10 flex rounded-1 border border-border bg-bg text-11 leading-4 text-text-3 opacity-0 focus-within:opacity-100 [[aria-current]>&]:opacity-100 [li:hover>&]:opacity-100 max-md:hidden">
       {onFork && (
         <button
           type="button"

@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import clsx from "clsx";
 import { useMemo } from "react";
-import { PAGE_EVENTS, pageOf, runQuery, useLog, type RunDetail } from "@/api";
+import { isTransient, PAGE_EVENTS, pageOf, Problem, runQuery, useLog, type RunDetail } from "@/api";
 import { RunLink } from "@/components/detail/links";
 import { StatusBadge, StatusSign } from "@/components/ui/Badge";
 import { Button } from "@/components/ui/Button";
@@ -102,10 +102,33 @@ function SubRunFigures({ runId }: { runId: string }) {
   );
 }
 
-/** The transcript of a sub-run, page by page. */
+const RETRY_MS = 1_000;
+/** How often a sub-run that the server does not have is requested once its run has ended. */
+const MAX_MISSING = 5;
+
+const isMissing = (error: unknown) => error instanceof Problem && error.status === 404;
+
+/**
+ * The transcript of a sub-run, page by page. The log names a sub-run before the server has its row, so a sub-run that is
+ * missing is requested again: as long as its run is active, and then a few times.
+ */
 function NestedTranscript({ runId }: { runId: string }) {
-  const query = useQuery(runQuery(runId));
+  const { isRunActive } = useTranscriptContext();
+  const query = useQuery({
+    ...runQuery(runId),
+    refetchInterval: ({ state }) => {
+      if (state.data || !state.error) return false;
+      const isExpected = isMissing(state.error) && (isRunActive || state.errorUpdateCount < MAX_MISSING);
+      return (isExpected || isTransient(state.error)) && RETRY_MS;
+    },
+  });
   if (query.isPending) return <Loading subject="the sub-run" />;
+  if (query.isError && isRunActive && isMissing(query.error))
+    return (
+      <p role="status" className="p-2 text-12 text-text-3">
+        The sub-run is starting.
+      </p>
+    );
   if (query.isError) return <ErrorMessage error={query.error} onRetry={() => void query.refetch()} />;
   return (
     <>

@@ -58,13 +58,14 @@ export function Toolbar({
       {isFollowing !== null && (
         <Button
           variant="ghost"
+          aria-label="Follow"
           aria-pressed={isFollowing}
           title="Follow new events (f)"
           onClick={() => onFollow(!isFollowing)}
           className={clsx("aria-pressed:text-accent-text!", !canFollow && "invisible")}
         >
           <Icon name="down" className="size-3.5" />
-          Follow
+          <span className="max-sm:hidden">Follow</span>
         </Button>
       )}
     </div>

@@ -19,7 +19,7 @@ export function Dialog({ title, onClose, children }: { title: string; onClose: (
       onClick={(event) => {
         if (startedOutsideRef.current && event.target === dialogRef.current) dialogRef.current.close();
       }}
-      className="m-auto max-h-[90dvh] w-[min(40rem,calc(100vw-2rem))] overflow-auto rounded-4 border border-border bg-bg-pop p-0 text-text shadow-(--shadow-3) backdrop:bg-black/40"
+      className="m-auto max-h-[90dvh] outline-none w-[min(40rem,calc(100vw-2rem))] overflow-auto rounded-4 border border-border bg-bg-pop p-0 text-text shadow-(--shadow-3) backdrop:bg-black/40"
     >
       <div className="p-4">
         <h2 className="mb-3 text-14 font-semibold">{title}</h2>
