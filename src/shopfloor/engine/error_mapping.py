@@ -103,11 +103,12 @@ def as_run_failed(error: BaseException) -> RunFailed:
     if isinstance(error, RunFailed):
         return error
     if isinstance(error, BaseExceptionGroup):
-        first, *others = cast("BaseExceptionGroup[BaseException]", error).exceptions
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        first, *others = group.exceptions
         failure = as_run_failed(first)
         # Only the traceback of the group has the other errors, and the place of errors that were never raised.
         is_complete = failure is first or (not others and first.__traceback__ is not None)
-        return failure if is_complete else _caused_by(error, failure)
+        return failure if is_complete else _caused_by(group, failure)
     if isinstance(error, ShopfloorError):
         return _caused_by(error, StepFailed(error.message, hint=error.hint))
     text = _message_of(error)
