@@ -335,7 +335,7 @@ async def test_a_receiver_that_is_down_gets_one_request_per_pause_and_its_events
 
 async def test_a_delivery_is_given_up_after_its_time(opened: tuple[Store, Hooks]) -> None:
     store, hooks = opened
-    await hooks.add(hook(retry_seconds=0.3, url="http://127.0.0.1:9/"))
+    await hooks.add(hook(retry_seconds=2.0, url="http://127.0.0.1:9/"))
     await store.apply([change()])
     delivery = HookDelivery(hooks, NotificationSender(), first_backoff_seconds=0.05, poll_seconds=0.02)
     async with anyio.create_task_group() as tasks:

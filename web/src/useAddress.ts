@@ -54,7 +54,8 @@ export function useChangeAddress(): (
             params: { agentId: agentId ?? ALL_OWNERS },
             search: searchOf,
             // Another page has an entry of its own, so that Back returns to the overview.
-            replace: replace && router.state.location.pathname !== "/",
+            // The router's own location is that of the last page until the next is rendered.
+            replace: replace && router.history.location.pathname !== "/",
             resetScroll: false,
           })
         : navigate({

@@ -49,7 +49,7 @@ SPENDING: Final = "spending"
 """The label is the model, the detail the provider, the amount billionths of a dollar."""
 _LARGEST: Final = 2**50
 _NUMBERS: Final = re.compile(r"\b\d{4}-\d\d-\d\dT[\d:.]+Z?|\b[0-9a-f]{8}[0-9a-f-]*\b|\d{4,}")
-"""Times, times, ids and long numbers. Short numbers are often the error itself, such as an exit code."""
+"""Times, ids and long numbers. Short numbers are often the error itself, such as an exit code."""
 
 
 class StatChange(msgspec.Struct, frozen=True, array_like=True, gc=False):
