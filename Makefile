@@ -50,7 +50,7 @@ test: $(READY) check page ## Every check and every test
 	@tools/system-packages.sh $(SYSTEM)
 	@$(BIN)/python tools/agents.py claude codex
 	@echo "==> tests of the page" && $(BIN)/python -m tools.page test
-	@echo "==> tests" && $(BIN)/pytest -n 4 --dist worksteal --durations=25 $(ARGS)
+	@echo "==> tests" && $(BIN)/pytest -n 5 --dist worksteal --durations=25 $(ARGS)
 
 coverage: $(READY) page ## Run every test and measure the coverage of src/
 	@tools/system-packages.sh $(SYSTEM)

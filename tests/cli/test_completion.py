@@ -140,6 +140,7 @@ def test_a_shell_completes_commands_options_workers_and_runs_without_starting_a_
         "shopfloor list --stat": "--status",
         "shopfloor ps --stat": "--status",
         "shopfloor list --status comp": "completed",
+        "shopfloor run --provider claude-c": "claude-code",
         "shopfloor hooks ad": "add",
         "shopfloor hooks add --o": "--on",
         f"shopfloor show {run['id'][:4]}": run["id"],

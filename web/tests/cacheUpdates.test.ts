@@ -117,6 +117,30 @@ test("a run that is looked at has what its row says, and is asked for again when
   expect(fetchMock).toHaveBeenCalledTimes(2);
 });
 
+test("a run that ends while its details are loaded for the first time is asked for again", async () => {
+  const answers = [
+    { ...young, result: null },
+    { ...young, status: "done", completed_at: "2026", result: "tea" },
+  ];
+  const fetchMock = vi.fn(
+    () => new Promise((done) => setTimeout(() => done(answers[fetchMock.mock.calls.length - 1]), 100)),
+  );
+  new QueryObserver(queries, { queryKey: ["run", "young"], queryFn: fetchMock, staleTime: Infinity }).subscribe(
+    () => undefined,
+  );
+  await vi.advanceTimersByTimeAsync(50);
+  patchRuns(queries, [{ ...young, status: "done", completed_at: "2026" }]);
+  await vi.advanceTimersByTimeAsync(200);
+  expect(queries.getQueryData(["run", "young"])).toMatchObject({ status: "done", result: "tea" });
+  expect(fetchMock).toHaveBeenCalledTimes(2);
+});
+
+test("a row from before the end of a run does not start it again", async () => {
+  queries.setQueryData(["run", "young"], { ...young, status: "done", completed_at: "2026", result: "tea" });
+  patchRuns(queries, [young]);
+  expect(queries.getQueryData(["run", "young"])).toMatchObject({ status: "done", result: "tea" });
+});
+
 test("a run that was deleted while somebody looks at it is said to be gone, and not asked for", async () => {
   const fetchMock = vi.fn(() => old);
   const observer = new QueryObserver(queries, { queryKey: ["run", "old"], queryFn: fetchMock, staleTime: Infinity });

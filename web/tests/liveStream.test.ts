@@ -45,6 +45,16 @@ test("a connection that opens and sends nothing is not live", async () => {
   expect(FakeSource.all.length).toBeGreaterThan(2);
 });
 
+test("a silent connection stays live as long as it has heartbeats", async () => {
+  newest().send("ready");
+  for (let seconds = 0; seconds < 90; seconds += 15) {
+    await vi.advanceTimersByTimeAsync(15_000);
+    newest().send("heartbeat");
+  }
+  expect(stream.connection).toBe("live");
+  expect(FakeSource.all).toHaveLength(1);
+});
+
 test("a run that was interrupted is followed again once it is resumed", async () => {
   const run = aRun({ id: "r", status: "running", completed_at: null });
   stream.follow("r");

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 from shopfloor.cli.arguments import Parser, storage_from_args
 from shopfloor.cli.completion_scripts import BASH, FISH, ZSH
+from shopfloor.ports import PROVIDER_TITLES
 
 EXAMPLES = """\
   source <(shopfloor completion bash)   now; add it to ~/.bashrc to keep it
@@ -87,6 +88,8 @@ def _value(action: argparse.Action) -> _Value:
         return _Value("choices", tuple(str(choice) for choice in action.choices))
     if metavar == "RUN":
         return _Value("runs")
+    if "--provider" in action.option_strings:
+        return _Value("choices", tuple(PROVIDER_TITLES))
     return _Value("workers") if metavar == "WORKER" else _Value("files")
 
 

@@ -18,7 +18,8 @@ HEADERS = {
     "Cache-Control": "no-cache, no-transform",
     "X-Accel-Buffering": "no",
 }
-_HEARTBEAT = b": heartbeat\n\n"
+HEARTBEAT = b": heartbeat\n\n"
+"""A comment: it keeps the connection open, and clients pass over it."""
 
 T = TypeVar("T")
 Frames = AsyncGenerator[bytes]
@@ -70,12 +71,14 @@ class EventStream(Response):
         heartbeat_seconds: float,
         shutdown_event: anyio.Event,
         context: AbstractAsyncContextManager[object] | None = None,
+        heartbeat: bytes = HEARTBEAT,
     ) -> None:
         self.status_code = 200
         self.background = None
         self.raw_headers = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
         self._sources = sources
         self._heartbeat_seconds = heartbeat_seconds
+        self._heartbeat = heartbeat
         self._shutdown_event = shutdown_event
         self._context: AbstractAsyncContextManager[object] = context or nullcontext()
         self._sent_at = 0.0
@@ -117,7 +120,7 @@ class EventStream(Response):
             if (left := self._sent_at + self._heartbeat_seconds - time.monotonic()) > 0:
                 await anyio.sleep(left)
             else:
-                await self._send(send, _HEARTBEAT)
+                await self._send(send, self._heartbeat)
 
     async def _cancel_on_disconnect(self, receive: Receive, scope: anyio.CancelScope) -> None:
         while (await receive())["type"] != "http.disconnect":

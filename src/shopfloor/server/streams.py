@@ -25,7 +25,7 @@ from shopfloor.server.response_models import Problem
 from shopfloor.server.responses import describe_stream, get_services
 from shopfloor.server.run_tree import TreeUpdate, follow_tree
 from shopfloor.server.services import Services
-from shopfloor.server.sse import EventStream, Frames, closing, frame, log_frame
+from shopfloor.server.sse import HEARTBEAT, EventStream, Frames, closing, frame, log_frame
 from shopfloor.views import SubRunCalls, truncate_event
 
 _END = frame(b"end", b"{}")
@@ -78,12 +78,20 @@ async def _is_queued(services: Services, run_id: str) -> bool:
 
 
 def event_stream(
-    request: Request, services: Services, *sources: Frames, context: AbstractAsyncContextManager[object] | None = None
+    request: Request,
+    services: Services,
+    *sources: Frames,
+    context: AbstractAsyncContextManager[object] | None = None,
+    heartbeat: bytes = HEARTBEAT,
 ) -> EventStream:
     """Return a streaming response with the settings of this server."""
     shutdown_event: anyio.Event = request.app.state.shutdown_event
     return EventStream(
-        *sources, heartbeat_seconds=services.heartbeat_seconds, shutdown_event=shutdown_event, context=context
+        *sources,
+        heartbeat_seconds=services.heartbeat_seconds,
+        shutdown_event=shutdown_event,
+        context=context,
+        heartbeat=heartbeat,
     )
 
 
@@ -158,10 +166,13 @@ def _encode_update(update: TreeUpdate) -> bytes:
 
 
 _READY = frame(b"ready", b"{}")
+_PAGE_HEARTBEAT = frame(b"heartbeat", b"{}")
+"""An event, because scripts of a page do not see comments, and the page has to tell silence from a lost connection."""
 
 
 _PAGE_STREAM = (
-    "`event: ready` once every later change will be sent. `event: run` with a `WorkerItem` whenever a run has changed. "
+    "`event: ready` once every later change will be sent. `event: heartbeat` after 15 s of silence. `event: run` with "
+    "a `WorkerItem` whenever a run has changed. "
     "`event: gone` with the `run_ids` of deleted runs. For the runs in `runs`: `event: log` with `run_id` and `event`, "
     "with long texts truncated (`cut` is then the size of the complete event in bytes); `event: delta`, without an "
     "`id`, with `run_id` and new text of a message that is being generated, as in the stream of a run; `event: reset` "
@@ -176,7 +187,7 @@ async def stream_page(request: Request, params: PageStreamParams) -> Response:
     services = get_services(request)
     cursors = parse_followed_runs(params.last_event_id or params.runs)
     logs = [_page_log_frames(services, run_id, cursors) for run_id in tuple(cursors)]
-    return event_stream(request, services, _row_frames(services), *logs)
+    return event_stream(request, services, _row_frames(services), *logs, heartbeat=_PAGE_HEARTBEAT)
 
 
 async def _row_frames(services: Services) -> Frames:

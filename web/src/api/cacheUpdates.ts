@@ -107,9 +107,19 @@ function refetchSoon(queries: QueryClient, query: Query): void {
   );
 }
 
-function patchDetail(queries: QueryClient, { snippet, ...run }: Run): void {
+function patchDetail(queries: QueryClient, row: Run): void {
+  const query = queries.getQueryCache().find({ queryKey: ["run", row.id], exact: true });
+  if (!query) return;
+  // The answer of a running fetch may be older than the row, so apply the row again after it.
+  const answer = query.state.fetchStatus === "fetching" ? query.promise : undefined;
+  applyRow(queries, row);
+  void answer?.then(() => setTimeout(applyRow, 0, queries, row), ignore);
+}
+
+function applyRow(queries: QueryClient, { snippet, ...run }: Run): void {
   const known = queries.getQueryData<RunDetail>(["run", run.id]);
-  if (!known) return;
+  // A run that has ended stays so: the row is older than what is known.
+  if (!known || (known.completed_at !== null && run.completed_at === null)) return;
   queries.setQueryData<RunDetail>(["run", run.id], { ...known, ...run });
   // A row lacks the rest of a detail: the result and the calls it waits for.
   if (known.status === run.status && run.status !== "waiting") return;

@@ -29,6 +29,7 @@ const MAX_IDLE_LOGS = 8;
 /** Data of each stream event, by event name. */
 interface StreamEvents {
   ready: unknown;
+  heartbeat: unknown;
   run: Run;
   gone: { run_ids: string[] };
   log: { run_id: string; event: LogEvent };
@@ -122,6 +123,7 @@ export class LiveStream {
       });
     source.addEventListener("error", () => this.#onFailure(source));
     on("ready", () => this.#onReady());
+    on("heartbeat", () => undefined);
     on("run", (run) => this.#onRow(run));
     on("gone", ({ run_ids }) => this.#onDeleted(run_ids));
     on("log", ({ run_id, event }) => this.#onEvent(run_id, event));

@@ -4435,7 +4435,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description `event: ready` once every later change will be sent. `event: run` with a `WorkerItem` whenever a run has changed. `event: gone` with the `run_ids` of deleted runs. For the runs in `runs`: `event: log` with `run_id` and `event`, with long texts truncated (`cut` is then the size of the complete event in bytes); `event: delta`, without an `id`, with `run_id` and new text of a message that is being generated, as in the stream of a run; `event: reset` with `run_id` and `last`; `event: end` with `run_id` when the run's log is complete, and with `error` if there is no such run. The `id` has the position in all of these logs. */
+            /** @description `event: ready` once every later change will be sent. `event: heartbeat` after 15 s of silence. `event: run` with a `WorkerItem` whenever a run has changed. `event: gone` with the `run_ids` of deleted runs. For the runs in `runs`: `event: log` with `run_id` and `event`, with long texts truncated (`cut` is then the size of the complete event in bytes); `event: delta`, without an `id`, with `run_id` and new text of a message that is being generated, as in the stream of a run; `event: reset` with `run_id` and `last`; `event: end` with `run_id` when the run's log is complete, and with `error` if there is no such run. The `id` has the position in all of these logs. */
             200: {
                 headers: {
                     [name: string]: unknown;
