@@ -135,7 +135,7 @@ test("a run that ends while its details are loaded for the first time is asked f
   expect(fetchMock).toHaveBeenCalledTimes(2);
 });
 
-test("a row from before the end of a run does not start it again", async () => {
+test("a row from before the end of a run does not start it again", () => {
   queries.setQueryData(["run", "young"], { ...young, status: "done", completed_at: "2026", result: "tea" });
   patchRuns(queries, [young]);
   expect(queries.getQueryData(["run", "young"])).toMatchObject({ status: "done", result: "tea" });
