@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Locator, Page, Route, expect
 from tests.browser.colors import background, color_name, contrast, rgb
 from tests.browser.conftest import RecordedRuns
 from tests.browser.page_elements import button, card, cards, open_result, row, search, timeline, transcript
 from tests.browser.server import Server
 from tests.browser.tabs import Tabs
+from tests.timeouts import wait_until
 
 TALL = {"width": 1280, "height": 3_000}
 
@@ -159,12 +160,16 @@ def test_the_time_is_shown_of_the_row_under_the_pointer_and_not_of_those_inside_
     head(page, 17).click()
     inner = row(page, 17).locator("li", has_text="This is said in the sub-run.").last
     expect(inner).to_be_visible()
-    head(page, 17).hover()
     times = page.locator("li[data-seq] > span").filter(has=page.locator("time"))
     visible = "times => times.filter((time) => getComputedStyle(time).opacity === '1').length"
-    assert times.evaluate_all(visible) == 1
-    inner.hover()
-    assert times.evaluate_all(visible) == 2
+
+    def count_shown_at(target: Locator) -> int:
+        # The rows below may still move: point at it again.
+        target.hover()
+        return times.evaluate_all(visible)
+
+    wait_until(lambda: count_shown_at(head(page, 17)) == 1, "the time of the row under the pointer alone")
+    wait_until(lambda: count_shown_at(inner) == 2, "the time of the row inside, too")
 
 
 def test_a_sub_run_without_a_log_shows_an_error(tabs: Tabs, recorded_runs: RecordedRuns) -> None:
