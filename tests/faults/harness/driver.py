@@ -42,6 +42,10 @@ class Ledger:
             self.violations.append(f"the idempotency key {key} gave the run {self.runs[key]}, then {run_id}")
 
 
+DISPATCHERS = 2
+"""How many threads dispatch runs."""
+
+
 class Driver:
     """Threads that use the server like clients; they retry when the server is down or rejects a request."""
 
@@ -54,6 +58,7 @@ class Driver:
         self._workers = workers
         self._dispatching = threading.Event()
         self._dispatching.set()
+        self._dispatches = threading.Semaphore(DISPATCHERS)
         self._over = threading.Event()
         self._to_cancel: list[tuple[float, str]] = []
         self._cancelling = threading.Lock()
@@ -61,8 +66,7 @@ class Driver:
         self._failures: list[str] = []
         self._ended = EndedRuns(deployment.storage)
         loops = (
-            self._dispatch,
-            self._dispatch,
+            *[self._dispatch] * DISPATCHERS,
             self._answer,
             self._cancel,
             self._watch_memory,
@@ -75,7 +79,11 @@ class Driver:
             thread.start()
 
     def stop_dispatching(self) -> None:
+        """Dispatch no more runs, and wait for dispatches that are under way: one may be repeated a second later."""
         self._dispatching.clear()
+        for _ in range(DISPATCHERS):
+            self._dispatches.acquire(timeout=60)
+        self._dispatches.release(DISPATCHERS)
 
     def close(self) -> None:
         self._over.set()
@@ -122,6 +130,10 @@ class Driver:
         return None
 
     def _dispatch(self, client: httpx.Client) -> None:
+        with self._dispatches:
+            self._dispatch_one(client)
+
+    def _dispatch_one(self, client: httpx.Client) -> None:
         if not self._dispatching.is_set() or self._open_runs() > MAX_OPEN_RUNS:
             return
         kind, arguments = pick(self._rng, self._workers)
